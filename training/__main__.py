@@ -21,7 +21,8 @@ from training.step.stop import StopRequest
 
 def main(arguments: list[str]) -> int:
     """Run one rank to its end; returns the exit code (see `training.reporting.exits`)."""
-    stop = StopRequest.on_sigterm()
+    stop = StopRequest()
+    signal.signal(signal.SIGTERM, stop.note)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # torusrun sends it when a run hangs: the stacks show where this rank is
     try:
@@ -57,11 +58,8 @@ def read(arguments: list[str]) -> tuple[Config, Ranks]:
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
-    if code in (
-        EXIT_FAILED,
-        EXIT_BAD_CONFIG,
-        EXIT_CUT_OFF,
-    ):  # threads that still wait for other ranks would abort the interpreter at its end
+    if code in (EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_CUT_OFF):
+        # Threads that still wait for other ranks would abort the interpreter at its end.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

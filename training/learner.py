@@ -116,11 +116,9 @@ class Learner:
         """Evaluate on the test set, with the view of the last step; all ranks must call it together."""
         self.norms.before_evaluation()
         self._feed.look_once(self.progress)
-        data, rank, world = self.data, self._ranks.rank, self._ranks.world
-        in_batches = getattr(data, "test_batches", None)
-        batches = in_batches(rank, world) if in_batches else [data.test_shard(rank, world)]
+        batches = self.data.test_batches(self._ranks.rank, self._ranks.world)
         with self._backward.precision():
-            return evaluate(self.model, batches, self.device, data.classes, self._members.states)
+            return evaluate(self.model, batches, self.device, self.data.classes, self._members.states)
 
     def gather(self) -> None:
         """Collect the optimizer's shards on every rank; all ranks must call it together, before `state`."""
@@ -184,8 +182,8 @@ class Learner:
 
     def _data_facts(self) -> dict[str, Any]:
         """The facts of the data set that must be the same in a resumed run."""
-        facts = {"train_samples": self.data.train_samples, "classes": self.data.classes}
-        return {**facts, "identity": getattr(self.data, "identity", "")}
+        data = self.data
+        return {"train_samples": data.train_samples, "classes": data.classes, "identity": data.identity}
 
     def _step(self, stop: bool) -> None:
         course, before = self.course, self.progress

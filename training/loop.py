@@ -29,8 +29,8 @@ def run(config: Config, ranks: Ranks, stop: StopRequest) -> int:
     settle(parts.optimizer, device)
     learner = Learner(config, ranks, device, parts)
     reporter = Reporter(config, ranks, learner)
-    checkpoints = saver.open_folder(config, ranks)
-    reporter.start(saver.resume(config, meeting, learner, checkpoints), device)
+    checkpoints = CheckpointFolder(config.checkpoints, config.attempt) if ranks.rank == 0 else None
+    reporter.start(saver.resume(config, meeting, learner, checkpoints))
     code = _train(config, ranks, learner, reporter, checkpoints, stop)
     reporter.end(code)
     rendezvous.leave()

@@ -6,7 +6,6 @@ ranks compute, and all groups of a link class reduce, at the same time, as they 
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from training.reporting import events
 from training.reporting.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from training.reporting.metrics import Metrics
 from training.schedule.phases import Course
+from training.sync.buckets.cost_table import slowest_s
 
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
 ENOUGH_S = 1.0  # no larger messages after one that took so long: they would add nothing new
@@ -61,7 +61,7 @@ def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -
         batch = factor * parts.course.phases[0].batch
         course = Course(replace(config.train, batch=batch, phases=()), parts.data.train_samples)
         learner = Learner(config, ranks, device, replace(parts, course=course))
-        step_s = _slowest_s([_timed_s(learner.step_alone, device) for _ in range(STEPS)], device)
+        step_s = slowest_s([_timed_s(learner.step_alone, device) for _ in range(STEPS)], device)
         yield {"model": config.train.model.name, "batch": batch // ranks.world, "time_s": step_s}
 
 
@@ -88,7 +88,7 @@ def _links(ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:
 
 def _all_reduce_s(size_bytes: int, group: dist.ProcessGroup, device: torch.device) -> float:
     vector = torch.ones(size_bytes // 4, device=device)
-    return _slowest_s([_timed_s(lambda: dist.all_reduce(vector, group=group), device) for _ in range(REPEATS)], device)
+    return slowest_s([_timed_s(lambda: dist.all_reduce(vector, group=group), device) for _ in range(REPEATS)], device)
 
 
 def _timed_s(act: Callable[[], object], device: torch.device) -> float:
@@ -97,13 +97,6 @@ def _timed_s(act: Callable[[], object], device: torch.device) -> float:
     act()
     devices.wait(device)
     return time.perf_counter() - started_s
-
-
-def _slowest_s(times_s: list[float], device: torch.device) -> float:
-    """The median over all times but the first. Each time is that of the slowest rank: the others wait for it."""
-    slowest = torch.tensor(times_s[1:], dtype=torch.float64, device=device)
-    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return float(statistics.median(slowest.tolist()))
 
 
 if __name__ == "__main__":

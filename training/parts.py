@@ -12,16 +12,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from training.data.view import view_of
-from training.meeting.agree import on_all_ranks
-from training.optim.complete import Complete
+from training.complete import complete, lacks
+from training.data.view import View, view_of
+from training.meeting.agree import everyones, on_all_ranks
 from training.recipe import names
 from training.recipe.build import build, expect
 from training.recipe.protocols import DataSet, Optimizer
 from training.recipe.reading import ConfigError
 from training.recipe.train import Train
-from training.schedule.named import named
-from training.schedule.phases import Course
+from training.schedule.phases import Course, named
 
 DATA_SET = ("train_samples", "test_samples", "classes", "shape", "train_batch")
 OPTIMIZER = ("step", "state_dict", "load_state_dict")
@@ -39,15 +38,18 @@ class Parts:
 
 def build_parts(train: Train, device: torch.device) -> Parts:
     """The parts of a training, the model on `device`. Raises ConfigError that names the key of a part with an error."""
-    data = _data(train)
+    own = _data(train)
+    data = complete(own, DataSet)
+    data.use(train.data.workers)
+    data.look(view_of(train.data))
     model = _model(train, data).to(device)
     optimizer = _optimizer(train, model)
-    return Parts(data, model, optimizer, _course(train, data, optimizer))
+    return Parts(data, model, optimizer, _course(train, own, optimizer))
 
 
 def settle(optimizer: Optimizer, device: torch.device) -> None:
     """Make all ranks use the same implementation, once they have met; rank 0's log says if that costs speed."""
-    note = Complete(optimizer).agree(partial(on_all_ranks, device=device))
+    note = complete(optimizer, Optimizer).agree(partial(on_all_ranks, device=device))
     if note and dist.get_rank() == 0:
         print(f"training: {note}", file=sys.stderr, flush=True)
 
@@ -57,11 +59,9 @@ def check_alike(data: DataSet, device: torch.device) -> None:
 
     Ranks that count epochs differently would wait for each other forever, or see samples twice.
     """
-    which = int.from_bytes(hashlib.sha256(getattr(data, "identity", "").encode()).digest()[:7], "big")
+    which = int.from_bytes(hashlib.sha256(data.identity.encode()).digest()[:7], "big")
     own = torch.tensor([data.train_samples, data.test_samples, data.classes, which], device=device)
-    everyones = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(everyones, own)
-    first, *others = (tuple(each.tolist()) for each in everyones)
+    first, *others = everyones(own).tolist()
     for rank, found in enumerate(others, 1):
         if found != first:
             told = f"{_counted(found)}, and rank 0 {_counted(first)}"
@@ -81,14 +81,13 @@ def _data(train: Train) -> DataSet:
     data: DataSet = build("train.data", train.data, names.DATA_SETS, seed=train.seed)
     tests = "test_batches" if hasattr(data, "test_batches") else "test_shard"
     expect("train.data", train.data, data, "a data set", (*DATA_SET, tests))
-    if use := getattr(data, "use", None):
-        use(train.data.workers)
-    view = view_of(train.data)
-    if look := getattr(data, "look", None):
-        look(view)
-    elif changed := view.changed():
-        raise ConfigError(f"train.data.{changed[0]}: {train.data.name} has no method 'look': its images cannot change")
+    _check_look("train.data", train, data, view_of(train.data))
     return data
+
+
+def _check_look(key: str, train: Train, data: DataSet, view: View) -> None:
+    if lacks(data, DataSet, "look") and (changed := view.changed()):
+        raise ConfigError(f"{key}.{changed[0]}: {train.data.name} has no method 'look': its images cannot change")
 
 
 def _model(train: Train, data: DataSet) -> nn.Module:
@@ -113,9 +112,8 @@ def _course(train: Train, data: DataSet, optimizer: Optimizer) -> Course:
     course = Course(train, data.train_samples, schedule)
     for phase in course.phases:
         key = f"train.phases[{phase.number}]"
-        if not hasattr(data, "look") and (changed := phase.view.changed()):
-            raise ConfigError(f"{key}.{changed[0]}: {train.data.name} has no method 'look': its images cannot change")
-        if not hasattr(optimizer, "before_step") and phase.weight_decay != train.optimizer.weight_decay:
+        _check_look(key, train, data, phase.view)
+        if lacks(optimizer, Optimizer, "before_step") and phase.weight_decay != train.optimizer.weight_decay:
             why = f"{train.optimizer.name} has no method 'before_step': it cannot change"
             raise ConfigError(f"{key}.weight_decay: {why}")
     return course

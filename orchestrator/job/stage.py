@@ -28,6 +28,7 @@ from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.job import node_folder
 from training.files import lock, own_folder
 from training.files.checksum import of_stream, sha256_of
+from training.files.trusted import unfinished
 
 if TYPE_CHECKING:
     from orchestrator.runs.image.recorded import Image
@@ -103,30 +104,19 @@ def _provide(copy: Path, image: Path, sha256: str, attempt: Path) -> None:
             found.replace(copy)
             return
         found.unlink(missing_ok=True)
+    source = Path(os.path.realpath(image))
     for _ in range(COPIES):
-        partial, total = _copy(image, copy)
+        partial = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}")
+        with open(private.open_regular(source), "rb") as reading, unfinished(copy, partial) as writing:
+            total = of_stream(reading, writing)
         if total == sha256:
-            partial.replace(copy)
             return
-        partial.unlink()
+        copy.unlink()
     raise SiteError(
         f"{image}: copied to {copy.parent} on {socket.gethostname()}, its SHA-256 is {total}, and was {sha256} when "
         f"the run was submitted: the image was changed, or a disk fails; put the old one back, or "
         f"`torusrun resume RUN --new-image`"
     )
-
-
-def _copy(image: Path, copy: Path) -> tuple[Path, str]:
-    """(a new file beside `copy` with the content of `image`, its SHA-256)."""
-    partial = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}")
-    try:
-        with open(private.open_regular(Path(os.path.realpath(image))), "rb") as reading:
-            new = private.open_regular(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            with open(new, "wb") as writing:
-                return partial, of_stream(reading, writing)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def _sum(path: Path) -> str:

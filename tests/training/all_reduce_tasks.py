@@ -17,9 +17,9 @@ from torch import Tensor
 from training.collectives import chunks
 from training.collectives.all_reduce import build
 from training.collectives.cut_off import PeerLost
+from training.collectives.interface import DTYPES
 from training.collectives.nccl_torus import NcclTorus
 from training.collectives.pipeline import Pipeline
-from training.collectives.wire import DTYPES
 
 # How far rounding moves a number, relative and at least.
 HYBRID_BYTES = 2000

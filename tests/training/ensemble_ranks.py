@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from training.complete import complete
 from training.evaluation.evaluate import evaluate
 from training.parts import check_alike
+from training.recipe.protocols import DataSet
 from training.recipe.reading import ConfigError
 
 CPU = torch.device("cpu")
@@ -38,7 +40,7 @@ def samples(count: int, classes: int = 7) -> tuple[Tensor, Tensor]:
 def refused(rank: int, facts: list[tuple[Any, ...]]) -> str:
     """What is said where rank r found a data set of the numbers, and of the identity, facts[r]."""
     names = "train_samples", "test_samples", "classes", "identity"
-    found = SimpleNamespace(**dict(zip(names, facts[rank], strict=False)))
+    found = complete(SimpleNamespace(**dict(zip(names, facts[rank], strict=False))), DataSet)
     try:
         check_alike(found, CPU)
     except ConfigError as error:

@@ -19,17 +19,17 @@ from training.learner import Learner
 from training.meeting.ranks import Ranks
 from training.optim.sgd import SGD
 from training.parts import Parts
+from training.recipe.protocols import DataSet
 from training.recipe.reading import record
 from training.recipe.train import SyncKeys
 from training.schedule.phases import Course
 from training.sync.buckets.layout import Layout
-from training.sync.gradients import Gradients
-from training.sync.missing import MissingGradient
+from training.sync.gradients import Gradients, MissingGradient
 
 SAMPLES, BATCH = 96, 24
 
 
-class Points:
+class Points(DataSet):
     """Vectors of random numbers, and classes that follow from them."""
 
     train_samples, test_samples, classes, shape = SAMPLES, 1, 3, (5,)
@@ -118,7 +118,7 @@ def resumed(rank: int, grid: tuple[int, ...], folder: str, at: int, steps: int) 
 
 
 def weights(one: Learner) -> list[float]:
-    return _flat(list(one.model.parameters()))
+    return flat(list(one.model.parameters()))
 
 
 def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any, stopping_rank: int) -> dict[str, Any]:
@@ -128,7 +128,8 @@ def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any
     model[0].bias.requires_grad_(False)
     reduce = all_reduce.build("torus", grid, wire)
     apart = None if wire == "fp32" else all_reduce.build("flat", grid)
-    gradients = Gradients(model, reduce, Layout((2, 1, 0), counts), apart=apart)
+    gradients = Gradients(model, reduce, apart=apart)
+    gradients.lay_out(Layout((2, 1, 0), counts))
     inputs = torch.randn(8, 3, generator=torch.Generator().manual_seed(rank))
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     gradients.clear()
@@ -136,12 +137,12 @@ def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any
     alone = [torch.autograd.grad(loss, learning, retain_graph=True) for loss in losses]
     losses[0].backward()
     statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-    own = _flat([*(sum(pair) for pair in zip(*alone, strict=True)), *statistics])
+    own = flat([*(sum(pair) for pair in zip(*alone, strict=True)), *statistics])
     gradients.begin(torch.tensor(float(rank)), rank == stopping_rank)
     losses[1].backward()
     arrived = [len(parameters) for parameters in gradients.arriving()]
     loss, stop = gradients.numbers().tolist()
-    mean = _flat([*(parameter.grad for parameter in learning), *statistics])
+    mean = flat([*(parameter.grad for parameter in learning), *statistics])
     return {
         "own": own,
         "mean": mean,
@@ -152,9 +153,9 @@ def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any
     }
 
 
-def _flat(tensors: Any) -> list[float]:
-    flat: list[float] = torch.cat([tensor.detach().flatten() for tensor in tensors]).tolist()
-    return flat
+def flat(tensors: Any) -> list[float]:
+    numbers: list[float] = torch.cat([tensor.detach().double().flatten() for tensor in tensors]).tolist()
+    return numbers
 
 
 def order_of_events(rank: int, order: tuple[int, ...], counts: tuple[int, ...]) -> list[str]:
@@ -171,7 +172,8 @@ def order_of_events(rank: int, order: tuple[int, ...], counts: tuple[int, ...]) 
     for number, parameter in enumerate(model.parameters()):
         parameter.register_post_accumulate_grad_hook(lambda _, number=number: events.append(f"gradient {number}"))
     reduce.start = told  # type: ignore[method-assign]
-    gradients = Gradients(model, reduce, Layout(order, counts))
+    gradients = Gradients(model, reduce)
+    gradients.lay_out(Layout(order, counts))
     loss = model(torch.ones(2, 4)).sum()
     gradients.begin(loss, False)
     loss.backward()

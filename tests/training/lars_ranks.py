@@ -21,7 +21,7 @@ from training.collectives.torus import Torus
 from training.config import Config
 from training.learner import Learner
 from training.meeting.ranks import Ranks
-from training.optim import cpp, last_rates
+from training.optim import cpp, momentum
 from training.optim.lars import LARS
 from training.optim.lars import build as build_lars
 from training.optim.sharded import FirstHalf, ShardedLARS
@@ -96,7 +96,7 @@ def lars_in_shards(rank: int, dims: tuple[int, ...], keys: dict[str, Any], group
         )
     sharded.gather()
     velocities = sharded.state_dict()
-    answer["last_rates"] = velocities.pop(last_rates.KEY, None)
+    answer["last_rates"] = velocities.pop(momentum.KEY, None)
     state = {"model": net.state_dict(), "optimizer": velocities}
     numbers = [tensor.flatten() for part in state.values() for tensor in part.values()]
     bits = hashlib.sha256(b"".join(bytes(tensor.view(torch.uint8).tolist()) for tensor in numbers))
@@ -132,7 +132,7 @@ def settled(rank: int, without: int) -> tuple[str, str]:
     cpp.COMPILERS = compilers
     with redirect_stderr(said):
         settle(optimizer, torch.device("cpu"))
-    return type(optimizer._choice.kernel).__name__, said.getvalue()
+    return type(optimizer._kernel).__name__, said.getvalue()
 
 
 def learned(rank: int, grid: tuple[int, ...], folder: str, form: str, buckets: str, steps: int) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from gradient_ranks import BATCH, Points
+from gradient_ranks import BATCH, Points, flat
 from torch import Tensor, nn
 from torch.nn import functional
 from training_runs import TRAIN, config
@@ -17,8 +18,7 @@ from training.config import Config
 from training.data import order
 from training.learner import Learner
 from training.meeting.ranks import Ranks
-from training.norm.convert import convert
-from training.norm.statistics import layers, running
+from training.norm.convert import convert, layers, running
 from training.optim.sgd import SGD
 from training.parts import Parts
 from training.recipe.phases import PhaseKeys
@@ -151,7 +151,7 @@ def last_statistics(rank: int, folder: str, steps: int) -> dict[str, Any]:
     found = {"own": flat(held)}
     one.check_alike()
     found["mean"] = flat(held)
-    state = {name: copied(part) for name, part in one.state().items()}
+    state = deepcopy(one.state())
     one.check_alike()
     found["again"] = flat(held)
     resumed = learner(rank, folder, {"statistics": "last"}, {})
@@ -180,13 +180,13 @@ def branching(rank: int, folder: str) -> dict[str, Any]:
         while not one.finished:
             one.step(stop=False)
         one.check_alike()
-        return copied(one.state())  # type: ignore[no-any-return]
+        return deepcopy(one.state())
 
     one, states, evaluations = start(), [], []
     while not one.finished:
         one.step(stop=False)
         one.check_alike()
-        states.append(copied(one.state()))
+        states.append(deepcopy(one.state()))
         evaluations.append(one.evaluate().row())
     ended, same = finish(start()), []
     for state in states:
@@ -203,17 +203,3 @@ def equal(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return len(one) == len(other) and all(map(equal, one, other))
     return torch.equal(one, other) if isinstance(one, Tensor) else bool(one == other)
-
-
-def copied(state: Any) -> Any:
-    """Nested dicts and lists with copies of their tensors."""
-    if isinstance(state, dict):
-        return {name: copied(value) for name, value in state.items()}
-    if isinstance(state, list):
-        return [copied(value) for value in state]
-    return state.clone() if isinstance(state, Tensor) else state
-
-
-def flat(tensors: Any) -> list[float]:
-    numbers: list[float] = torch.cat([tensor.detach().double().flatten() for tensor in tensors]).tolist()
-    return numbers

@@ -84,7 +84,7 @@ class Watched:
 
     def look(self, view: View) -> None:
         self.views.append(view)
-        self._data.look(view)  # type: ignore[attr-defined]
+        self._data.look(view)
 
     def prefetch(self, samples: list[tuple[int, int]]) -> None:
         self.hints.append((len(self.steps), samples))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from gradient_ranks import BATCH, Network, Points, learner
+from gradient_ranks import BATCH, Network, Points, flat, learner
 from torch.nn import functional
 from training_runs import TRAIN
 
@@ -70,8 +70,3 @@ def local_sgd(ranks: int, steps: int, every: int) -> list[float]:
                     for tensor in tensors:
                         tensor.copy_(mean)
     return flat(models[0].parameters())
-
-
-def flat(tensors: Any) -> list[float]:
-    numbers: list[float] = torch.cat([tensor.detach().flatten() for tensor in tensors]).tolist()
-    return numbers

@@ -36,7 +36,7 @@ class Drifting(sgd.SGD):
         super().step(rate)
         self.steps += 1
         if ODD and self.steps == 10:
-            weight = next(iter(self._weights.values())).view(-1)
+            weight = next(iter(self._velocity_of)).view(-1)
             weight[0] = torch.nextafter(weight[0], weight[0] + 1)
 
 

@@ -114,9 +114,7 @@ def test_every_built_in_is_there(key: str, names: Names) -> None:
 
 def labels_of(data: Any, rank: int, world: int) -> list[torch.Tensor]:
     """The labels of this rank's test samples, in one batch or several."""
-    in_batches = getattr(data, "test_batches", None)
-    batches = in_batches(rank, world) if in_batches else [data.test_shard(rank, world)]
-    return [labels for _, labels in batches]
+    return [labels for _, labels in data.test_batches(rank, world)]
 
 
 def test_a_model_data_optimizer_and_schedule_of_the_users_own(own: Path) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 from torch import nn
 
-from training.optim.complete import Complete
+from training.complete import complete
 from training.optim.sgd import SGD
 from training.progress import Moment
+from training.recipe.protocols import DataSet, Optimizer
+from training.step.kinds import steps_in_parts
 
 
 class Least:
@@ -44,25 +46,41 @@ class AnotherStep(SGD):
 
 def test_what_it_lacks_does_nothing() -> None:
     own = Least()
-    complete = Complete(own)
-    complete.before_step(Moment(0.5, 0.5, 0.5, 0.0), 0.1)
-    complete.gather()
-    complete.finish()
-    assert complete.agree(lambda here: here) is None and own.calls == []
-    complete.step(0.5)
-    complete.load_state_dict({"calls": 3})
-    assert complete.state_dict() == {"calls": 3}
+    whole: Optimizer = complete(own, Optimizer)
+    whole.before_step(Moment(0.5, 0.5, 0.5, 0.0), 0.1)
+    whole.gather()
+    whole.finish()
+    assert whole.agree(lambda here: here) is None and own.calls == []
+    whole.step(0.5)
+    whole.load_state_dict({"calls": 3})
+    assert whole.state_dict() == {"calls": 3}
 
 
 def test_what_it_has_is_called() -> None:
     own = InParts()
-    complete = Complete(own)
-    complete.step_part([], 0.5)
-    complete.finish()
-    assert complete.in_parts and own.calls == [(0, 0.5), "finish"]
+    whole: Optimizer = complete(own, Optimizer)
+    whole.step_part([], 0.5)
+    whole.finish()
+    assert steps_in_parts(own) and own.calls == [(0, 0.5), "finish"]
+
+
+class HeldOut:
+    """A data set with its own identity and no methods but one."""
+
+    identity = "own"
+
+    def test_shard(self, rank: int, world: int) -> tuple[int, int]:
+        return rank, world
+
+
+def test_a_data_set_gets_what_it_lacks() -> None:
+    whole: DataSet = complete(HeldOut(), DataSet)
+    whole.use(3)
+    whole.prefetch([(0, 1)])
+    assert whole.identity == "own" and whole.problems() == [] and list(whole.test_batches(1, 2)) == [(1, 2)]
 
 
 def test_parts_are_left_to_the_class_whose_step_they_make() -> None:
     model = nn.Linear(2, 2)
-    assert Complete(SGD(model, 0.9, 0.0)).in_parts
-    assert not Complete(AnotherStep(model, 0.9, 0.0)).in_parts and not Complete(Least()).in_parts
+    assert steps_in_parts(SGD(model, 0.9, 0.0))
+    assert not steps_in_parts(AnotherStep(model, 0.9, 0.0)) and not steps_in_parts(Least())

@@ -21,9 +21,8 @@ from tests.training.lars_loop import Loop
 from training.optim import cpp
 from training.optim.cpp import Cpp
 from training.optim.foreach import Foreach
-from training.optim.forms import Choice
 from training.optim.kernel import Kernel, Piece, Rule, Unavailable
-from training.optim.lars import LARS, build
+from training.optim.lars import LARS, build, kernel_for
 from training.optim.sgd import SGD
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, OptimizerKeys, Train
@@ -229,9 +228,9 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_compiler_auto_takes_foreach_and_fused_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     no_compiler(monkeypatch)
-    choice = Choice([torch.ones(2, 2)], Rule(0.9, 0.01, LarsKeys()))
-    assert isinstance(choice.kernel, Foreach)
-    assert "no C++ compiler" in (choice.agree(lambda here: here) or "")
+    lars = optimizer(network())
+    assert isinstance(lars._kernel, Foreach)
+    assert "no C++ compiler" in (lars.agree(lambda here: here) or "")
     with pytest.raises(
         ConfigError, match=r"train.optimizer.lars.form: 'fused' cannot be had: there is no C\+\+ compiler"
     ):
@@ -252,14 +251,14 @@ def test_a_source_that_does_not_compile_is_a_reason_and_no_crash(
 
 @needs_compiler
 def test_one_rank_without_it_takes_the_fused_form_from_all() -> None:
-    choice = Choice([torch.ones(2, 2)], Rule(0.9, 0.01, LarsKeys()))
-    assert isinstance(choice.kernel, Cpp)
-    assert choice.agree(lambda here: True) is None and isinstance(choice.kernel, Cpp)
-    assert "another rank" in (choice.agree(lambda here: False) or "") and isinstance(choice.kernel, Foreach)
+    lars = optimizer(network())
+    assert isinstance(lars._kernel, Cpp)
+    assert lars.agree(lambda here: True) is None and isinstance(lars._kernel, Cpp)
+    assert "another rank" in (lars.agree(lambda here: False) or "") and isinstance(lars._kernel, Foreach)
 
 
 @needs_compiler
 def test_it_is_foreach_where_that_is_named_and_for_other_dtypes() -> None:
     rule = Rule(0.9, 0.01, LarsKeys())
-    assert isinstance(Choice([torch.ones(2, 2)], replace(rule, keys=LarsKeys(form="foreach"))).kernel, Foreach)
-    assert isinstance(Choice([torch.ones(2, 2, dtype=torch.float64)], rule).kernel, Foreach)
+    assert isinstance(kernel_for([torch.ones(2, 2)], replace(rule, keys=LarsKeys(form="foreach")))[0], Foreach)
+    assert isinstance(kernel_for([torch.ones(2, 2, dtype=torch.float64)], rule)[0], Foreach)

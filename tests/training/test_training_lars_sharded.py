@@ -12,7 +12,7 @@ from torus_ranks import Pools
 
 from tests import compiler
 from training.collectives.mesh import wire_bytes
-from training.optim import last_rates
+from training.optim import momentum
 from training.optim.lars import build
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys, Train
@@ -25,7 +25,7 @@ def in_one_process(keys: dict[str, Any], world: int, steps: range) -> dict[str, 
     optimizer = lars_ranks.mover(net, keys)
     for step in steps:
         lars_ranks.whole_step(net, optimizer, step, world)
-    velocities = {name: value for name, value in optimizer.state_dict().items() if name != last_rates.KEY}
+    velocities = {name: value for name, value in optimizer.state_dict().items() if name != momentum.KEY}
     return {"model": net.state_dict(), "optimizer": velocities}
 
 

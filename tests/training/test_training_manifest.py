@@ -134,4 +134,4 @@ def test_other_things_in_the_folder_are_ignored(tmp_path: Path) -> None:
     write(tmp_path / ".tmp-x", 30)
     (tmp_path / "step-notes.txt").write_text("mine")
     assert newest_complete(tmp_path) is None
-    assert complete_checkpoints(tmp_path / "missing") == []
+    assert list(complete_checkpoints(tmp_path / "missing")) == []

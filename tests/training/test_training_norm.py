@@ -14,8 +14,7 @@ from torus_ranks import RankPool
 from training_runs import TRAIN
 
 from training.meeting.ranks import Ranks
-from training.norm.convert import convert
-from training.norm.statistics import travelling
+from training.norm.convert import convert, travelling
 from training.recipe import fits
 from training.recipe.reading import ConfigError
 from training.recipe.train import NormKeys, SyncKeys

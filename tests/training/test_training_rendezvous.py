@@ -46,7 +46,7 @@ def test_an_unknown_interface_is_told_with_the_known_ones() -> None:
 
 
 def test_the_socket_is_bound_to_one_address() -> None:
-    from training.meeting.listener import listen
+    from training.meeting.addresses import listen
 
     with listen("lo") as listener:
         assert listener.getsockname()[0] == "127.0.0.1"

@@ -33,7 +33,7 @@ def empty(keys: ModelKeys, classes: int, shape: tuple[int, ...]) -> nn.Module:
 def small(bottleneck: bool = True, **options: Any) -> nn.Module:
     """A network with one block in each stage."""
     plain = {"version": "v1.5", "zero_gamma": False, "channels_last": False}
-    return resnet.build((1, 1, 1, 1), bottleneck=bottleneck, classes=100, channels=3, seed=1, **{**plain, **options})
+    return resnet.ResNet((1, 1, 1, 1), bottleneck=bottleneck, classes=100, channels=3, seed=1, **{**plain, **options})
 
 
 @pytest.fixture(scope="module")

@@ -106,10 +106,10 @@ def test_a_resumed_optimizer_goes_on_with_the_same_bits() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"mu2": 1.5}, "train.optimizer.options.mu2: must be at most"),
-        ({"period": 0.0}, "train.optimizer.options.period: must be above 0"),
-        ({"rms_rate": -1.0}, "train.optimizer.options.rms_rate: must be at least 0"),
-        ({"centre": "ten"}, "train.optimizer.options.centre: must be a number"),
+        ({"mu2": 1.5}, "train.optimizer.options.mu2 must be at most"),
+        ({"period": 0.0}, "train.optimizer.options.period must be above 0"),
+        ({"rms_rate": -1.0}, "train.optimizer.options.rms_rate must be at least 0"),
+        ({"centre": "ten"}, "train.optimizer.options.centre must be a number"),
     ],
 )
 def test_options_out_of_their_limits_are_refused(options: dict[str, Any], said: str) -> None:

@@ -11,7 +11,7 @@ from training.recipe.protocols import Schedule
 from training.recipe.reading import ConfigError
 from training.recipe.train import OptimizerKeys, Option, ScheduleKeys, Train
 from training.schedule.learning_rate import cosine, learning_rate, polynomial
-from training.schedule.named import named
+from training.schedule.phases import named
 
 
 @pytest.mark.parametrize(("epoch", "rate"), [(0.0, 0.0), (1.0, 0.1), (2.0, 0.2), (11.0, 0.1), (20.0, 0.0), (20.1, 0.0)])

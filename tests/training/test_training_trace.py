@@ -15,6 +15,7 @@ from training_runs import read_lines
 from training.collectives import all_reduce
 from training.meeting.ranks import Ranks
 from training.recipe.phases import PhaseKeys
+from training.recipe.protocols import DataSet
 from training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys, Train
 from training.reporting.exits import EXIT_DONE
 from training.reporting.mllog import MLLog, hyper_parameters
@@ -30,10 +31,9 @@ def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None
     moved = learning._optimizer.before_step  # type: ignore[attr-defined]
     learning._optimizer.before_step = lambda moment, decay: (decays.append(decay), moved(moment, decay))  # type: ignore[attr-defined]
     reporter = Reporter(configured(tmp_path, trace=True), Ranks(0, 1, 0), learning)
-    reporter.start(None, CPU)
+    reporter.start(None)
     rates = []
     while not learning.finished:
-        learning.trace.add(mine=learning.progress.steps)
         learning.step(stop=False)
         rates.append(learning.last_rate)
     reporter.end(EXIT_DONE)
@@ -51,7 +51,6 @@ def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None
             "step": number + 1, "samples": samples, "epoch": samples / SAMPLES, "phase": phase, "lr": rates[number],
             "weight_decay": decays[number], "momentum": 0.9, "batch": batch, "size": size, "test_size": None,
             "area": [0.08, 1.0], "aspect": [0.75, 4 / 3], "augment": phase == 0, "rectangular": False, "world": 1,
-            "mine": number,
         }  # fmt: skip
         samples += batch
     assert decays == [1e-4] * 17 + [0.01] * 21 and len(lines) == 38
@@ -59,14 +58,14 @@ def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None
 
 def test_a_hybrid_all_reduce_is_told_by_what_reduces_each_bucket(group: None) -> None:
     hybrid = all_reduce.build("hybrid", (1,), hybrid_bytes=400)
-    assert [all_reduce.name_of(hybrid, torch.empty(n)) for n in (99, 100)] == ["hierarchical", "flat"]
+    assert [hybrid.name(torch.empty(n)) for n in (99, 100)] == ["hierarchical", "flat"]
 
 
 def test_the_log_of_mlperf(group: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     keys = {"mlperf_log": True, "optimizer": OptimizerKeys("lars", lr=2.0, lars=LarsKeys(form="foreach"))}
     learning, _ = learner(tmp_path, evaluate=EvaluateKeys(every=2, first=2), **keys)
     reporter = Reporter(configured(tmp_path, **keys), Ranks(0, 1, 0), learning)
-    reporter.start(None, CPU)
+    reporter.start(None)
     while not learning.finished:
         learning.step(stop=False)
         reporter.epochs()
@@ -94,11 +93,11 @@ def test_the_log_of_mlperf_pairs_the_epochs_of_a_batch_that_is_longer(
     for _ in range(2):
         learning, _ = learner(tmp_path, **keys)
         reporter = Reporter(configured(tmp_path, **keys), Ranks(0, 1, 0), learning)
-        reporter.start(None, CPU)
+        reporter.start(None)
         learning.step(stop=False)
         reporter.epochs()
         reporter.evaluation()
-        reporter.start("step-00000001", CPU)  # an attempt that goes on from a checkpoint of this step
+        reporter.start("step-00000001")  # an attempt that goes on from a checkpoint of this step
         reporter.epochs()
     told = [json.loads(line[9:]) for line in capfd.readouterr().out.splitlines()]
     assert {event["metadata"]["epoch_num"] for event in told if event["key"].startswith("eval_a")} == {EPOCHS}
@@ -133,7 +132,7 @@ def test_a_full_disk_costs_lines_of_the_log_of_mlperf(capfd: pytest.CaptureFixtu
     assert "run_stop" in said and "run_start" not in said
 
 
-class Corrupt:
+class Corrupt(DataSet):
     """Of a data set: what it could not read."""
 
     def __init__(self) -> None:
@@ -145,7 +144,7 @@ class Corrupt:
 
 def test_corrupt_samples_are_named_once(group: None, capsys: pytest.CaptureFixture[str]) -> None:
     data = Corrupt()
-    problems = Problems(data, CPU)  # type: ignore[arg-type]
+    problems = Problems(data, CPU)
     assert problems.tell() == 0
     data.found += ["a/1.jpg cannot be read", "b/2.jpg cannot be read"]
     assert problems.tell() == 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.network.prediction.tensors import ready_s, resnet50
 from training.sync.buckets import exact, shapes
-from training.sync.buckets.layout import Layout
+from training.sync.buckets.layout import Layout, expected_order
 from training.sync.buckets.measured_cost import MeasuredCost
 
 ALPHA, BETA, BEND = st.floats(0, 1e-2), st.floats(0, 1e-8), st.floats(0.3, 1)
@@ -59,8 +59,8 @@ def test_of_equal_times_fewer_buckets_are_taken() -> None:
 def test_plans_by_number_and_by_size() -> None:
     assert shapes.equal_buckets([1.0] * 8, 4) == (2, 2, 2, 2)
     assert shapes.capped_buckets([1.0, 5.0, 1.0, 1.0], 5.0) == (2, 2)
-    assert shapes.ddp_buckets([2.0**20] * 60) == (1, 25, 25, 9), "1 MiB, then 25 MiB"
-    assert shapes.one_bucket([1.0, 2.0]) == (2,)
+    assert shapes.by_shape("ddp", [2.0**20] * 60, 1) == (1, 25, 25, 9), "1 MiB, then 25 MiB"
+    assert shapes.by_shape("one", [1.0, 2.0], 1) == (2,)
 
 
 def test_fujitsus_groups_are_those_of_resnet50_and_the_same_shares_of_other_models() -> None:
@@ -92,7 +92,7 @@ def test_more_bytes_never_cost_less(table: list[tuple[float, float]]) -> None:
 
 def test_a_layout_names_the_gradients_of_each_bucket() -> None:
     assert Layout((2, 0, 1), (1, 2)).buckets == [(2,), (0, 1)]
-    assert Layout.one(3).buckets == [(2, 1, 0)]
+    assert Layout(expected_order(3), (3,)).buckets == [(2, 1, 0)]
     for order, counts in (((0, 0, 1), (3,)), ((0, 1), (1,)), ((0, 1), (2, 0)), ((0, 2), (2,))):
         with pytest.raises(ValueError, match="do not hold each"):
             Layout(order, counts)

@@ -11,7 +11,6 @@ from training.checkpoint.manifest import STATE, step_of
 from training.files.checksum import of_stream
 from training.files.trusted import open_own
 
-BLOCK_BYTES = 1 << 20
 REFUSED = "nothing was loaded; see who can write there, and resume the run"
 
 

@@ -11,10 +11,12 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from training.files.checksum import BLOCK_BYTES
 from training.files.trusted import open_folder, open_regular
 from training.progress import Progress
 
@@ -22,7 +24,6 @@ SCHEMA = 2
 MANIFEST = "manifest.json"
 STATE = "state.pt"
 LARGEST_MANIFEST_BYTES = 1_000_000
-BLOCK_BYTES = 1 << 20
 TEMPORARY_PREFIX = ".tmp-"
 _NAME = re.compile(r"step-([0-9]{8,18})")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
@@ -95,22 +96,16 @@ def verify(path: Path) -> Checkpoint:
     return checkpoint
 
 
-def complete_checkpoints(folder: Path) -> list[Checkpoint]:
+def complete_checkpoints(folder: Path) -> Iterator[Checkpoint]:
     """All complete checkpoints in `folder`, the newest first; none if the folder does not exist."""
-    return list(_complete(folder))
+    for path in candidates(folder):
+        with suppress(IncompleteCheckpoint):
+            yield verify(path)
 
 
 def newest_complete(folder: Path) -> Checkpoint | None:
     """The complete checkpoint with the highest step; newer incomplete ones are skipped."""
-    return next(_complete(folder), None)
-
-
-def _complete(folder: Path) -> Iterator[Checkpoint]:
-    for path in candidates(folder):
-        try:
-            yield verify(path)
-        except IncompleteCheckpoint:
-            continue
+    return next(complete_checkpoints(folder), None)
 
 
 def refuse_other_schemas(folder: Path) -> None:

@@ -13,7 +13,6 @@ from training.checkpoint.store import CheckpointFolder
 from training.config import Config
 from training.learner import Learner
 from training.meeting.agree import agreed
-from training.meeting.ranks import Ranks
 from training.meeting.signed_store import SignedStore
 from training.reporting.reporter import Reporter
 
@@ -36,11 +35,6 @@ def resume(config: Config, meeting: SignedStore, learner: Learner, folder: Check
         drew = f"rank {', '.join(map(str, others))} drew other weights from the seed than rank 0"
         print(f"training: {drew}; all begin with rank 0's", file=sys.stderr, flush=True)
     return None
-
-
-def open_folder(config: Config, ranks: Ranks) -> CheckpointFolder | None:
-    """The checkpoints' folder on rank 0, None on the others."""
-    return CheckpointFolder(config.checkpoints, config.attempt) if ranks.rank == 0 else None
 
 
 def save(folder: CheckpointFolder | None, learner: Learner, reporter: Reporter, *, last: bool) -> bool:

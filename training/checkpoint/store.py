@@ -14,10 +14,11 @@ import torch
 
 from training.checkpoint import manifest
 from training.checkpoint.manifest import STATE
-from training.files.trusted import sync_folder
+from training.files.trusted import put, sync_folder
 from training.progress import Progress
 
 KEEP = 3
+MODE = 0o666  # of files, less the umask
 
 
 class CheckpointFolder:
@@ -31,7 +32,7 @@ class CheckpointFolder:
     def __init__(self, folder: Path, attempt: int) -> None:
         _check_readable(folder)
         _remove_leftovers(folder)
-        complete = manifest.complete_checkpoints(folder)
+        complete = list(manifest.complete_checkpoints(folder))
         if not complete:
             manifest.refuse_other_schemas(folder)
         self.newest = complete[0] if complete else None
@@ -90,18 +91,10 @@ def _write_files(folder: Path, state: dict[str, Any], progress: Progress, epoch:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getvalue()
-    _write(folder / STATE, content)
+    put(folder / STATE, content, MODE)
     listing = manifest.compose(progress, epoch, attempt, {STATE: content})
-    _write(folder / manifest.MANIFEST, json.dumps(listing).encode())
-    sync_folder(folder)
+    put(folder / manifest.MANIFEST, json.dumps(listing).encode(), MODE)
     return {STATE: listing["files"][STATE]["sha256"]}
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:

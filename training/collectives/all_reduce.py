@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch.distributed as dist
-from torch import Tensor
 
-from .backend import Flat, Hierarchical
-from .hybrid import Hybrid
+from .backend import Flat, Hierarchical, Hybrid
+from .interface import AllReduce
 from .nccl_torus import NcclTorus
-from .phases import Pending as Pending
 from .pipeline import Pipeline
 from .streams import Streams
 from .torus import Torus
-
-
-class AllReduce(Protocol):
-    """Means over all ranks. `wire_bytes` counts the bytes that this rank has sent so far, by level of the mesh."""
-
-    ranks: int
-
-    @property
-    def wire_bytes(self) -> Sequence[float]: ...
-
-    def padded(self, elements: int) -> int:
-        """The smallest length from `elements` on that needs no copy."""
-
-    def start(self, vector: Tensor) -> Pending:
-        """Begin to replace a contiguous 1-D `vector` (fp32, fp16 or bf16) by its mean over all ranks.
-
-        The mean has the same bits on every rank. Several may be in flight; all ranks start them in the same order.
-        """
-
-    def mean_(self, vector: Tensor) -> None:
-        """`start` and `wait`."""
-
-
-def name_of(all_reduce: AllReduce, vector: Tensor) -> str:
-    """The name of the algorithm that reduces `vector`, for a trace: 'flat', 'torus', ..."""
-    used = all_reduce.chosen(vector) if isinstance(all_reduce, Hybrid) else all_reduce
-    return type(used).__name__.lower()
 
 
 def build(

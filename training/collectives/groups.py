@@ -10,18 +10,9 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from .cut_off import PeerLost
-from .mesh import Mesh  # relative, as in all of this package: scripts load it under another name (for_scripts)
+from .cut_off import PeerLost  # relative, as in all of this package: scripts load it under another name (for_scripts)
 
 NO_TAG = 2**31 - 1  # no rank sends with this tag
-
-
-def mesh_of(dims: tuple[int, ...]) -> Mesh:
-    """The mesh of the default process group. Raises ValueError if the product of `dims` is not the number of ranks."""
-    mesh = Mesh(dims)
-    if mesh.ranks != dist.get_world_size():
-        raise ValueError(f"grid {mesh} does not hold the {dist.get_world_size()} ranks of the group")
-    return mesh
 
 
 def own_group(ranks: list[int]) -> dist.ProcessGroup:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from math import prod
 
 MOST_LEVELS = 3
@@ -17,13 +16,12 @@ class Mesh:
     """
 
     def __init__(self, dims: Sequence[int]) -> None:
+        self.dims, self.ranks = tuple(dims), prod(dims)
         if not 1 <= len(dims) <= MOST_LEVELS or any(ranks < 1 for ranks in dims):
-            raise ValueError(f"a grid has 1 to {MOST_LEVELS} levels of at least 1 rank, not {_named(dims)}")
-        self.dims = tuple(dims)
-        self.ranks = prod(dims)
+            raise ValueError(f"a grid has 1 to {MOST_LEVELS} levels of at least 1 rank, not {self}")
 
     def __str__(self) -> str:
-        return _named(self.dims)
+        return " x ".join(map(str, self.dims))
 
     def coordinates(self, rank: int) -> tuple[int, ...]:
         """The coordinate of a rank in each level."""
@@ -33,22 +31,11 @@ class Mesh:
             found.append(place)
         return tuple(found)
 
-    def groups(self, level: int) -> list[list[int]]:
-        """The ranks of every group of a level, in the order of the group."""
-        others = [range(ranks) if i != level else range(1) for i, ranks in enumerate(self.dims)]
-        firsts = sorted(self.rank(place) for place in product(*others))
-        stride = prod(self.dims[:level])
-        return [[first + stride * i for i in range(self.dims[level])] for first in firsts]
-
     def group(self, level: int, rank: int) -> list[int]:
-        """The ranks of the group of a level that contains `rank`."""
+        """The ranks of the group of a level that contains `rank`, in the order of the group."""
         stride = prod(self.dims[:level])
         first = rank - self.coordinates(rank)[level] * stride
         return [first + stride * i for i in range(self.dims[level])]
-
-    def rank(self, place: Sequence[int]) -> int:
-        """The rank at these coordinates."""
-        return sum(position * prod(self.dims[:level]) for level, position in enumerate(place))
 
 
 def wire_bytes(buffer_bytes: int, dims: Sequence[int]) -> tuple[float, ...]:
@@ -59,7 +46,3 @@ def wire_bytes(buffer_bytes: int, dims: Sequence[int]) -> tuple[float, ...]:
     mean over them.
     """
     return tuple(2 * (d - 1) / d * buffer_bytes / prod(dims[:level]) for level, d in enumerate(dims))
-
-
-def _named(dims: Sequence[int]) -> str:
-    return " x ".join(map(str, dims))

@@ -5,74 +5,36 @@ The last level's algorithm, ring or tree, is left to NCCL, which chooses by size
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from .chunks import chunk_weights, split
-from .groups import mesh_of, own_group
+from .interface import Halves, wire_dtype
 from .mesh import wire_bytes
-from .phases import Call, MakePhases, Pending, Step
-from .wire import DTYPES, wire_dtype
+from .phases import Call, Pending, Step, Way
 
 # torch 2.13 renamed both and warns about the old names.
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
-class NcclTorus:
-    """The methods of `Torus`, over NCCL. `wire_bytes` follows the formula of `mesh.wire_bytes`.
+class NcclTorus(Halves):
+    """As `Torus`, over NCCL. `wire_bytes` follows the formula of `mesh.wire_bytes`.
 
     In 16 bits NCCL divides by the ranks of a level before it sums in that level, so nothing overflows. But elements
     below d times the dtype's smallest number lose bits in a level of d ranks.
     """
 
-    def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
-        mesh, rank = mesh_of(tuple(dims)), dist.get_rank()
-        self.ranks, self._dims, self._wire = mesh.ranks, mesh.dims, DTYPES[wire]
-        self._mine = mesh.coordinates(rank)
-        members = [mesh.group(level, rank) for level in range(len(mesh.dims))]
-        self._row = members[0]
-        self._down, self._up = ([own_group(ranks) if len(ranks) > 1 else None for ranks in members] for _ in range(2))
-        self.wire_bytes = [0.0] * len(mesh.dims)
-        self._last_phase = 2 * len(mesh.dims) - 1
-        groups = [group for group in (*self._down, *self._up) if group]
-        self._phases = phases(self._last_phase + 1, groups)
-
-    @cached_property
-    def row_group(self) -> dist.ProcessGroup | None:
-        """As `Torus.row_group`."""
-        return own_group(self._row) if len(self._row) > 1 else None
-
-    def padded(self, elements: int) -> int:
-        """The smallest length from `elements` on that needs no copy."""
-        return -(-elements // self.ranks) * self.ranks
-
-    def start(self, vector: Tensor) -> Pending:
-        """As `AllReduce.start`. A length that is not `padded`, or another dtype on the wire, needs a copy each way."""
-        staged = self._staged(vector)
-        self._count(*wire_bytes(staged.buffer.nbytes, self._dims))
-        ways, begin = [], 0
-        weights = chunk_weights(staged.buffer.nbytes) if len(self._dims) > 1 else [1]
-        for chunk in split(staged.buffer, weights, self.ranks):
-            span = slice(begin, begin + chunk.numel())
-            ways.append(staged.around(span, span, self._reduce(chunk, 0), self._last_phase))
-            begin = span.stop
-        return self._phases.start(ways)
-
-    def mean_(self, vector: Tensor) -> None:
-        """As `AllReduce.mean_`."""
-        self.start(vector).wait()
-
     def shard(self, vector: Tensor) -> Tensor:
-        """A view of this rank's 1/X of a vector. Raises ValueError for a length that is not `padded`."""
+        """As `Halves.shard`. Raises ValueError for a length that is not `padded`."""
         return vector[self._span(vector)]
 
     def start_reduce(self, vector: Tensor) -> Pending:
-        """As `Torus.start_reduce`, but in one chunk, so that the shard is contiguous."""
+        """As `Halves.start_reduce`, but in one chunk, so that the shard is contiguous."""
         span, staged = self._span(vector), self._staged(vector)
         levels = wire_bytes(staged.buffer.nbytes, self._dims)
         self._count(levels[0] / 2, *levels[1:])
@@ -80,11 +42,22 @@ class NcclTorus:
         return self._phases.start([staged.around(slice(None), span, steps, self._last_phase)])
 
     def start_gather(self, vector: Tensor) -> Pending:
-        """As `Torus.start_gather`."""
         span, staged = self._span(vector), self._staged(vector)
         self._count(wire_bytes(staged.buffer.nbytes, self._dims)[0] / 2)
         steps = self._gather(staged.buffer, staged.buffer[span], 0)
         return self._phases.start([staged.around(span, slice(None), steps, self._last_phase)])
+
+    def _ways(self, vector: Tensor) -> list[Way]:
+        """A length that is not `padded`, or another dtype on the wire, needs a copy each way."""
+        staged = self._staged(vector)
+        self._count(*wire_bytes(staged.buffer.nbytes, self._dims))
+        ways, begin = list[Way](), 0
+        weights = chunk_weights(staged.buffer.nbytes) if len(self._dims) > 1 else [1]
+        for chunk in split(staged.buffer, weights, self.ranks):
+            span = slice(begin, begin + chunk.numel())
+            ways.append(staged.around(span, span, self._reduce(chunk, 0), self._last_phase))
+            begin = span.stop
+        return ways
 
     def _staged(self, vector: Tensor) -> Staged:
         return Staged(vector.detach(), self.padded(vector.numel()), wire_dtype(vector, self._wire))
@@ -97,7 +70,7 @@ class NcclTorus:
 
     def _count(self, *sent_bytes: float) -> None:
         for level, sent in enumerate(sent_bytes):
-            self.wire_bytes[level] += sent
+            self._sent_bytes[level] += sent
 
     def _reduce(self, segment: Tensor, level: int, row_up: bool = True) -> Iterator[tuple[int, Step]]:
         """The steps to the mean of a segment over the groups from `level` on."""

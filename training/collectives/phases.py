@@ -55,8 +55,8 @@ class Phases(Protocol):
     def start(self, ways: Sequence[Way]) -> Pending:
         """Begin to bring some chunks through, and return at once."""
 
-    def run(self, way: Way) -> None:
-        """Bring one chunk through as fast as possible, and wait for it."""
+    def run(self, ways: Sequence[Way]) -> None:
+        """Bring some chunks through as fast as possible, and wait for them."""
 
 
 MakePhases = Callable[[int, Sequence[dist.ProcessGroup]], Phases]  # number of phases, and the groups that they use

@@ -10,6 +10,7 @@ import atexit
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from queue import SimpleQueue
 
 import torch
@@ -21,31 +22,35 @@ from .groups import close_connections
 from .phases import Step, Way
 
 LAST_WAIT_S = 5.0
-Done = Callable[["BaseException | None"], None]
 
 
 class Job:
-    """Some chunks; the job is done when all of them are. Only `Pipeline` makes it."""
+    """Some chunks, of which `left` are not through yet; `done` is complete when all are. Only `Pipeline` makes it."""
 
-    def __init__(self, pipeline: Pipeline, chunks: int) -> None:
-        self._pipeline, self.left = pipeline, chunks
-        self.callbacks: list[Done] = []
+    def __init__(self, chunks: int) -> None:
+        self.left = chunks
+        self.done: Future[None] = Future()
 
     def wait(self) -> None:
         """Wait until all chunks have passed all phases. Raises PeerLost, or the error of any chunk."""
-        self._pipeline.wait(self)
+        error = self.done.exception()
+        if isinstance(error, PeerLost):
+            raise PeerLost(str(error)) from error.__cause__
+        if error:
+            raise RuntimeError(f"an all-reduce failed: {error}") from error
 
     def future(self, vector: Tensor) -> torch.futures.Future[Tensor]:
         """A future of `vector`, completed by the thread that ends the job."""
         future: torch.futures.Future[Tensor] = torch.futures.Future()
 
-        def complete(error: BaseException | None) -> None:
+        def complete(done: Future[None]) -> None:
+            error = done.exception()
             if isinstance(error, Exception):
                 future.set_exception(error)  # type: ignore[arg-type]  # torch types it as a result
             else:
                 future.set_result(vector)
 
-        self._pipeline.when_done(self, complete)
+        self.done.add_done_callback(complete)
         return future
 
 
@@ -61,7 +66,6 @@ class Pipeline:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._moved = [threading.Condition(self._lock) for _ in range(phases)]
-        self._ended = threading.Condition(self._lock)
         self._turns, self._tickets = [0] * phases, [0] * phases
         self._jobs: list[Job] = []
         self._threads: list[threading.Thread] = []
@@ -69,18 +73,18 @@ class Pipeline:
 
     def start(self, ways: Sequence[Way]) -> Job:
         """Begin to carry chunks through their phases, and return at once."""
-        job = Job(self, len(ways))
-        carried = self._enter(job, ways)
+        job, carried = self._enter(ways)
         if not self._threads:
             self._start_threads()
         for act in carried:
             self._queue.put(act)
         return job
 
-    def run(self, way: Way) -> None:
-        """Carry one chunk in this thread, after the chunks that were started before."""
-        job = Job(self, 1)
-        (act,) = self._enter(job, [way])
+    def run(self, ways: Sequence[Way]) -> None:
+        """Carry some chunks and wait; this thread carries a single one, after the chunks that were started before."""
+        if len(ways) > 1:
+            return self.start(ways).wait()
+        job, (act,) = self._enter(ways)
         act()
         job.wait()
 
@@ -92,24 +96,6 @@ class Pipeline:
         for thread in self._threads:
             thread.join(LAST_WAIT_S)
 
-    def wait(self, job: Job) -> None:
-        with self._lock:
-            while job.left and not self._error:
-                self._ended.wait()
-            error = self._error if job.left else None
-        if isinstance(error, PeerLost):
-            raise PeerLost(str(error)) from error.__cause__
-        if error:
-            raise RuntimeError(f"an all-reduce failed: {error}") from error
-
-    def when_done(self, job: Job, callback: Done) -> None:
-        with self._lock:
-            if job.left and not self._error:
-                job.callbacks.append(callback)
-                return
-            error = self._error if job.left else None
-        callback(error)
-
     def _start_threads(self) -> None:
         for _ in range(self._carriers):
             thread = threading.Thread(target=_carry_on, args=(self._queue,), name="all-reduce", daemon=True)
@@ -118,11 +104,15 @@ class Pipeline:
         _at_work.add(self)
         weakref.finalize(self, _dismiss, self._queue, self._carriers).atexit = False
 
-    def _enter(self, job: Job, ways: Sequence[Way]) -> list[Callable[[], None]]:
+    def _enter(self, ways: Sequence[Way]) -> tuple[Job, list[Callable[[], None]]]:
         """Give every chunk its turn in every phase of its way."""
+        job = Job(len(ways))
         with self._lock:
-            self._jobs.append(job)
-            return [self._turned(job, way) for way in ways]
+            if self._error:
+                job.done.set_exception(self._error)
+            else:
+                self._jobs.append(job)
+            return job, [self._turned(job, way) for way in ways]
 
     def _turned(self, job: Job, way: Way) -> Callable[[], None]:
         turns = []
@@ -164,9 +154,7 @@ class Pipeline:
             if job.left or self._error:
                 return
             self._jobs.remove(job)
-            self._ended.notify_all()
-        for callback in job.callbacks:
-            callback(None)
+        job.done.set_result(None)
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
@@ -174,11 +162,10 @@ class Pipeline:
                 return
             self._error = error
             failed, self._jobs = self._jobs, []
-            for condition in (*self._moved, self._ended):
+            for condition in self._moved:
                 condition.notify_all()
         for job in failed:
-            for callback in job.callbacks:
-                callback(error)
+            job.done.set_exception(error)
         for group in self._groups:
             close_connections(group)
 

@@ -12,7 +12,8 @@ no bits. Each sum is made in fp32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -27,46 +28,35 @@ class Ring:
     """This rank's two neighbours in the order of a process group; `sent_bytes` counts the bytes that it has sent."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
-        self._group, self.ranks = group, dist.get_process_group_ranks(group)
+        self._group, self._ranks = group, dist.get_process_group_ranks(group)
         self.mine = dist.get_rank(group)
-        self._left, self._right = (self.mine - 1) % len(self.ranks), (self.mine + 1) % len(self.ranks)
+        self.left, self.right = (self.mine - 1) % len(self._ranks), (self.mine + 1) % len(self._ranks)
         self.sent_bytes = 0
 
     def receive(self, part: Tensor, chunk: int) -> dist.Work | None:
         """Begin to receive from the left."""
-        if not part.numel():
-            return None
-        try:
-            return self._group.recv([part], self._left, chunk % TAGS)
-        except RuntimeError as error:
-            raise self._lost(self._left, error) from error
+        with self._exchange(self.left):
+            return self._group.recv([part], self.left, chunk % TAGS) if part.numel() else None
 
     def send(self, part: Tensor, chunk: int) -> dist.Work | None:
         """Begin to send to the right."""
-        if not part.numel():
-            return None
         self.sent_bytes += part.nbytes
+        with self._exchange(self.right):
+            return self._group.send([part], self.right, chunk % TAGS) if part.numel() else None
+
+    def wait(self, work: dist.Work | None, neighbour: int) -> None:
+        """Wait until a message from the left has arrived, or one to the right is sent."""
+        with self._exchange(neighbour):
+            if work:
+                work.wait()
+
+    @contextmanager
+    def _exchange(self, neighbour: int) -> Iterator[None]:
         try:
-            return self._group.send([part], self._right, chunk % TAGS)
+            yield
         except RuntimeError as error:
-            raise self._lost(self._right, error) from error
-
-    def wait_for_left(self, arrival: dist.Work | None) -> None:
-        self._wait(arrival, self._left)
-
-    def wait_for_right(self, departure: dist.Work | None) -> None:
-        self._wait(departure, self._right)
-
-    def _wait(self, work: dist.Work | None, neighbour: int) -> None:
-        if work is None:
-            return
-        try:
-            work.wait()
-        except RuntimeError as error:
-            raise self._lost(neighbour, error) from error
-
-    def _lost(self, neighbour: int, error: RuntimeError) -> PeerLost:
-        return PeerLost(f"rank {self.ranks[neighbour]} is lost, or waits for a rank that is: {error}")
+            rank = self._ranks[neighbour]
+            raise PeerLost(f"rank {rank} is lost, or waits for a rank that is: {error}") from error
 
 
 class ReduceScatter:
@@ -91,12 +81,12 @@ class ReduceScatter:
         for step, (arrived, arrival) in enumerate(zip(self._arrived, self._coming, strict=True), 1):
             leaving = parts[ring.mine - step].to(self._wire)
             going.append((leaving, ring.send(leaving, self._chunk)))
-            ring.wait_for_left(arrival)
+            ring.wait(arrival, ring.left)
             _add(parts[ring.mine - step - 1], arrived, step)
         if self._divisor > 1 and self._wire == torch.float32:
             parts[ring.mine] /= self._divisor
         for _, departure in going:
-            ring.wait_for_right(departure)
+            ring.wait(departure, ring.right)
 
 
 class AllGather:
@@ -121,12 +111,12 @@ class AllGather:
             parts[ring.mine].copy_(leaving)  # the bits that the others get
         for step, (arrived, arrival) in enumerate(zip(self._arrived, self._coming, strict=True), 1):
             going.append(ring.send(leaving, self._chunk))
-            ring.wait_for_left(arrival)
+            ring.wait(arrival, ring.left)
             if arrived.dtype != parts[0].dtype:
                 parts[ring.mine - step].copy_(arrived)
             leaving = arrived
         for departure in going:
-            ring.wait_for_right(departure)
+            ring.wait(departure, ring.right)
 
 
 def _add(part: Tensor, arrived: Tensor, ranks: int) -> None:

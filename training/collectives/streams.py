@@ -60,6 +60,6 @@ class Streams:
                 before = last.record_event()
         return StreamJob(last)
 
-    def run(self, way: Way) -> None:
+    def run(self, ways: Sequence[Way]) -> None:
         """`start`, and make the current stream wait."""
-        self.start([way]).wait()
+        self.start(ways).wait()

@@ -26,15 +26,15 @@ class Feed:
         images, labels = self._data.train_batch(self._samples(progress))
         following = progress.after(self._course.batch_at(progress))
         same = self._course.view_at(following) == self._view and not self._course.finished(following)
-        if same and (prefetch := getattr(self._data, "prefetch", None)):
-            prefetch(self._samples(following))
+        if same:
+            self._data.prefetch(self._samples(following))
         return self._moved(images), self._moved(labels)
 
     def look(self, progress: Progress) -> None:
         """Set the view for the step after `progress`."""
         view = self._course.view_at(progress)
-        if view != self._view and (look := getattr(self._data, "look", None)):
-            look(view)
+        if view != self._view:
+            self._data.look(view)
         self._view = view
 
     def look_once(self, progress: Progress) -> None:

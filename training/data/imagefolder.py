@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from training.data.images.image_options import ImageSettings, check_counts, counts, facts_of, folder_of, stated
+from training.data.images.image_options import ImageSettings, check_counts, folder_of, known_facts
 from training.data.images.trees import open_trees
 from training.recipe.facts import DataFacts
-from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys
 
 if TYPE_CHECKING:
@@ -39,9 +38,4 @@ def build(
 
 def facts(data: DataKeys) -> DataFacts | None:
     """The facts from the options, else from the folder, listed once; None if this machine cannot see it."""
-    if said := stated(data):
-        return said
-    try:
-        return facts_of(data, *counts(open_trees(folder_of(str(data.options.get("root", ""))))))
-    except ConfigError:
-        return None
+    return known_facts(data, open_trees)

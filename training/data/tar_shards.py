@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from training.data.images.image_options import ImageSettings, check_counts, counts, facts_of, folder_of, stated
+from training.data.images.image_options import ImageSettings, check_counts, folder_of, known_facts
 from training.data.images.shards import known_shards, open_shards
 from training.recipe.facts import DataFacts
-from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys
 
 if TYPE_CHECKING:
@@ -46,10 +45,4 @@ def build(
 
 def facts(data: DataKeys) -> DataFacts | None:
     """The facts from the options, else from the index, if this user's runs have made one; else None."""
-    if said := stated(data):
-        return said
-    try:
-        known = known_shards(folder_of(str(data.options.get("root", ""))))
-    except ConfigError:
-        return None
-    return facts_of(data, *counts(known)) if known else None
+    return known_facts(data, known_shards)

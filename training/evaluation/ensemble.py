@@ -8,18 +8,12 @@ ensemble's answer is the mean of its members' softmax outputs (`training.evaluat
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor, nn
 
 from training.recipe.protocols import Optimizer
-
-
-class MayCollapse(Protocol):
-    """The attributes of a phase that `Members` reads."""
-
-    @property
-    def collapse(self) -> bool: ...
+from training.schedule.phases import Phase
 
 
 class Members:
@@ -35,7 +29,7 @@ class Members:
         self._start: dict[str, Any] | None = None  # of the branch that the training is in
         self.states: list[dict[str, Tensor]] = []
 
-    def at_phase(self, before: MayCollapse | None, after: MayCollapse | None) -> None:
+    def at_phase(self, before: Phase | None, after: Phase | None) -> None:
         """Begin or end a branch between two phases; all ranks call it together.
 
         None is before the first phase or after the last. The training does not return from a branch in its last phase.

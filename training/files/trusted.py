@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 SECRET = 0o600  # the mode of a file that its owner alone may read, whatever the umask
 NOT_REGULAR = "this is no regular file"
@@ -66,19 +68,30 @@ def put(path: Path, content: bytes, mode: int = SECRET) -> None:
 
     Raises OSError, and then leaves no file.
     """
-    temporary = path.with_name(f".tmp-{path.name}")
+    with unfinished(path, path.with_name(f".tmp-{path.name}"), mode) as file:
+        file.write(content)
+        sync(file)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def unfinished(path: Path, temporary: Path, mode: int = SECRET) -> Iterator[IO[bytes]]:
+    """The new file `temporary` to write into, which becomes `path` at the end; an error within leaves no file."""
     try:
         temporary.unlink(missing_ok=True)
         with open(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            yield file
         temporary.replace(path)
-        sync_folder(path.parent)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def sync(file: IO[bytes]) -> None:
+    """Sync the content of a file to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The address at which other hosts find this host."""
+"""The address at which other hosts find this host, and the socket of rank 0 there: not on all of its addresses."""
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ class RendezvousError(RuntimeError):
 def address_of_host(interface: str | None) -> tuple[socket.AddressFamily, str]:
     """The interface's address; without an interface, the first address of this host's name. Raises RendezvousError."""
     return (socket.AF_INET, interface_address(interface)) if interface else _host_address()
+
+
+def listen(interface: str | None) -> socket.socket:
+    """A socket on a free port of the interface's address only; without one, of the first address of the host's name.
+
+    A store that opens its own socket listens on all addresses of the host. Raises RendezvousError.
+    """
+    family, address = address_of_host(interface)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.bind((address, 0))
+        listener.listen(socket.SOMAXCONN)
+    except OSError as error:
+        listener.close()
+        raise RendezvousError(f"rank 0 cannot listen on {address}: {error.strerror}; {NAME_INTERFACE}") from error
+    return listener
 
 
 def interface_address(interface: str) -> str:

@@ -1,4 +1,4 @@
-"""One answer for all ranks."""
+"""One answer for all ranks, and the answers of all."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ def on_all_ranks(answer: bool, device: torch.device) -> bool:
     told = _kept(answer, device)
     dist.all_reduce(told, dist.ReduceOp.MIN)
     return bool(told.item())
+
+
+def everyones(own: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
+    """[ranks, ...]: the tensor `own` of each rank, or of each in a group; all of them must call it together."""
+    found = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(found, own, group=group)
+    return torch.stack(found)
 
 
 def _kept(answer: bool, device: torch.device) -> torch.Tensor:

@@ -21,8 +21,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # torch.dis
 from training.collectives.cut_off import PeerLost
 from training.config import Config
 from training.files.trusted import put
-from training.meeting.addresses import NAME_INTERFACE, RendezvousError
-from training.meeting.listener import listen
+from training.meeting.addresses import NAME_INTERFACE, RendezvousError, listen
 from training.meeting.ranks import Ranks
 from training.meeting.signed_store import Secret, SignedStore
 

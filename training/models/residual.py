@@ -35,9 +35,9 @@ class Architecture:
 
         Raises ConfigError for samples that are not images, and for an unknown version.
         """
-        from training.models import resnet
+        from training.models.resnet import ResNet
 
-        return resnet.build(
+        return ResNet(
             self.blocks,
             bottleneck=self.bottleneck,
             classes=classes,

@@ -71,19 +71,26 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Maps [N, channels, height, width] of any size to [N, classes]; `blocks` are the counts of the four stages."""
+    """Maps [N, channels, height, width] of any size to [N, classes]; `blocks` are the counts of the four stages.
+
+    Weights are drawn from `seed`; `channels_last` changes none of them.
+    """
 
     def __init__(
         self,
-        block: type[BasicBlock] | type[Bottleneck],
         blocks: Sequence[int],
         *,
+        bottleneck: bool,
         classes: int,
-        channels: int = 3,
-        version: Version = "v1.5",
-        channels_last: bool = False,
+        channels: int,
+        seed: int,
+        version: Version,
+        zero_gamma: bool,
+        channels_last: bool,
     ) -> None:
         super().__init__()
+        torch.manual_seed(seed)
+        block = Bottleneck if bottleneck else BasicBlock
         self._channels_last = channels_last
         self.conv1 = nn.Conv2d(channels, STEM_WIDTH, 7, 2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(STEM_WIDTH)
@@ -94,13 +101,16 @@ class ResNet(nn.Module):
             made = list[nn.Module]()
             for number in range(count):
                 stride, outputs = 2 if number == 0 and stages else 1, block.expansion * width
-                projection = None if stride == 1 and inputs == outputs else _projection(inputs, outputs, stride)
-                made.append(block(inputs, width, stride, projection, version))
+                shortcut = None if stride == 1 and inputs == outputs else projection(inputs, outputs, stride)
+                made.append(block(inputs, width, stride, shortcut, version))
                 inputs = outputs
             stages.append(nn.Sequential(*made))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(inputs, classes)
+        self._draw(zero_gamma)
+        if channels_last:
+            self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
         if self._channels_last:
@@ -111,43 +121,22 @@ class ResNet(nn.Module):
         logits: Tensor = self.fc(torch.flatten(self.avgpool(features), 1))
         return logits
 
+    def _draw(self, zero_gamma: bool) -> None:
+        """Draw the weights as torchvision does: of convolutions from He et al.'s normal distribution by outputs.
 
-def build(
-    blocks: Sequence[int],
-    *,
-    bottleneck: bool,
-    classes: int,
-    channels: int,
-    seed: int,
-    version: Version,
-    zero_gamma: bool,
-    channels_last: bool,
-) -> ResNet:
-    """The network with initial weights drawn from `seed`; `channels_last` changes none of them."""
-    torch.manual_seed(seed)
-    block = Bottleneck if bottleneck else BasicBlock
-    model = ResNet(block, blocks, classes=classes, channels=channels, version=version, channels_last=channels_last)
-    initialize(model, zero_gamma)
-    if channels_last:
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return model
+        With `zero_gamma` as Goyal et al. 2017, section 5.1: the last norm of every block starts at 0, so the block is
+        an identity at first, and the weights of the last layer are drawn from N(0, 0.01).
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        if zero_gamma:
+            nn.init.normal_(self.fc.weight, 0.0, 0.01)
+            for module in self.modules():
+                if isinstance(module, (BasicBlock, Bottleneck)):
+                    nn.init.zeros_(module.last_norm.weight)
 
 
-def initialize(model: ResNet, zero_gamma: bool) -> None:
-    """Draw the weights as torchvision does: of convolutions from He et al.'s normal distribution by outputs.
-
-    With `zero_gamma` as Goyal et al. 2017, section 5.1: the last norm of every block starts at 0, so the block is an
-    identity at first, and the weights of the last layer are drawn from N(0, 0.01).
-    """
-    for module in model.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    if zero_gamma:
-        nn.init.normal_(model.fc.weight, 0.0, 0.01)
-        for module in model.modules():
-            if isinstance(module, (BasicBlock, Bottleneck)):
-                nn.init.zeros_(module.last_norm.weight)
-
-
-def _projection(inputs: int, outputs: int, stride: int) -> nn.Module:
+def projection(inputs: int, outputs: int, stride: int) -> nn.Module:
+    """A shortcut that changes the number of channels, or the size."""
     return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))

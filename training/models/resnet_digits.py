@@ -28,10 +28,10 @@ def build(
 
     With `zero_gamma` the last norm of every block starts at 0.
     """
-    from training.models.small_resnet import small_resnet
+    from training.models.small_resnet import SmallResNet
 
     _check(shape)
-    return small_resnet(classes, _checked(widths), seed, zero_gamma)
+    return SmallResNet(classes, _checked(widths), seed, zero_gamma)
 
 
 def _check(shape: tuple[int, ...]) -> None:

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from training.models.resnet import projection
+
 
 class Block(nn.Module):
     """Two 3 x 3 convolutions around a shortcut; a stride halves the image on both paths."""
@@ -16,7 +18,7 @@ class Block(nn.Module):
         self.norm1 = nn.BatchNorm2d(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.norm2 = nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Identity() if stride == 1 and inputs == outputs else _projection(inputs, outputs, stride)
+        self.shortcut = nn.Identity() if stride == 1 and inputs == outputs else projection(inputs, outputs, stride)
 
     def forward(self, images: Tensor) -> Tensor:
         inner = functional.relu(self.norm1(self.conv1(images)))
@@ -24,34 +26,25 @@ class Block(nn.Module):
 
 
 class SmallResNet(nn.Module):
-    """Maps [N, 1, 8, 8] to [N, classes]: a stem, then one block per width, halving 8 to 4 to 2 pixels."""
+    """Maps [N, 1, 8, 8] to [N, classes]: a stem, then one block per width, halving 8 to 4 to 2 pixels.
 
-    def __init__(self, classes: int, widths: tuple[int, ...]) -> None:
+    `widths` are the channels by block; weights are drawn from `seed`. With `zero_gamma` the last norm of every block
+    starts at 0, so the block is an identity at first (Goyal et al. 2017, section 5.1).
+    """
+
+    def __init__(self, classes: int, widths: tuple[int, ...], seed: int, zero_gamma: bool) -> None:
         super().__init__()
+        torch.manual_seed(seed)
         self.stem = nn.Sequential(nn.Conv2d(1, widths[0], 3, padding=1, bias=False), nn.BatchNorm2d(widths[0]))
         inputs = (widths[0], *widths)
-        self.blocks = nn.Sequential(*[Block(inputs[i], width, 1 if i == 0 else 2) for i, width in enumerate(widths)])
+        blocks = [Block(inputs[i], width, 1 if i == 0 else 2) for i, width in enumerate(widths)]
+        self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(widths[-1], classes)
+        if zero_gamma:
+            for block in blocks:
+                nn.init.zeros_(block.norm2.weight)
 
     def forward(self, images: Tensor) -> Tensor:
         features = self.blocks(functional.relu(self.stem(images)))
         logits: Tensor = self.head(features.mean(dim=(2, 3)))
         return logits
-
-
-def small_resnet(classes: int, widths: tuple[int, ...], seed: int, zero_gamma: bool) -> SmallResNet:
-    """The network, with `widths` channels by block and initial weights drawn from `seed`.
-
-    With `zero_gamma` the last norm of every block starts at 0, so the block is an identity at first (Goyal et al. 2017,
-    section 5.1).
-    """
-    torch.manual_seed(seed)
-    model = SmallResNet(classes, widths)
-    for module in model.modules():
-        if zero_gamma and isinstance(module, Block):
-            nn.init.zeros_(module.norm2.weight)
-    return model
-
-
-def _projection(inputs: int, outputs: int, stride: int) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))

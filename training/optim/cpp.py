@@ -37,14 +37,12 @@ class Cpp:
         self.rule, self._library = rule, library()
 
     def squares(self, pieces: Sequence[Piece]) -> Tensor:
-        """As `Kernel.squares`."""
         found = torch.empty(len(pieces), 2, dtype=torch.float64)
         weights, gradients = _addresses([p.weight for p in pieces]), _addresses([p.gradient for p in pieces])
         self._library.lars_squares(ctypes.c_longlong(len(pieces)), _sizes(pieces), weights, gradients, _address(found))
         return found
 
     def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
-        """As `Kernel.move`."""
         rule, keys = self.rule, self.rule.keys
         constants = _Constants(
             rule.momentum, rule.momentum * change, rule.weight_decay, rule.ratio_decay, keys.trust, keys.eps, rate,

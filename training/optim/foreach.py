@@ -21,12 +21,10 @@ class Foreach:
         self.rule = rule
 
     def squares(self, pieces: Sequence[Piece]) -> Tensor:
-        """As `Kernel.squares`."""
         norms = torch._foreach_norm([tensor for piece in pieces for tensor in (piece.weight, piece.gradient)])
         return torch.stack(norms).double().square().view(-1, 2)
 
     def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
-        """As `Kernel.move`."""
         at_once = len(pieces) if pieces[0].weight.is_cuda else 1
         for first in range(0, len(pieces), at_once):
             some = slice(first, first + at_once)

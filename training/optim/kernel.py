@@ -73,7 +73,7 @@ class Kernel(Protocol):
         """Change weights and velocities by one step.
 
         `squares` [pieces, 2] are those of the whole tensors; they are computed if none are given, from pieces that are
-        whole tensors. Velocities are multiplied by `change` first: see last_rates.py.
+        whole tensors. Velocities are multiplied by `change` first: see momentum.py.
         """
 
 

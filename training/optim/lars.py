@@ -18,82 +18,69 @@ With v = -m, rate(t) = lr_b c_lr(t) and ratio = s the second is v = momentum v +
 decay(t) = wd_b c_wd(t) / (lr_b c_lr(t)). Theirs has wd_b = wd lr_b and c_wd = c_lr ("decayed with the LR curve"), so
 decay = wd = 5e-5 at all times, and ratio_decay = wd_b = 5e-5 x 13 = 6.5e-4.
 
-With momentum_correction the velocity of the form inside changes with the rate: see last_rates.py.
+With momentum_correction the velocity of the form inside changes with the rate: see momentum.py.
 
 With `clip` the ratio is min(ratio / rate, 1), so that a tensor's own rate is at most the learning rate (LARC).
 Tensors that `skip` names are moved by plain momentum, without ratio and decay.
 
-cpp.py computes this in C++, triton_lars.py on a GPU, and foreach.py if neither can be used; forms.py chooses.
+cpp.py computes this in C++, triton_lars.py on a GPU, and foreach.py if neither can be used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from training.optim.forms import KEY, Choice
-from training.optim.kernel import Piece, Rule
-from training.optim.last_rates import LastRates
-from training.optim.sharded import Halves, ShardedLARS
+from training.collectives.interface import Halves
+from training.optim.foreach import Foreach
+from training.optim.kernel import Kernel, Piece, Rule, Unavailable, is_dense
+from training.optim.momentum import Momentum
+from training.optim.sharded import ShardedLARS
 from training.progress import Moment
 from training.recipe import fits
-from training.recipe.protocols import Optimizer
 from training.recipe.reading import ConfigError
 from training.recipe.train import LarsKeys, Train
 
+KEY = "train.optimizer.lars.form"
 
-class LARS(Optimizer):
+
+class LARS(Momentum):
     """The optimizer of a replica: every rank holds and moves all weights. Nothing waits for the device."""
 
     def __init__(
         self, model: nn.Module, momentum: float, weight_decay: float, lars: LarsKeys, momentum_correction: bool = False
     ) -> None:
-        self._weights = dict(model.named_parameters())
-        self._velocities = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
+        super().__init__(model, momentum_correction and lars.lr_in_momentum)
         skipped = names_skipped(model, lars)
-        self._velocity_of = {weight: self._velocities[name] for name, weight in self._weights.items()}
-        self._scaled = {weight for name, weight in self._weights.items() if name not in skipped}
-        names = {weight: name for name, weight in self._weights.items()}
-        self._last_rates = LastRates(names, momentum_correction and lars.lr_in_momentum)
-        self._choice = Choice(list(self._weights.values()), Rule(momentum, weight_decay, lars))
+        self._scaled = {weight for name, weight in model.named_parameters() if name not in skipped}
+        self._kernel, self._missing = kernel_for(list(model.parameters()), Rule(momentum, weight_decay, lars))
 
     def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
-        """Use the same implementation as all ranks; see `Choice.agree`."""
-        return self._choice.agree(all_ranks)
+        """Use foreach if any rank must: two kernels differ in the last bits."""
+        rule = self._kernel.rule
+        if rule.keys.form in ("foreach", "fused") or all_ranks(not self._missing):
+            return None
+        self._kernel = Foreach(rule)
+        why = self._missing or "another rank cannot"
+        return f"LARS moves the weights by foreach, since not all ranks can fuse: {why}"
 
     def sharded(self, halves: Halves) -> ShardedLARS:
         """The optimizer that keeps only this rank's shards; see `ShardedLARS`. Its velocities begin at zero."""
-        self._velocities.clear()
         self._velocity_of.clear()
-        return ShardedLARS(self._scaled, self._choice.kernel, halves, self._last_rates)
+        return ShardedLARS(self._scaled, self._kernel, halves, self._last_rates)
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
         """Set the decay of the next steps."""
-        self._choice.kernel.rule = self._choice.kernel.rule.decaying(weight_decay)
-
-    def step(self, rate: float) -> None:
-        """Move every weight along its `.grad`, which does not change."""
-        self.step_part(list(self._velocity_of), rate)
+        self._kernel.rule = self._kernel.rule.decaying(weight_decay)
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
         """Move only these weights of the model."""
         learning = [weight for weight in parameters if weight.grad is not None]
         for change, weights in self._last_rates.changes(learning, rate):
-            self._choice.kernel.move([self._piece(weight) for weight in weights], rate, change=change)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The velocities by parameter name, and the last rates."""
-        return {**self._velocities, **self._last_rates.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load velocities from `state_dict`. Raises KeyError if one is missing."""
-        for name, velocity in self._velocities.items():
-            velocity.copy_(state[name])
-        self._last_rates.load_state_dict(state)
+            self._kernel.move([self._piece(weight) for weight in weights], rate, change=change)
 
     def _piece(self, weight: nn.Parameter) -> Piece:
         assert weight.grad is not None
@@ -118,6 +105,36 @@ def build(model: nn.Module, train: Train) -> LARS:
         raise ConfigError(f"{KEY}: 'sharded' needs {fits.SHARDS_NEED}; 'auto' does without")
     correction = optimizer.momentum_correction
     return LARS(model, optimizer.momentum, optimizer.weight_decay, optimizer.lars, correction)
+
+
+def kernel_for(weights: Sequence[Tensor], rule: Rule) -> tuple[Kernel, str]:
+    """The kernel of this rank, and why it is not a fused one if it should be.
+
+    Raises ConfigError if the form that the recipe names is not available.
+    """
+    if rule.keys.form == "foreach":
+        return Foreach(rule), ""
+    try:
+        return _fused(weights, rule), ""
+    except Unavailable as error:
+        if rule.keys.form == "fused":
+            raise ConfigError(f"{KEY}: {rule.keys.form!r} cannot be had: {error}; 'auto' does without") from None
+        return Foreach(rule), str(error)
+
+
+def _fused(weights: Sequence[Tensor], rule: Rule) -> Kernel:
+    for weight in weights:
+        if weight.dtype != torch.float32 or not is_dense(weight):
+            raise Unavailable("it takes float32 weights that are contiguous or channels_last")
+    if weights[0].is_cuda:
+        try:
+            from training.optim.triton_lars import Triton  # a second to import
+        except ImportError as error:
+            raise Unavailable(f"Triton cannot be imported: {error}") from None
+        return Triton(rule, weights[0].device)
+    from training.optim.cpp import Cpp  # starts a compiler
+
+    return Cpp(rule)
 
 
 def _laid_out_as(weight: Tensor, gradient: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from training.progress import Moment
 from training.recipe.limits import Limits
 from training.recipe.protocols import Optimizer
-from training.recipe.reading import ConfigError
+from training.recipe.reading import number
 from training.recipe.train import Train
 
 OPTIONS = "train.optimizer.options"
@@ -63,11 +63,11 @@ class RMSpropWarmup(Optimizer):
         rms_rate: float = 3e-4,
     ) -> None:
         """`centre` and `period` are in epochs. Raises ConfigError if an option is out of its limits."""
-        _check("mu2", mu2, Limits(at_least=0, at_most=0.999999))
+        number(f"{OPTIONS}.mu2", mu2, Limits(at_least=0, at_most=0.999999))
         for name, value in (("eps", eps), ("period", period)):
-            _check(name, value, Limits(above=0, at_most=1e6))
+            number(f"{OPTIONS}.{name}", value, Limits(above=0, at_most=1e6))
         for name, value in (("centre", centre), ("rms_rate", rms_rate)):
-            _check(name, value, Limits(at_least=0, at_most=1e6))
+            number(f"{OPTIONS}.{name}", value, Limits(at_least=0, at_most=1e6))
         self._weights = dict(model.named_parameters())
         self._velocities = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
         self._squares = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
@@ -116,10 +116,3 @@ class RMSpropWarmup(Optimizer):
 
 
 build = RMSpropWarmup
-
-
-def _check(name: str, value: object, limits: Limits) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"{OPTIONS}.{name}: must be a number, not {value!r}")
-    if complaint := limits.complaint(value):
-        raise ConfigError(f"{OPTIONS}.{name}: {complaint}, not {value}")

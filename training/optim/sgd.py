@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from training.optim.last_rates import LastRates
+from training.optim.momentum import Momentum
 from training.progress import Moment
-from training.recipe.protocols import Optimizer
 from training.recipe.train import Train
 
 
-class SGD(Optimizer):
+class SGD(Momentum):
     """With u = g + weight_decay w, the rate outside the momentum, as in torch, or inside, as in Caffe and MXNet:
 
         outside    v = momentum v + u,       w = w - rate v  (Nesterov: w = w - rate (momentum v + u))
         inside     v = momentum v + rate u,  w = w - v       (Nesterov: w = w - momentum v - rate u)
 
-    With `momentum_correction` "inside" takes the steps of "outside": see last_rates.py. Vectors (biases, batch norm)
+    With `momentum_correction` "inside" takes the steps of "outside": see momentum.py. Vectors (biases, batch norm)
     get no decay (Goyal et al. 2017, section 5.3) unless `decay_vectors`.
 
     It moves one tensor after the other, always in the same order, so equal gradients give equal bits. torch.optim.SGD
@@ -38,22 +36,14 @@ class SGD(Optimizer):
         lr_in_momentum: bool = False,
         momentum_correction: bool = False,
     ) -> None:
-        self._weights = dict(model.named_parameters())
-        self._velocities = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
-        self._velocity_of = {weight: self._velocities[name] for name, weight in self._weights.items()}
+        super().__init__(model, momentum_correction and lr_in_momentum)
         self._momentum, self._weight_decay = momentum, weight_decay
         self._nesterov, self._inside = nesterov, lr_in_momentum
         self._least_decayed = 0 if decay_vectors else 2  # dimensions
-        names = {weight: name for name, weight in self._weights.items()}
-        self._last_rates = LastRates(names, momentum_correction and lr_in_momentum)
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
         """Set the decay of the next steps."""
         self._weight_decay = weight_decay
-
-    def step(self, rate: float) -> None:
-        """Move every weight along its `.grad`."""
-        self.step_part(list(self._velocity_of), rate)
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
@@ -62,16 +52,6 @@ class SGD(Optimizer):
             if weight.grad is not None:
                 kept = self._momentum * self._last_rates.change(weight, rate)
                 self._move(weight, weight.grad, self._velocity_of[weight], rate, kept)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The velocities by parameter name, and the last rates."""
-        return {**self._velocities, **self._last_rates.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a `state_dict`. Raises KeyError if a velocity is missing."""
-        for name, velocity in self._velocities.items():
-            velocity.copy_(state[name])
-        self._last_rates.load_state_dict(state)
 
     def _move(self, weight: Tensor, gradient: Tensor, velocity: Tensor, rate: float, kept: float) -> None:
         added, taken = (rate, 1.0) if self._inside else (1.0, rate)

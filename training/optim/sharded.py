@@ -8,58 +8,38 @@ instead of gradients: as many bytes, 1/X of the work. Weights travel in their ow
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from training.collectives.all_reduce import Pending
+from training.collectives.interface import AllReduce, Halves
+from training.collectives.phases import Pending
+from training.meeting.agree import everyones
 from training.optim.kernel import Kernel, Piece, is_dense
-from training.optim.last_rates import LastRates
+from training.optim.momentum import LastRates
 from training.progress import Moment
 from training.recipe.protocols import Optimizer
 
 
-class Halves(Protocol):
-    """The two halves of an all-reduce, as in `training.collectives.torus.Torus` with float32 on the wire."""
-
-    ranks: int
-
-    @property
-    def wire_bytes(self) -> Sequence[float]: ...
-
-    @property
-    def row_group(self) -> dist.ProcessGroup | None:
-        """The ranks that hold the shards of one vector; None if that is one rank."""
-
-    def padded(self, elements: int) -> int:
-        """The next length that needs no copy."""
-
-    def shard(self, vector: Tensor) -> Tensor:
-        """This rank's part of a 1-D vector, a contiguous view."""
-
-    def start_reduce(self, vector: Tensor) -> Pending:
-        """Begin to replace `shard(vector)` by its mean over all ranks."""
-
-    def start_gather(self, vector: Tensor) -> Pending:
-        """Begin to fill `vector` with the shards of the row."""
-
-
-class FirstHalf:
+class FirstHalf(AllReduce):
     """Reduces to shards, in place of a whole all-reduce: after it a rank has the mean of its own shard only."""
 
     def __init__(self, halves: Halves) -> None:
         self.halves, self.ranks = halves, halves.ranks
-        self.padded, self.start = halves.padded, halves.start_reduce
 
     @property
     def wire_bytes(self) -> Sequence[float]:
         """The bytes of both halves."""
         return self.halves.wire_bytes
 
+    def padded(self, elements: int) -> int:
+        return self.halves.padded(elements)
+
+    def start(self, vector: Tensor) -> Pending:
+        return self.halves.start_reduce(vector)
+
     def mean_(self, vector: Tensor) -> None:
-        """`start` and `wait`."""
         self.start(vector).wait()
 
 
@@ -76,31 +56,30 @@ class ShardedGroup:
         self.parameters, self._halves = list(parameters), halves
         self.weights = torch.zeros_like(gradients)
         self._places = [_place(parameter.grad, gradients) for parameter in self.parameters]
-        self._strides = [_of(parameter.grad).stride() for parameter in self.parameters]
         for parameter, view in zip(self.parameters, self.views(self.weights), strict=True):
             view.copy_(parameter.detach())
             parameter.data = view
         shard = halves.shard(self.weights)
         self.velocity = torch.zeros_like(shard)
-        self._begin, self._end = _place(shard, self.weights)
+        self._begin, self._end, _ = _place(shard, self.weights)
         self.pieces = [
             Piece(shard[here], halves.shard(gradients)[here], self.velocity[here], self.parameters[number] in scaled)
-            for number, here, _ in self._parts()
+            for number, here in self._parts()
         ]
-        numbers = [number for number, _, _ in self._parts()]
+        numbers = [number for number, _ in self._parts()]
         self.numbers = torch.tensor(numbers, dtype=torch.int64, device=gradients.device)
 
     def views(self, vector: Tensor) -> list[Tensor]:
         """The part of a vector for each parameter."""
-        layouts = zip(self.parameters, self._places, self._strides, strict=True)
-        return [vector[begin:end].as_strided(p.shape, stride) for p, (begin, end), stride in layouts]
+        places = zip(self.parameters, self._places, strict=True)
+        return [vector[begin:end].as_strided(p.shape, stride) for p, (begin, end, stride) in places]
 
     def of(self, parameters: Sequence[nn.Parameter]) -> tuple[list[Piece], Tensor]:
         """The pieces of these parameters of the group, and their numbers."""
         if len(parameters) == len(self.parameters):
             return self.pieces, self.numbers
         wanted = {number for number, parameter in enumerate(self.parameters) if parameter in set(parameters)}
-        which = [place for place, (number, _, _) in enumerate(self._parts()) if number in wanted]
+        which = [place for place, (number, _) in enumerate(self._parts()) if number in wanted]
         return [self.pieces[place] for place in which], self.numbers[which]
 
     def whole_velocities(self) -> list[Tensor]:
@@ -112,17 +91,17 @@ class ShardedGroup:
 
     def take_velocities(self, velocities: Sequence[Tensor]) -> None:
         """Keep this rank's shard of the whole velocity of each parameter."""
-        for number, here, there in self._parts():
-            laid_out = torch.empty_strided(velocities[number].shape, self._strides[number])
-            flat = laid_out.copy_(velocities[number]).as_strided((laid_out.numel(),), (1,))
-            self.velocity[here].copy_(flat[there])
+        whole = torch.zeros_like(self.weights)
+        for view, velocity in zip(self.views(whole), velocities, strict=True):
+            view.copy_(velocity)
+        self.velocity.copy_(self._halves.shard(whole))
 
-    def _parts(self) -> Iterator[tuple[int, slice, slice]]:
-        """For each parameter in the shard: its number, its slice of the shard, and the slice of the parameter."""
-        for number, (begin, end) in enumerate(self._places):
+    def _parts(self) -> Iterator[tuple[int, slice]]:
+        """For each parameter in the shard: its number, and its slice of the shard."""
+        for number, (begin, end, _) in enumerate(self._places):
             low, high = max(begin, self._begin), min(end, self._end)
             if low < high:
-                yield number, slice(low - self._begin, high - self._begin), slice(low - begin, high - begin)
+                yield number, slice(low - self._begin, high - self._begin)
 
 
 class ShardedLARS(Optimizer):
@@ -220,21 +199,14 @@ class ShardedLARS(Optimizer):
         """
         if self._row is None:
             return partial
-        parts = [torch.empty_like(partial) for _ in range(dist.get_world_size(self._row))]
-        dist.all_gather(parts, partial, group=self._row)
-        return torch.stack(parts).sum(0)
+        return everyones(partial, self._row).sum(0)
 
 
-def _of(gradient: Tensor | None) -> Tensor:
-    if gradient is None:
+def _place(part: Tensor | None, vector: Tensor) -> tuple[int, int, tuple[int, ...]]:
+    """Begin and end of a part of a flat vector, and its strides."""
+    if part is None:
         raise ValueError("a parameter of a group has no gradient")
-    return gradient
-
-
-def _place(part: Tensor | None, vector: Tensor) -> tuple[int, int]:
-    """Begin and end of a part of a flat vector."""
-    part = _of(part)
     if not is_dense(part) or part.untyped_storage().data_ptr() != vector.untyped_storage().data_ptr():
         raise ValueError("a gradient is no part of its group's vector")
     begin = int(part.storage_offset()) - int(vector.storage_offset())
-    return begin, begin + part.numel()
+    return begin, begin + part.numel(), part.stride()

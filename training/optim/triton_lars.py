@@ -47,11 +47,9 @@ class Triton:
         self._tables.clear()
 
     def squares(self, pieces: Sequence[Piece]) -> Tensor:
-        """As `Kernel.squares`."""
         return self._squares(self._table(pieces))
 
     def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
-        """As `Kernel.move`."""
         table = self._table(pieces)
         squares = self._squares(table) if squares is None else squares
         rule, keys = self.rule, self.rule.keys

@@ -12,7 +12,7 @@ schedule   `build(train: Train, **options) -> Schedule`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from training.progress import Moment
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Parameter
 
+    from training.data.view import View
+
 Schedule = Callable[[Moment], float]
 """The learning rate at a point of the training. A pure function: a resumed run asks again from the middle."""
 
@@ -28,39 +30,55 @@ Schedule = Callable[[Moment], float]
 class DataSet(Protocol):
     """Samples to train on, numbered from 0 to `train_samples` - 1, and samples to test on.
 
-    `shape` is that of one sample, labels are numbers from 0 to `classes` - 1. It may also have:
-
-    `identity: str`: a digest to identify the samples, their order and classes. A run resumes only with the same one.
-
-    `look(view: View) -> None`: set the view of images from the next batch on (`training.data.view`); called before the
-    first step and whenever the view changes. Without it a recipe must not change the view.
-
-    `use(workers: int | None) -> None`: set the number of threads that decode, None for its own choice; called once.
-
-    `prefetch(samples: list[tuple[int, int]]) -> None`: a hint: this rank's samples of the next step, in the same view.
-
-    `test_batches(rank: int, world: int) -> Iterable[tuple[Tensor, Tensor]]`: in place of `test_shard`, for test sets
-    that do not fit in memory. Ranks may have different numbers of batches, and images may differ in size.
-
-    `problems() -> list[str]`: a line for every sample that could not be read so far, the newest last.
+    `shape` is that of one sample, labels are numbers from 0 to `classes` - 1. `identity` is a digest to identify the
+    samples, their order and classes: a run resumes only with the same one. A data set needs the four numbers,
+    `train_batch`, and `test_shard` or `test_batches`. If it lacks others, those from here are used.
     """
 
     train_samples: int
     test_samples: int
     classes: int
     shape: tuple[int, ...]
+    identity: str = ""
 
     def train_batch(self, samples: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
         """Inputs [B, *shape] and labels [B] of (epoch, sample) pairs; random changes are functions of both."""
 
     def test_shard(self, rank: int, world: int) -> tuple[Tensor, Tensor]:
         """One rank's test samples, of `world` ranks, and their labels; together the ranks have each sample once."""
+        raise NotImplementedError
+
+    def test_batches(self, rank: int, world: int) -> Iterable[tuple[Tensor, Tensor]]:
+        """The same in batches, for test sets that do not fit in memory.
+
+        Ranks may have different numbers of batches, and images may differ in size.
+        """
+        return [self.test_shard(rank, world)]
+
+    def use(self, workers: int | None) -> None:
+        """Set the number of threads that decode, None for its own choice; called once."""
+        return None
+
+    def look(self, view: View) -> None:
+        """Set the view of images from the next batch on; called before the first step and whenever the view changes.
+
+        Without it a recipe must not change the view.
+        """
+        return None
+
+    def prefetch(self, samples: list[tuple[int, int]]) -> None:
+        """A hint: this rank's samples of the next step, in the same view."""
+        return None
+
+    def problems(self) -> list[str]:
+        """A line for every sample that could not be read so far, the newest last."""
+        return []
 
 
 class Optimizer(Protocol):
     """Moves the weights of its model along the `.grad` of each; it must leave every `.grad` in place.
 
-    It needs the first three methods. If it lacks others, those from here are used (`training.optim.complete`).
+    It needs the first three methods. If it lacks others, those from here are used.
     """
 
     def step(self, rate: float) -> None:

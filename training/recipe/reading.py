@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from training.recipe.limits import Constraint, Pattern
+from training.recipe.limits import Constraint, Limits, Pattern
 
 T = TypeVar("T")
 WORDS: dict[Any, str] = {
@@ -40,6 +40,15 @@ def record(cls: type[T], document: object, where: str = "") -> T:
             raise ConfigError(f"key {at}{name} is missing")
     hints = get_type_hints(cls, include_extras=True)
     return cls(**{name: _value(hints[name], document[name], at + name) for name in names})
+
+
+def number(key: str, value: object, limits: Limits) -> float:
+    """The value at `key`, which must be a number within `limits`. Raises ConfigError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{key} must be a number, not {value!r}")
+    if complaint := limits.complaint(value):
+        raise ConfigError(f"{key} {complaint}, not {value}")
+    return value
 
 
 def _json_type(document: object) -> str:

@@ -20,23 +20,13 @@ class Appended:
 
     def write(self, lines: bytes) -> None:
         """Append whole lines in one write."""
-        try:
-            self._append(lines)
-        except OSError as error:
-            self._warn(error)
-
-    def _append(self, lines: bytes) -> None:
         if self._torn:
             lines = b"\n" + lines
-        descriptor = os.open(self._path, FLAGS, 0o644)
         try:
-            written = os.write(descriptor, lines)
-        finally:
-            os.close(descriptor)
-        self._torn = written < len(lines)
-
-    def _warn(self, error: OSError) -> None:
-        if not self._warned:
-            lost = f"training: {self._what} being lost, {self._path}: {error.strerror}"
-            print(lost, file=sys.stderr, flush=True)
-        self._warned = True
+            with open(os.open(self._path, FLAGS, 0o644), "wb", buffering=0) as file:
+                self._torn = os.write(file.fileno(), lines) < len(lines)
+        except OSError as error:
+            if not self._warned:
+                lost = f"training: {self._what} being lost, {self._path}: {error.strerror}"
+                print(lost, file=sys.stderr, flush=True)
+            self._warned = True

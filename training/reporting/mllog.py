@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from training.recipe.train import Train
 from training.schedule.phases import Course
@@ -58,33 +58,27 @@ def hyper_parameters(train: Train, course: Course, test_samples: int) -> Iterato
     """The values to print at the start, under MLPerf's keys; those of LARS have a name of their own."""
     keys, lars = train.optimizer, train.optimizer.name == "lars"
     of = "lars_opt" if lars else "opt"
-    rates = _rates(train, course)
+    highest, end, warmup_epochs = _rates(train, course)
     yield "global_batch_size", course.phases[0].batch
     yield "gradient_accumulation_steps", train.accumulate
     yield "train_samples", course.total_samples // train.epochs
     yield "eval_samples", test_samples
     yield "seed", train.seed
     yield "opt_name", keys.name
-    yield f"{of}_base_learning_rate", rates.highest
-    yield f"{of}_end_learning_rate", rates.end
-    yield f"{of}_learning_rate_warmup_epochs", rates.warmup_epochs
+    yield f"{of}_base_learning_rate", highest
+    yield f"{of}_end_learning_rate", end
+    yield f"{of}_learning_rate_warmup_epochs", warmup_epochs
     yield f"{of}_weight_decay", course.phases[0].weight_decay
     yield f"{of}_momentum" if lars else "sgd_opt_momentum", keys.momentum
     if lars:
         yield "lars_epsilon", keys.lars.eps
 
 
-class _Rates(NamedTuple):
-    highest: float
-    end: float
-    warmup_epochs: float
-
-
-def _rates(train: Train, course: Course) -> _Rates:
-    """The rates from the phases if they give the learning rate, else from the schedule."""
+def _rates(train: Train, course: Course) -> tuple[float, float, float]:
+    """The highest rate, that at the end, and the epochs of the warm-up: from the phases if they have rates."""
     first, last, keys = course.phases[0], course.phases[-1], train.schedule
     if not first.lr or not last.lr:
-        return _Rates(train.optimizer.lr, keys.end_lr, keys.warmup_epochs)
+        return train.optimizer.lr, keys.end_lr, keys.warmup_epochs
     highest = max(rate for phase in course.phases for rate in phase.lr or ())
     warmup_epochs = first.until if first.lr[0] < first.lr[-1] else 0.0
-    return _Rates(highest, last.rate(last.until) or 0.0, warmup_epochs)
+    return highest, last.rate(last.until) or 0.0, warmup_epochs

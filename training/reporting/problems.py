@@ -17,14 +17,12 @@ class Problems:
     """The `problems` of this rank's data set, if it reports any."""
 
     def __init__(self, data: DataSet, device: torch.device) -> None:
-        self._ask, self._device = getattr(data, "problems", None), device
+        self._data, self._device = data, device
         self._told = 0
 
     def tell(self) -> int:
         """Write the new ones to this rank's output; returns the count over all ranks. All must call it together."""
-        if self._ask is None:
-            return 0
-        found = self._ask()
+        found = self._data.problems()
         for problem in found[self._told :]:
             print(f"training: {problem}", file=sys.stderr, flush=True)
         self._told = len(found)
@@ -34,7 +32,7 @@ class Problems:
 
     def none_tested(self, test_samples: int) -> ConfigError:
         """The error of an evaluation without a good sample; it names the newest bad samples of this rank."""
-        newest = "; ".join((self._ask() if self._ask else [])[-SHOWN:])
+        newest = "; ".join(self._data.problems()[-SHOWN:])
         return ConfigError(
             f"train.data: none of the {test_samples} test samples can be read, so there is no accuracy: "
             f"{newest or 'the logs of other ranks name them'}; copy these files again"

@@ -33,8 +33,8 @@ class Reporter:
         self._problems = Problems(learner.data, learner.device)
         self._times = StepTimes(ranks.rank, config.token)
 
-    def start(self, resumed_from: str | None, device: torch.device) -> None:
-        learner = self._learner
+    def start(self, resumed_from: str | None) -> None:
+        learner, device = self._learner, self._learner.device
         for key, value in hyper_parameters(self._config.train, learner.course, learner.data.test_samples):
             self._mllog.event(key, value)
         self._mllog.start("run_start")
@@ -49,9 +49,9 @@ class Reporter:
             grid=list(self._config.grid),
             device=device.type,
             backend=devices.backend(device),
-            params=self._learner.parameters,
+            params=learner.parameters,
             total_steps=self._total_steps,
-            total_samples=self._learner.course.total_samples,
+            total_samples=learner.course.total_samples,
             torch=torch.__version__.split("+")[0],
         )
 

@@ -21,7 +21,6 @@ class Trace:
         self.active = path is not None
         self._file = Appended(path, "the trace is") if path else None
         self._lines: list[dict[str, Any]] = []
-        self._more: dict[str, Any] = {}
         self._buckets: list[dict[str, object]] = []
 
     def head(self, **values: Any) -> None:
@@ -35,16 +34,10 @@ class Trace:
         if buckets != self._buckets:
             self.head(buckets=buckets)
 
-    def add(self, **values: Any) -> None:
-        """Add values to the line of the current step."""
-        if self.active:
-            self._more |= values
-
     def step(self, **values: Any) -> None:
-        """Write the line of the finished step, with the added values."""
+        """Write the line of the finished step."""
         if self.active:
-            self._lines.append({**values, **self._more})
-            self._more = {}
+            self._lines.append(values)
             if len(self._lines) >= LINES:
                 self.flush()
 

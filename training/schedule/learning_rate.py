@@ -15,7 +15,7 @@ from collections.abc import Callable
 from training.progress import Moment
 from training.recipe.limits import Limits
 from training.recipe.protocols import Schedule
-from training.recipe.reading import ConfigError
+from training.recipe.reading import ConfigError, number
 from training.recipe.train import Train
 
 Decay = Callable[[float], float]
@@ -61,26 +61,22 @@ def learning_rate(
 
 def build_cosine(train: Train) -> Schedule:
     """Warm-up, then half a cosine."""
-    rate = _with_keys(train, cosine)
-    return lambda moment: rate(moment.epochs)
+    return _schedule(train, cosine, middle=True)
 
 
 def build_polynomial(train: Train, power: float = 2.0) -> Schedule:
     """Warm-up, then a polynomial of this power."""
-    rate = _with_keys(train, polynomial(_checked("power", power, POWER)))
-    return lambda moment: rate(moment.epochs)
+    return _schedule(train, polynomial(number(f"{OPTIONS}.power", power, POWER)), middle=True)
 
 
 def build_linear(train: Train) -> Schedule:
     """Warm-up, then a straight line: TensorFlow's polynomial_decay of power 1, counted from the end of the warm-up."""
-    rate = _with_keys(train, polynomial(1.0))
-    return lambda moment: rate(moment.begins)
+    return _schedule(train, polynomial(1.0))
 
 
 def build_constant(train: Train) -> Schedule:
     """Warm-up, then the same rate to the end."""
-    rate = _with_keys(train, constant)
-    return lambda moment: rate(moment.begins)
+    return _schedule(train, constant)
 
 
 def build_step(train: Train, at: tuple[float, ...] | None = None, factor: float = 0.1) -> Schedule:
@@ -91,10 +87,10 @@ def build_step(train: Train, at: tuple[float, ...] | None = None, factor: float 
     if at is not None and not isinstance(at, (tuple, list)):
         raise ConfigError(f"{OPTIONS}.at must be a list of epochs, not {at!r}")
     scaled = tuple(train.epochs * share for share in (30 / 90, 60 / 90, 80 / 90))
-    epochs = scaled if at is None else tuple(_checked("at", epoch, EPOCHS) for epoch in at)
-    _checked("factor", factor, FACTOR)
-    rate = _with_keys(train, constant)
-    return lambda moment: rate(moment.begins) * factor ** sum(moment.begins >= epoch for epoch in epochs)
+    epochs = scaled if at is None else tuple(number(f"{OPTIONS}.at", epoch, EPOCHS) for epoch in at)
+    number(f"{OPTIONS}.factor", factor, FACTOR)
+    rate_at = build_constant(train)
+    return lambda moment: rate_at(moment) * factor ** sum(moment.begins >= epoch for epoch in epochs)
 
 
 def build_cyclic_polynomial(
@@ -106,10 +102,10 @@ def build_cyclic_polynomial(
     The epochs of the warm-up count too, so the rate drops a little at its end. A cycle whose `reach` (lr_iter) is after
     its end stops half-way. Without `cycle` the run is one cycle; without `reach` each cycle ends at end_lr.
     """
-    length = float(train.epochs) if cycle is None else _checked("cycle", cycle, EPOCHS)
-    to = length if reach is None else _checked("reach", reach, EPOCHS)
+    length = float(train.epochs) if cycle is None else number(f"{OPTIONS}.cycle", cycle, EPOCHS)
+    to = length if reach is None else number(f"{OPTIONS}.reach", reach, EPOCHS)
     keys, peak = train.schedule, train.optimizer.lr
-    _checked("power", power, POWER)
+    number(f"{OPTIONS}.power", power, POWER)
 
     def rate_at(moment: Moment) -> float:
         epoch = moment.begins % length
@@ -120,22 +116,13 @@ def build_cyclic_polynomial(
     return rate_at
 
 
-def _checked(name: str, value: object, limits: Limits) -> float:
-    """The value of an option that must be a number. Raises ConfigError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"{OPTIONS}.{name} must be a number, not {value!r}")
-    if complaint := limits.complaint(value):
-        raise ConfigError(f"{OPTIONS}.{name} {complaint}, not {value}")
-    return value
-
-
-def _with_keys(train: Train, decay: Decay) -> Callable[[float], float]:
-    """The rate as a function of the epoch, with the recipe's other keys."""
+def _schedule(train: Train, decay: Decay, middle: bool = False) -> Schedule:
+    """The rate at the begin of a step, or in its middle, with the recipe's other keys."""
     keys = train.schedule
 
-    def rate(epoch: float) -> float:
+    def rate_at(moment: Moment) -> float:
         return learning_rate(
-            epoch,
+            moment.epochs if middle else moment.begins,
             peak=train.optimizer.lr,
             epochs=train.epochs,
             warmup_epochs=keys.warmup_epochs,
@@ -144,4 +131,4 @@ def _with_keys(train: Train, decay: Decay) -> Callable[[float], float]:
             end_lr=keys.end_lr,
         )
 
-    return rate
+    return rate_at

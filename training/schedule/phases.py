@@ -14,10 +14,11 @@ from typing import TypeVar
 
 from training.data.view import View, view_of
 from training.progress import Moment, Progress
+from training.recipe import names
+from training.recipe.build import build, expect
 from training.recipe.phases import PhaseKeys
 from training.recipe.protocols import Schedule
 from training.recipe.train import Train
-from training.schedule.named import named
 
 T = TypeVar("T")
 
@@ -138,6 +139,13 @@ class Course:
     @cached_property
     def _schedule(self) -> Schedule:
         return self._given or named(self._train)
+
+
+def named(train: Train) -> Schedule:
+    """The schedule that train.schedule names. Raises ConfigError if it cannot be built."""
+    schedule: Schedule = build("train.schedule", train.schedule, names.SCHEDULES, train)
+    expect("train.schedule", train.schedule, schedule, "a function", ["__call__"])
+    return schedule
 
 
 def phases_of(train: Train, train_samples: int) -> tuple[Phase, ...]:

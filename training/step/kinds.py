@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from training.collectives import all_reduce
+from training.complete import complete
 from training.config import Config
 from training.meeting.ranks import Ranks
-from training.optim.complete import Complete
 from training.parts import Parts
 from training.recipe.protocols import Optimizer
 from training.step.backward import Backward
@@ -24,43 +23,38 @@ from training.sync.gradients import Gradients
 from training.sync.synchronization import Synchronization
 
 
-class Steps(Protocol):
-    """Moves the weights. `meet` follows one or more calls of `take`, on all ranks after the same number."""
-
-    def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
-        """Take one step on this rank's share of a batch, after `steps` others."""
-
-    def buckets(self) -> list[dict[str, object]]:
-        """The buckets for a trace: the number of gradients, the bytes, and the algorithm of each."""
-
-    def meet(self, stop: bool) -> Tensor:
-        """[mean loss, above 0 if any rank wants to stop] of the last step; after it all ranks hold the same state."""
-
-    def waited_s(self) -> float | None:
-        """The time that this rank waited for others since the last call; None if it is unknown."""
-
-
-def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> tuple[Steps, Complete]:
+def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> tuple[Steps, Optimizer]:
     """The recipe's kind of steps, and the optimizer that moves the weights; all ranks build it at the same time."""
     sync, planner = synchronization.build(config, ranks, parts.model)
-    if config.train.sync.every == 1:
-        optimizer = Complete(synchronization.in_shards(parts.optimizer, sync))
-        return MeanGradient(backward, optimizer, sync, planner), optimizer
-    keys = config.train.sync
+    own = synchronization.in_shards(parts.optimizer, sync)
+    optimizer, keys = complete(own, Optimizer), config.train.sync
+    if keys.every == 1:
+        return MeanGradient(backward, optimizer, sync, planner, steps_in_parts(own)), optimizer
     assert keys.all_reduce != "ddp", "recipe/fits.py refuses it"
     reduce = all_reduce.build(keys.all_reduce, config.grid, hybrid_bytes=keys.hybrid_bytes)
-    optimizer = Complete(parts.optimizer)
     return OwnGradient(backward, optimizer, sync, StateAverage(parts.model, optimizer, reduce)), optimizer
 
 
-class MeanGradient:
-    """Every step uses the mean gradient of all ranks."""
+def steps_in_parts(optimizer: Optimizer) -> bool:
+    """Whether its `step_part` matches its `step`: not if a subclass overrides `step` alone."""
+    steps = (vars(kind) for kind in type(optimizer).__mro__ if {"step", "step_part"} & vars(kind).keys())
+    return "step_part" in next(steps, {})
 
-    def __init__(self, backward: Backward, optimizer: Complete, sync: Synchronization, planner: Planner | None) -> None:
+
+class MeanGradient:
+    """Every step uses the mean gradient of all ranks.
+
+    `meet` follows one or more calls of `take`, on all ranks after the same number.
+    """
+
+    def __init__(
+        self, backward: Backward, optimizer: Optimizer, sync: Synchronization, planner: Planner | None, in_parts: bool
+    ) -> None:
         self._backward, self._optimizer, self._sync, self._planner = backward, optimizer, sync, planner
-        self._waiting = Waiting()
+        self._in_parts, self._waiting = in_parts, Waiting()
 
     def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
+        """Take one step on this rank's share of a batch, after `steps` others."""
         sync = self._sync
         if self._planner:
             self._planner.before_step(steps)
@@ -76,12 +70,15 @@ class MeanGradient:
             self._move_as_they_arrive(rate)
 
     def buckets(self) -> list[dict[str, object]]:
+        """The buckets for a trace: the number of gradients, the bytes, and the algorithm of each."""
         return self._sync.facts()
 
     def meet(self, stop: bool) -> Tensor:
+        """[mean loss, above 0 if any rank wants to stop] of the last step; after it all ranks hold the same state."""
         return self._sync.numbers()
 
     def waited_s(self) -> float | None:
+        """The time that this rank waited for others since the last call; None if it is unknown."""
         waited_s = self._waiting.spent_s()
         return waited_s if isinstance(self._sync, Gradients) else None  # DDP waits within backward
 
@@ -91,15 +88,15 @@ class MeanGradient:
     def _move_as_they_arrive(self, rate: float) -> None:
         """Move the weights of each bucket as it arrives, or all at the end if the optimizer does not step in parts."""
         for parameters in self._arriving():
-            if self._optimizer.in_parts:
+            if self._in_parts:
                 self._optimizer.step_part(parameters, rate)
-        if not self._optimizer.in_parts:
+        if not self._in_parts:
             self._optimizer.step(rate)
         self._optimizer.finish()
 
 
 class OwnGradient:
-    """Each step uses only this rank's gradient; when the ranks meet, each gets the mean state of all."""
+    """As `MeanGradient`, but each step uses only this rank's gradient; `meet` gives each rank the mean state of all."""
 
     def __init__(self, backward: Backward, optimizer: Optimizer, sync: Synchronization, average: StateAverage) -> None:
         self._backward, self._optimizer, self._sync, self._average = backward, optimizer, sync, average
@@ -120,3 +117,6 @@ class OwnGradient:
 
     def waited_s(self) -> float | None:
         return self._waiting.spent_s()
+
+
+Steps = MeanGradient | OwnGradient

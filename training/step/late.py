@@ -21,16 +21,12 @@ class Late:
         if numbers.device.type != "cuda":
             self.values = numbers.tolist()
             return
-        self.settle()
+        if self._coming:  # the numbers of the last `put`
+            before, event = self._coming
+            event.synchronize()
+            self.values = before.tolist()
         pinned = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
         pinned.copy_(numbers, non_blocking=True)
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         self._coming = pinned, event
-
-    def settle(self) -> None:
-        """Wait until the numbers of the last `put` have arrived."""
-        if self._coming:
-            numbers, event = self._coming
-            event.synchronize()
-            self.values, self._coming = numbers.tolist(), None

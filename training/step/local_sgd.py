@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.collectives.all_reduce import AllReduce, name_of
+from training.collectives.interface import AllReduce
 from training.recipe.protocols import Optimizer
 from training.sync.arena import Arena
 
@@ -27,7 +27,7 @@ class StateAverage:
     def facts(self) -> dict[str, object]:
         """The facts for a trace: no gradients, and the length of the vector once it exists."""
         vector = self._arena.vector if self._arena else torch.empty(0)
-        return {"gradients": 0, "bytes": vector.nbytes, "all_reduce": name_of(self._all_reduce, vector)}
+        return {"gradients": 0, "bytes": vector.nbytes, "all_reduce": self._all_reduce.name(vector)}
 
     @torch.no_grad()
     def take(self, numbers: Tensor) -> Tensor:

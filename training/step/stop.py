@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from types import FrameType
 
 
@@ -12,12 +11,6 @@ class StopRequest:
     def __init__(self) -> None:
         self.requested = False
 
-    @classmethod
-    def on_sigterm(cls) -> StopRequest:
-        """A request that handles SIGTERM in this process."""
-        request = cls()
-        signal.signal(signal.SIGTERM, request._note)
-        return request
-
-    def _note(self, _signal: int, _frame: FrameType | None) -> None:
+    def note(self, _signal: int, _frame: FrameType | None) -> None:
+        """The handler of SIGTERM."""
         self.requested = True

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
+
+from training.meeting.agree import everyones
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 PRIME = 1_000_003  # swapped tensors change the sum
@@ -18,10 +19,7 @@ def differing(tensors: Iterable[Tensor]) -> list[int]:
 
     All ranks call it together, with the same tensors in the same order, and get the same answer. Waits for the device.
     """
-    own = checksum(tensors)
-    everyones = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(everyones, own)
-    sums = torch.stack(everyones).tolist()
+    sums = everyones(checksum(tensors)).tolist()
     most, count = Counter(sums).most_common(1)[0]
     right = most if 2 * count > len(sums) else sums[0]
     return [rank for rank, found in enumerate(sums) if found != right]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from training.collectives.all_reduce import AllReduce, Pending, name_of
+from training.collectives.interface import AllReduce
+from training.collectives.phases import Pending
 from training.sync.arena import Arena
 
 
@@ -29,7 +30,7 @@ class Bucket:
 
     def facts(self) -> dict[str, object]:
         """The number of its gradients, its length in memory, and its all-reduce algorithm."""
-        how = name_of(self._all_reduce, self.vector)
+        how = self._all_reduce.name(self.vector)
         return {"gradients": len(self.numbers), "bytes": self.vector.nbytes, "all_reduce": how}
 
     def start(self) -> None:

@@ -5,34 +5,38 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from training.collectives.all_reduce import AllReduce
+from training.collectives.interface import AllReduce
 from training.sync.bucket import Bucket
-from training.sync.buckets.layout import Layout
+from training.sync.buckets.layout import Layout, expected_order
+from training.sync.buckets.ready_times import ReadyTimes
 from training.sync.extras import Extras
-from training.sync.missing import MissingGradient
+
+SHOWN = 5  # names
 
 
-class Watch(Protocol):
-    """Records when gradients become complete."""
+class MissingGradient(RuntimeError):
+    """Backward did not reach some parameters."""
 
-    def begin(self) -> None:
-        """Called when the last forward pass of a step is done."""
-
-    def complete(self, number: int) -> None:
-        """Called when the gradient with this number is complete."""
+    def __init__(self, names: Sequence[str], rank: int) -> None:
+        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        super().__init__(
+            f"rank {rank}: no gradient came for {shown}: the loss does not depend on "
+            f"{'it' if len(names) == 1 else 'them'} in this step; set requires_grad to False in the model for what "
+            "never learns, or train.sync.missing to zero"
+        )
 
 
 class Gradients:
     """The gradients of `module`, averaged over all ranks. A step: `clear`, forward, `begin`, backward, `arriving`.
 
     Every parameter's `.grad` is a view of its bucket's vector: backward adds into it, and nothing is copied. All ranks
-    reduce their buckets in the order of the layout: a bucket that is complete early waits for those before it.
+    reduce their buckets, one at first, in the order of the layout: a bucket that is complete early waits for those
+    before it.
     Parameters that need no gradient at the construction are left out. The extras travel in the first bucket, or before
     all buckets through `apart`; `statistics` are the travelling ones, None for all. Raises ValueError if parameters
     have several dtypes, or none learns.
@@ -42,7 +46,6 @@ class Gradients:
         self,
         module: nn.Module,
         all_reduce: AllReduce,
-        layout: Layout | None = None,
         *,
         statistics: Sequence[Tensor] | None = None,
         apart: AllReduce | None = None,
@@ -60,9 +63,9 @@ class Gradients:
         self._views: list[Tensor] = []
         self._seen: set[int] = set()
         self._started, self._reducing = 0, False
-        self.watch: Watch | None = None
+        self.watch: ReadyTimes | None = None
         self.on_layout: Callable[[], None] | None = None  # called after a change of the buckets
-        self.lay_out(layout or Layout.one(len(named)))
+        self.lay_out(Layout(expected_order(len(named)), (len(named),)))
         for number, parameter in enumerate(self.parameters):
             parameter.register_post_accumulate_grad_hook(self._hook(number))  # type: ignore[no-untyped-call]
 

@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
-from torch import Tensor, nn
-from torch.nn import Parameter
+from torch import nn
 
 from training.collectives import all_reduce
+from training.collectives.interface import Halves
 from training.config import Config
 from training.meeting.ranks import Ranks
-from training.norm.statistics import travelling
+from training.norm.convert import travelling
 from training.optim.lars import LARS
-from training.optim.sharded import FirstHalf, Halves
+from training.optim.sharded import FirstHalf
 from training.recipe.protocols import Optimizer
 from training.sync.buckets import plan_file, shapes
 from training.sync.buckets.layout import Layout, expected_order
 from training.sync.buckets.planner import Planner
 from training.sync.gradients import Gradients
 
-
-class Synchronization(Protocol):
-    """A step is: `clear`, forward by `module`, `begin`, backward, `arriving`; see Gradients."""
-
-    module: nn.Module
-
-    def facts(self) -> list[dict[str, object]]: ...
-
-    def clear(self) -> None: ...
-
-    def begin(self, loss: Tensor, stop: bool) -> None: ...
-
-    def arriving(self) -> Iterator[Sequence[Parameter]]: ...
-
-    def holding(self) -> AbstractContextManager[object]: ...
-
-    def numbers(self) -> Tensor: ...
+if TYPE_CHECKING:
+    from training.sync.ddp import DDPGradients
+Synchronization: TypeAlias = "Gradients | DDPGradients"
 
 
 def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronization, Planner | None]:
@@ -62,7 +46,9 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
         if keys.all_reduce == "hybrid":
             made_for["hybrid_bytes"] = keys.hybrid_bytes
         return gradients, Planner(gradients, config.metrics.with_name(plan_file.NAME), made_for, ranks.rank)
-    gradients.lay_out(_by_shape(buckets, keys.count, gradients))
+    order = expected_order(len(gradients.parameters))
+    sizes = [gradients.parameters[number].nbytes for number in order]
+    gradients.lay_out(Layout(order, shapes.by_shape(buckets, sizes, keys.count)))
     return gradients, None
 
 
@@ -80,9 +66,3 @@ def in_shards(optimizer: Optimizer, gradients: Synchronization) -> Optimizer:
     gradients.on_layout = lay_out
     lay_out()
     return sharded
-
-
-def _by_shape(shape: shapes.Shape, count: int, gradients: Gradients) -> Layout:
-    order = expected_order(len(gradients.parameters))
-    sizes = [gradients.parameters[number].nbytes for number in order]
-    return Layout(order, shapes.by_shape(shape, sizes, count))

@@ -25,7 +25,7 @@ from training.recipe import options
 from training.recipe.names import SCHEDULES
 from training.recipe.reading import ConfigError
 from training.recipe.train import Train
-from training.schedule.named import named
+from training.schedule.phases import named
 
 MOST_RANKS = 1_000_000  # more would make a plan take minutes
 

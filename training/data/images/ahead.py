@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple
 
-T_co = TypeVar("T_co", covariant=True)
-T = TypeVar("T")
+from torch import Tensor
+
 Samples = list[tuple[int, int]]
+Batch = tuple[Tensor, Tensor]
 
 
-class Decoded(Protocol[T_co]):
-    """A value that other threads are making."""
+class Decoding(NamedTuple):
+    """A batch that threads are filling: images [B, 3, height, width], and labels [B], -1 for left-out images."""
 
-    def result(self) -> T_co: ...
+    images: Tensor
+    labels: Tensor
+    futures: Sequence[Future[None]]
 
-    def cancel(self) -> object: ...
+    def result(self) -> Batch:
+        """The whole batch. Raises the error of a thread."""
+        try:
+            for future in self.futures:
+                future.result()
+        finally:
+            self.cancel()
+        good = self.labels >= 0
+        return (self.images, self.labels) if bool(good.all()) else (self.images[good], self.labels[good])
+
+    def good(self) -> list[Batch]:
+        """The batch without left-out images; no batch if all are left out."""
+        images, labels = self.result()
+        return [(images, labels)] if len(labels) else []
+
+    def cancel(self) -> None:
+        """Stop threads from beginning another image of the batch."""
+        for future in self.futures:
+            future.cancel()
 
 
-class Ahead(Generic[T]):
+class Ahead:
     """Returns batches, and starts to make the next expected one."""
 
-    def __init__(self, start: Callable[[Samples], Decoded[T]]) -> None:
+    def __init__(self, start: Callable[[Samples], Decoding | Future[Batch]]) -> None:
         self._start = start
         self._samples: Samples = []
-        self._pending: Decoded[T] | None = None
+        self._pending: Decoding | Future[Batch] | None = None
 
     def expect(self, samples: Samples) -> None:
         """Begin to make the batch of these samples."""
@@ -32,7 +54,7 @@ class Ahead(Generic[T]):
             self.drop()
             self._samples, self._pending = samples, self._start(samples)
 
-    def take(self, samples: Samples) -> T:
+    def take(self, samples: Samples) -> Batch:
         """The batch of these samples, expected or not."""
         if self._pending is None or self._samples != samples:
             return self._start(samples).result()

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from training.data.images import crops, decode, rectangles
-from training.data.images.ahead import Ahead, Samples
+from training.data.images.ahead import Ahead, Batch, Decoding, Samples
 from training.data.images.corrupt import Register
 from training.data.images.image_options import SIDE, ImageSettings
 from training.data.images.rectangles import Cut, Middle
@@ -23,35 +21,6 @@ from training.data.view import View
 
 CHANNELS = 3
 MOST_WORKERS = 8  # if the recipe gives no number; ranks of a node share its cores
-Batch = tuple[Tensor, Tensor]
-
-
-class Decoding(NamedTuple):
-    """A batch that threads are filling: images [B, 3, height, width], and labels [B], -1 for left-out images."""
-
-    images: Tensor
-    labels: Tensor
-    futures: Sequence[Future[None]]
-
-    def result(self) -> Batch:
-        """The whole batch. Raises the error of a thread."""
-        try:
-            for future in self.futures:
-                future.result()
-        finally:
-            self.cancel()
-        good = self.labels >= 0
-        return (self.images, self.labels) if bool(good.all()) else (self.images[good], self.labels[good])
-
-    def good(self) -> list[Batch]:
-        """The batch without left-out images; no batch if all are left out."""
-        images, labels = self.result()
-        return [(images, labels)] if len(labels) else []
-
-    def cancel(self) -> None:
-        """Stop threads from beginning another image of the batch."""
-        for future in self.futures:
-            future.cancel()
 
 
 class Images:

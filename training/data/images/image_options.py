@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,6 +83,17 @@ def stated(data: DataKeys) -> DataFacts | None:
     if any(type(count) is not int for count in said):
         return None
     return facts_of(data, said[0], said[1], said[2])  # type: ignore[arg-type]
+
+
+def known_facts(data: DataKeys, found: Callable[[Path], Split[Any] | None]) -> DataFacts | None:
+    """The facts from the options, else from the files that `found` reads in the folder; None if that has no answer."""
+    if said := stated(data):
+        return said
+    try:
+        split = found(folder_of(str(data.options.get("root", ""))))
+    except ConfigError:
+        return None
+    return facts_of(data, *counts(split)) if split else None
 
 
 def facts_of(data: DataKeys, samples: int, test_samples: int, classes: int) -> DataFacts:

@@ -24,6 +24,8 @@ from pathlib import Path
 
 from training.data.images.shards import Stamps
 from training.files import lock, own_folder
+from training.files.checksum import BLOCK_BYTES
+from training.files.trusted import sync, unfinished
 from training.recipe.reading import ConfigError
 
 KEY = "train.data.options.local"
@@ -109,16 +111,11 @@ def _room(copies: Path, needed: int) -> bool:
 
 def _copy(root: Path, copies: Path, shard: tuple[str, int]) -> None:
     name, size = shard
-    partial_copy = copies / f".{name}.part"
-    try:
-        shutil.copyfile(root / name, partial_copy)
-        with open(partial_copy, "rb") as file:
-            os.fsync(file.fileno())
-        if _size(partial_copy) != size:
+    with unfinished(copies / name, copies / f".{name}.part") as copy, open(root / name, "rb") as source:
+        shutil.copyfileobj(source, copy, BLOCK_BYTES)
+        sync(copy)
+        if copy.tell() != size:
             raise ConfigError(f"{KEY}: {root / name} changed while it was copied; resume the run when it is complete")
-        partial_copy.rename(copies / name)
-    finally:
-        partial_copy.unlink(missing_ok=True)  # else a full disk would stay full for others too
 
 
 def _size(path: Path) -> int:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from training.collectives import device as devices
-from training.collectives.all_reduce import AllReduce
+from training.collectives.interface import AllReduce
 
 SMALLEST_BYTES, GROWTH = 4096, 4
 REPEATS = 3  # after a first one, which opens connections
@@ -39,6 +39,11 @@ def _time_s(all_reduce: AllReduce, vector: torch.Tensor, device: torch.device) -
         all_reduce.mean_(vector)
         devices.wait(device)
         times_s.append(time.perf_counter() - started_s)
+    return slowest_s(times_s, device)
+
+
+def slowest_s(times_s: list[float], device: torch.device) -> float:
+    """The median over all times but the first. Each time is that of the slowest rank: the others wait for it."""
     slowest = torch.tensor(times_s[1:], dtype=torch.float64, device=device)
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
     return float(statistics.median(slowest.tolist()))

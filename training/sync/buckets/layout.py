@@ -21,11 +21,6 @@ class Layout:
         if not whole or min(self.counts) < 1 or sum(self.counts) != len(self.order):
             raise ValueError(f"{len(self.counts)} buckets do not hold each of {len(self.order)} gradients once")
 
-    @classmethod
-    def one(cls, gradients: int) -> Layout:
-        """The layout with all gradients in one bucket."""
-        return cls(expected_order(gradients), (gradients,))
-
     @property
     def buckets(self) -> list[tuple[int, ...]]:
         """The numbers of the gradients in each bucket."""

@@ -6,29 +6,14 @@ from collections.abc import Sequence
 from typing import Literal
 
 Shape = Literal["fujitsu", "equal", "ddp", "one"]
-MIB = 2**20
-FUJITSU = (
-    3,
-    21,
-    57,
-    80,
-)  # 3 (k+1)^3 - 3 k^3 of ResNet-50's 161 (Fujitsu's MLPerf 0.6 submission, verified in its code)
-DDP_CAPS_BYTES = (MIB, 25 * MIB)  # torch's DistributedDataParallel, verified in its reducer
-
-
-def one_bucket(sizes_bytes: Sequence[float]) -> tuple[int, ...]:
-    """All gradients in one bucket."""
-    return (len(sizes_bytes),)
+# 3 (k+1)^3 - 3 k^3 of ResNet-50's 161 (Fujitsu's MLPerf 0.6 submission, verified in its code)
+FUJITSU = (3, 21, 57, 80)
+DDP_CAPS_BYTES = (2**20, 25 * 2**20)  # torch's DistributedDataParallel, verified in its reducer
 
 
 def equal_buckets(sizes_bytes: Sequence[float], count: int) -> tuple[int, ...]:
     """About `count` buckets of about the same size; a gradient is in one bucket only."""
     return capped_buckets(sizes_bytes, sum(sizes_bytes) / count)
-
-
-def ddp_buckets(sizes_bytes: Sequence[float]) -> tuple[int, ...]:
-    """A first bucket of 1 MiB, then 25 MiB each."""
-    return capped_buckets(sizes_bytes, *DDP_CAPS_BYTES)
 
 
 def fujitsu_buckets(sizes_bytes: Sequence[float]) -> tuple[int, ...]:
@@ -55,6 +40,8 @@ def capped_buckets(sizes_bytes: Sequence[float], *caps_bytes: float) -> tuple[in
 
 def by_shape(name: Shape, sizes_bytes: Sequence[float], count: int) -> tuple[int, ...]:
     """The plan with this name; `count` is the number of buckets of `equal`."""
-    if name == "equal":
-        return equal_buckets(sizes_bytes, count)
-    return {"fujitsu": fujitsu_buckets, "ddp": ddp_buckets, "one": one_bucket}[name](sizes_bytes)
+    if name == "one":
+        return (len(sizes_bytes),)
+    if name == "ddp":
+        return capped_buckets(sizes_bytes, *DDP_CAPS_BYTES)
+    return equal_buckets(sizes_bytes, count) if name == "equal" else fujitsu_buckets(sizes_bytes)

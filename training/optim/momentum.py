@@ -1,6 +1,7 @@
-"""Momentum correction: if the rate is inside the momentum, the velocity changes with the rate, by the same factor.
+"""Optimizers with a velocity for each parameter, and momentum correction.
 
-Source: Goyal et al. 2017, remark 2 (from memory). With u the velocity of the rate outside the momentum and v = rate u,
+If the rate is inside the momentum, the velocity changes with the rate, by the same factor. Source: Goyal et al. 2017,
+remark 2 (from memory). With u the velocity of the rate outside the momentum and v = rate u,
 
     u = momentum u + g,  w = w - rate u     becomes     v = momentum (rate / last rate) v + rate g,  w = w - v
 
@@ -12,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import nn
+
+from training.recipe.protocols import Optimizer
 
 KEY = ".last_rates"  # in an optimizer's state, beside names of parameters, which never begin with a dot
 
@@ -50,3 +54,28 @@ class LastRates:
         """Load the rates from an optimizer's state, if it has some."""
         if KEY in state:
             self._rates = dict(state[KEY])
+
+
+class Momentum(Optimizer):
+    """Keeps a velocity for each parameter of `model`; `step_part` of a subclass moves the weights."""
+
+    def __init__(self, model: nn.Module, correction: bool) -> None:
+        names = {weight: name for name, weight in model.named_parameters()}
+        self._velocity_of = {weight: torch.zeros_like(weight) for weight in names}
+        self._last_rates = LastRates(names, correction)
+
+    def step(self, rate: float) -> None:
+        """Move every weight along its `.grad`."""
+        self.step_part(list(self._velocity_of), rate)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The velocities by parameter name, and the last rates."""
+        names = self._last_rates.names
+        velocities = {names[weight]: velocity for weight, velocity in self._velocity_of.items()}
+        return {**velocities, **self._last_rates.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load a `state_dict`. Raises KeyError if a velocity is missing."""
+        for weight, velocity in self._velocity_of.items():
+            velocity.copy_(state[self._last_rates.names[weight]])
+        self._last_rates.load_state_dict(state)

@@ -1,0 +1,112 @@
+"""The interface of all-reduces, and the parts that they have in common: the mesh, the dtype on the wire, the phases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from .groups import own_group
+from .mesh import Mesh
+from .phases import MakePhases, Pending, Phases, Way
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def wire_dtype(vector: Tensor, wire: torch.dtype) -> torch.dtype:
+    """A vector's dtype on the wire: `wire` for fp32, else its own. Raises ValueError for a dtype without support."""
+    if vector.dtype not in DTYPES.values():
+        raise ValueError(f"a vector of {vector.dtype} cannot be reduced: use float32, float16 or bfloat16")
+    return wire if vector.dtype == torch.float32 else vector.dtype
+
+
+class AllReduce:
+    """Means over all ranks of the default process group, as a mesh of `dims`; all ranks make it at the same time.
+
+    `wire` is the dtype in which fp32 vectors travel. Raises ValueError if the product of `dims` is not the number of
+    ranks.
+    """
+
+    _phases: Phases
+
+    def __init__(self, dims: Sequence[int], wire: str) -> None:
+        mesh, rank = Mesh(dims), dist.get_rank()
+        if mesh.ranks != dist.get_world_size():
+            raise ValueError(f"grid {mesh} does not hold the {dist.get_world_size()} ranks of the group")
+        self.ranks, self._dims, self._wire = mesh.ranks, mesh.dims, DTYPES[wire]
+        self._mine = mesh.coordinates(rank)
+        self._members = [mesh.group(level, rank) for level in range(len(mesh.dims))]
+        self._sent_bytes = [0.0] * len(mesh.dims)
+
+    @property
+    def wire_bytes(self) -> Sequence[float]:
+        """The bytes that this rank has sent so far, by level of the mesh."""
+        return self._sent_bytes
+
+    def name(self, vector: Tensor) -> str:
+        """The name of the algorithm that reduces `vector`, for a trace: 'flat', 'torus', ..."""
+        return type(self).__name__.lower()
+
+    def padded(self, elements: int) -> int:
+        """The smallest length from `elements` on that needs no copy."""
+        return elements
+
+    def start(self, vector: Tensor) -> Pending:
+        """Begin to replace a contiguous 1-D `vector` (fp32, fp16 or bf16) by its mean over all ranks.
+
+        The mean has the same bits on every rank. Several may be in flight; all ranks start them in the same order.
+        """
+        return self._phases.start(self._ways(vector))
+
+    def mean_(self, vector: Tensor) -> None:
+        """`start` and `wait`."""
+        self._phases.run(self._ways(vector))
+
+    def _ways(self, vector: Tensor) -> list[Way]:
+        """The way of each chunk of a vector through the phases."""
+        raise NotImplementedError
+
+    def _travelling_bytes(self, vector: Tensor) -> int:
+        return vector.numel() * wire_dtype(vector, self._wire).itemsize
+
+
+class Halves(AllReduce):
+    """An all-reduce in two halves: to shards, each the mean of 1/X of a vector if rows have X ranks, and back.
+
+    Each phase (a level, down or up) has its own process group, None for a level of one rank.
+    """
+
+    def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str = "fp32") -> None:
+        super().__init__(dims, wire)
+        self._down, self._up = (
+            [own_group(ranks) if len(ranks) > 1 else None for ranks in self._members] for _ in range(2)
+        )
+        self._last_phase = 2 * len(self._dims) - 1
+        self._phases = phases(self._last_phase + 1, [group for group in (*self._down, *self._up) if group])
+
+    @cached_property
+    def row_group(self) -> dist.ProcessGroup | None:
+        """The ranks that hold the shards of one vector; None if rows have one rank.
+
+        The first call makes the group, so all ranks must make that call at the same time.
+        """
+        return own_group(self._members[0]) if self._dims[0] > 1 else None
+
+    def padded(self, elements: int) -> int:
+        """The smallest length from `elements` on with equal shards on all ranks."""
+        return -(-elements // self.ranks) * self.ranks
+
+    def shard(self, vector: Tensor) -> Tensor:
+        """This rank's part of a 1-D vector, a contiguous view."""
+        raise NotImplementedError
+
+    def start_reduce(self, vector: Tensor) -> Pending:
+        """Begin to replace `shard(vector)` by its mean over all ranks; the rest of the vector becomes useless."""
+        raise NotImplementedError
+
+    def start_gather(self, vector: Tensor) -> Pending:
+        """Begin to fill `vector` with the shards of all ranks of the row."""
+        raise NotImplementedError
