@@ -30,7 +30,7 @@ from orchestrator.images.definitions.inputs import BUILD_ONLY as BUILD_ONLY_FOLD
 from orchestrator.images.definitions.inputs import Inputs, file_checksum
 from orchestrator.images.definitions.package_lock import PackageLock
 from orchestrator.images.definitions.requirements import BUILD_ONLY
-from orchestrator.images.runtime import PREFIXES, Runtime, own_environment, temporary_folder
+from orchestrator.images.runtime import PREFIXES, Runtime, own_environment
 
 COMPRESSIONS = {"gzip": "-comp gzip", "lz4": "-comp lz4", "zstd": "-comp zstd -Xcompression-level 3"}
 LOG_TAIL_BYTES = 1 << 20
@@ -62,8 +62,7 @@ class Options:
     mode: Literal["fakeroot", "userns", "plain"] = "fakeroot"
     compression: str = ""  # gzip, lz4 or zstd; '' for the runtime's default
     wheelhouse: Path | None = None
-    temporary: Path | None = None  # node-local; default: the cache's folder
-    extra: tuple[str, ...] = ()
+    temporary: Path | None = None  # node-local, as fakeroot fails on many shared ones; default: the cache's folder
     secrets: Mapping[str, str] = field(default_factory=dict)  # name: its place, which is read when the build begins
     secrets_beside: Path = Path()  # the folder of relative paths in `secrets`
 
@@ -152,21 +151,21 @@ def command(
 ) -> list[str]:
     """The runtime's command that builds a definition or an image. Raises SiteError if the runtime is too old for it."""
     if source.startswith(tuple(f"{transport}://" for transport in PULLED)):
-        return [runtime.command, "pull", *options.extra, str(image), source]
+        return [runtime.command, "pull", str(image), source]
     asked = {"fakeroot": ["--fakeroot"], "userns": ["--userns"], "plain": []}[options.mode]
-    if options.mode == "fakeroot" and not runtime.has_fakeroot:
+    if options.mode == "fakeroot" and not runtime.has("--fakeroot"):
         raise SiteError(f"{runtime} cannot build without root; build on another machine and copy the image")
     for host, inside in bound:
         asked += ["--bind", f"{host}:{inside}:ro"]
     if login:
         asked += ["--authfile", str(login)]
     if options.compression:
-        if not runtime.takes_mksquashfs_args:
+        if not runtime.has("--mksquashfs-args"):
             raise SiteError(f"{runtime} has no choice of compression; leave it out")
         asked += ["--mksquashfs-args", COMPRESSIONS[options.compression]]
     # Without --force the labels of the base stay, if the base is a SIF. The image itself does not exist yet.
     force = ["--force"] if source.endswith(".def") else []
-    return [runtime.command, "build", *force, *asked, *options.extra, str(image), source]
+    return [runtime.command, "build", *force, *asked, str(image), source]
 
 
 def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> list[tuple[Path, str]]:
@@ -193,8 +192,9 @@ def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets) -> di
         for name, value in own_environment(clean_environment()).items()
         if not name.startswith(ours) or name.partition("_")[2] in FOR_BUILDS
     }
-    path = {"PATH": os.pathsep.join([kept.get("PATH") or os.defpath, *FOR_ROOT])}
-    return {**kept, **path, **secrets.environment(runtime.prefix), **temporary_folder(runtime, temporary)}
+    path = os.pathsep.join([kept.get("PATH") or os.defpath, *FOR_ROOT])
+    folder = dict.fromkeys((f"{runtime.prefix}_TMPDIR", "TMPDIR"), str(temporary))
+    return {**kept, "PATH": path, **secrets.environment(runtime.prefix), **folder}
 
 
 def _check_paths(work: Path, options: Options) -> None:

@@ -1,4 +1,4 @@
-"""The facts of a host and an image, found by running their own programs. An unknown fact is None, never a guess."""
+"""The facts of a host, found by running their own programs. An unknown fact is None, never a guess."""
 
 from __future__ import annotations
 
@@ -24,13 +24,10 @@ from orchestrator.images.checks.answers import (
     parse_slurm_pmi,
     parse_slurm_pmix,
 )
-from orchestrator.images.checks.image_facts import image
 from orchestrator.images.checks.sourced_facts import HostFacts
 from orchestrator.images.runtime import PREFIXES, Runtime
 from orchestrator.schedulers import launchers
 from orchestrator.schedulers.launchers.launcher import Pmi
-
-__all__ = ["host", "image"]
 
 ASKING_S = 60.0
 NVIDIA_SMI = ("nvidia-smi", "--query-gpu=driver_version,compute_cap", "--format=csv,noheader")

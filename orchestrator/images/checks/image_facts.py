@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +51,14 @@ class Inside:
     """
 
     container: ContainerExec
-    variables: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
     program: str = ""
     folders: Sequence[str] = ()
     environment: Mapping[str, str] | None = None
 
 
-def image(path: Path, container: ContainerExec | None, asks: Inside | None = None) -> ImageFacts:
-    """Query an image. Programs run in it only if there is a `container` or `asks`."""
+def image(path: Path, asks: Inside | None = None) -> ImageFacts:
+    """Query an image. Programs run in it only if there is `asks`."""
     found, read = architecture.machine(path)
     known = ImageFacts(str(path), machine=found, starts=None, asked={"machine": read})
     try:
@@ -66,8 +66,6 @@ def image(path: Path, container: ContainerExec | None, asks: Inside | None = Non
             stream.read(1)
     except OSError as error:
         return _with(replace(known, readable=False), file=f"{path}: {error.strerror}")
-    if container and not asks:
-        asks = Inside(container, {})
     return _examined(known, asks) if asks else known
 
 
@@ -125,15 +123,12 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
         glibc=parse_glibc(said.get("glibc", "")),
         has_python="python" in said,
         mpi=mpi,
-        no_mpi=mpi is None,
         program=_library((program, code)) if program else None,
         no_program=bool(asks.program) and code == NOT_FOUND and not program,
         bound_mpi=tuple(library for library in bound if library),
         verbs=verbs is not None and not verbs.missing and not verbs.glibc,
         verbs_error="" if verbs is None else " ".join(verbs.missing),
-        providers=tuple(
-            sorted(set(re.findall(r"\b(?:lib)?(\w+?)(?:\.driver|-rdmav\d+\.so)", said.get("providers", ""))))
-        ),
+        providers=tuple(sorted(set(PROVIDER.findall(said.get("providers", ""))))),
     )
     return _with(
         known,

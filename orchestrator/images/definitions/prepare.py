@@ -24,7 +24,6 @@ class ToBuild:
     """An image file with all inputs of its build."""
 
     image_file: ImageFile
-    path: Path
     inputs: Inputs
     advice: tuple[str, ...] = ()  # the parts that make the image less repeatable than possible
 
@@ -41,7 +40,7 @@ def prepare(
         inputs = _rendered(plain, image_file, path, variant, package_lock.for_build(lock) if lock else None)
         identity = base_checksum(wheelhouse) if wheelhouse else ""
         inputs = replace(inputs, wheelhouse=identity, plain=plain.key)
-    return ToBuild(image_file, path, inputs, tuple(_advice(image_file, inputs)))
+    return ToBuild(image_file, inputs, tuple(_advice(image_file, inputs)))
 
 
 def sources(path: Path, host_mpi: bool, compression: str) -> list[str]:

@@ -14,7 +14,7 @@ from orchestrator.images import source as sources
 from orchestrator.images.builds import build as builds
 from orchestrator.images.builds import contents, convert, registry
 from orchestrator.images.builds.cache import Cache, CachedImage
-from orchestrator.images.checks import facts
+from orchestrator.images.checks import image_facts
 from orchestrator.images.command import ContainerExec
 from orchestrator.images.definitions import image_file
 from orchestrator.images.definitions import prepare as preparing
@@ -110,7 +110,8 @@ def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> Ca
 
     def examine(path: Path) -> builds.Examined:
         container = ContainerExec(required(), str(path))
-        return builds.Examined(facts.image(path, container).versions, contents.packages(prepared.name, container))
+        asks = image_facts.Inside(container)
+        return builds.Examined(image_facts.image(path, asks).versions, contents.packages(prepared.name, container))
 
     options = replace(prepared.options, temporary=_here(prepared.options.temporary))
     return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)

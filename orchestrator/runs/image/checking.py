@@ -105,7 +105,7 @@ def _host(plan: Plan, here: login.Login) -> HostFacts:
 def _image(plan: Plan, image: Image, here: login.Login) -> ImageFacts:
     path = Path(image.path)
     asks = _inside(plan, image, here.runtime, here.environment) if here.runtime else None
-    known = facts.image(path, None, asks)
+    known = image_facts.image(path, asks)
     if not asks:
         known = replace(known, asked={**known.asked, "start": here.asked})
     shared, own, seen = is_shared(path, expanded(plan.site.runs))

@@ -38,7 +38,7 @@ def _old(runtime: Runtime, evidence: str) -> Finding:
 
 def _building(wanted: Wanted, host: HostFacts, runtime: Runtime) -> Iterator[Finding]:
     asked = "/etc/subuid and newuidmap were looked for"
-    if wanted.fakeroot and not (host.fakeroot and runtime.has_fakeroot):
+    if wanted.fakeroot and not (host.fakeroot and runtime.has("--fakeroot")):
         yield Finding("no-fakeroot", "you cannot use --fakeroot on this machine", evidence=asked)
     elif wanted.fakeroot:
         yield fits("no-fakeroot", "you can use --fakeroot on this machine", asked)
