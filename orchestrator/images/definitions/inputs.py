@@ -15,7 +15,6 @@ from orchestrator.base import private
 from orchestrator.base.errors import UserError
 from orchestrator.images.definitions.image_keys import ImageFile
 from orchestrator.images.definitions.own_training import own_training
-from orchestrator.images.definitions.requirements import Brought
 from orchestrator.spec.paths import expanded
 from training.files.checksum import sha256_of
 
@@ -96,15 +95,11 @@ class Inputs:
             (folder / name).write_text(text, encoding="utf-8")
 
 
-def collect(
-    image_file: ImageFile,
-    definition: str,
-    beside: Path,
-    compression: str = "",
-    brought: Brought | None = None,
-) -> Inputs:
-    """The inputs of an image file whose relative paths start at `beside`. Raises UserError if one does not exist."""
-    brought = brought or Brought()
+def collect(image_file: ImageFile, beside: Path, compression: str = "") -> Inputs:
+    """The base and the files of an image file whose relative paths start at `beside`; its definition is still empty.
+
+    Raises UserError if one does not exist.
+    """
     files = [(f"files/{i}", there(beside, file.source, "file")) for i, file in enumerate(image_file.files)]
     if image_file.training == "inside":
         files.append(("files/training", own_training()))
@@ -113,7 +108,7 @@ def collect(
     if base and bool(image_file.base.folder) != base.is_dir():
         raise UserError(f"{base}: this is {'not a folder' if image_file.base.folder else 'a folder, not a file'}")
     identity = base_checksum(base) if base else image_file.base.digest or ""
-    return Inputs(definition, tuple(files), base, identity, compression, brought.texts, brought.archives)
+    return Inputs("", tuple(files), base, identity, compression)
 
 
 def checksum_of_tree(path: Path) -> str:
