@@ -19,6 +19,7 @@ from orchestrator.base import private
 from orchestrator.base.environment import clean_environment
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import write_json
+from orchestrator.base.whole_lines import tail
 from orchestrator.images.builds import complaints, lock, running
 from orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
 from orchestrator.images.builds.convert import PULLED
@@ -41,18 +42,12 @@ FOR_ROOT = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 UNFIT = re.compile("[,:'\"]")  # the runtime splits paths at these characters
 
 Progress = Callable[[str], None]
+Examine = Callable[[Path], tuple[dict[str, str], PackageLock | None]]
+"""Finds the versions and the packages in a finished image."""
 
 
 class BuildFailed(SiteError):
     """A build failed. The cache has no new image."""
-
-
-@dataclass(frozen=True)
-class Examined:
-    """The versions and packages that were found in a finished image."""
-
-    versions: Mapping[str, str] = field(default_factory=dict)
-    packages: PackageLock | None = None
 
 
 @dataclass(frozen=True)
@@ -74,11 +69,11 @@ def build(
     runtime: Callable[[], Runtime],
     options: Options,
     progress: Progress = lambda line: None,
-    examine: Callable[[Path], Examined] = lambda image: Examined(),
+    examine: Examine = lambda image: ({}, None),
 ) -> CachedImage:
     """The image of these inputs: from the cache, from another running build, or built now.
 
-    `runtime` is called only if something must be built. `examine` returns the versions found in a finished image.
+    `runtime` is called only if something must be built.
     Raises BuildFailed with the path of the log; then the cache has nothing new but the log.
     """
     cache.make()
@@ -100,7 +95,7 @@ def _build(
     runtime: Runtime,
     options: Options,
     progress: Progress,
-    examine: Callable[[Path], Examined],
+    examine: Examine,
 ) -> CachedImage:
     log, work, started_s = cache.log(key), cache.working(key), time.time()
     image = work.with_name(f"{work.name}.sif")
@@ -114,10 +109,11 @@ def _build(
         environment = build_environment(runtime, temporary, secrets)
         code = running.run(argv, environment, inputs.directory or work, log, progress, secrets.redactor)
         if code != 0 or not image.is_file():
-            raise BuildFailed(f"{name} was not built: {complaints.explain(_tail(log), code)} (log: {log})")
-        found = examine(image)
-        if found.packages:
-            write_json(cache.packages(key), found.packages.as_json())
+            said = b"\n".join(tail(log, LOG_TAIL_BYTES)).decode(errors="replace")
+            raise BuildFailed(f"{name} was not built: {complaints.explain(said, code)} (log: {log})")
+        versions, packages = examine(image)
+        if packages:
+            write_json(cache.packages(key), packages.as_json())
         built = CachedImage(
             key=key,
             path=cache.image(key),
@@ -129,7 +125,7 @@ def _build(
             build_time_s=time.time() - started_s,
             built_by=str(runtime),
             labels={**lint.labels(inputs.definition), **inputs.labels},
-            versions=dict(found.versions),
+            versions=versions,
             base=inputs.base_identity,
             compression=inputs.compression,
             source=inputs.source,
@@ -221,9 +217,3 @@ def _clear(cache: Cache, key: str, options: Options) -> None:
         for folder in options.temporary.glob(f"{TEMPORARY}-{key[:12]}-*"):
             if private.is_mine(folder):
                 remove_tree(folder)
-
-
-def _tail(log: Path) -> str:
-    with open(log, "rb") as stream:
-        stream.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
-        return stream.read().decode(errors="replace")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from orchestrator.base import process
 from orchestrator.base.errors import UserError
+from orchestrator.base.render import environment
 from orchestrator.base.render.environment import Text
 from orchestrator.images.definitions import build_secrets
 from orchestrator.images.definitions.image_keys import ImageFile
@@ -55,8 +56,6 @@ def render(
     `brought` are the Python packages that the user brings (of `requirements.brought`). With `locked`, exactly the
     packages of that lock are installed.
     """
-    from orchestrator.base.render import environment
-
     variant, brought = variant or Variant(), brought or Brought()
     if image_file.mpi.source == "built" and not image_file.mpi.sha256:
         raise UserError(f"the image file {image_file.name!r} builds an MPI; {MPI_CHECKSUM_MISSING}")
@@ -64,40 +63,34 @@ def render(
     python = "python3" if from_base else f"{PYTHON}/bin/python"
     return environment.render(
         "container/image.def.j2",
+        image=image_file,
         header=header(image_file),
         variant=variant,
+        shell=shell,
         builds_mpi=image_file.mpi.source == "built" and not variant.host_mpi,
         distribution_mpi=image_file.mpi.source == "distribution" and not variant.host_mpi,
-        mpi_url=shell(image_file.mpi.url or ""),
-        mpi_archive=shell(archive(image_file)),
-        mpi_sha256=shell(image_file.mpi.sha256 or ""),
-        mpi_options=[shell(option) for option in image_file.mpi.configure],
         copies=[Text(f"{a} {line(b, 'path')}") for a, b in copies(image_file)],
-        system=[shell(package) for package in system(image_file, variant, brought, locked)],
+        system=system(image_file, variant, brought, locked),
         locked=locked is not None,
-        secrets=[shell(name) for name in build_secrets.variables(image_file.secrets)],
+        secrets=build_secrets.variables(image_file.secrets),
         encoded=Text(build_secrets.ENCODED),
-        netrc="netrc" in image_file.secrets,
-        ca_bundle="ca_bundle" in image_file.secrets,
-        has_python=image_file.has_python,
         from_base=from_base,
         keeps_torch=from_base and not brought.hashed and not locked,
         python=Text(python),
-        installs=[[shell(word) for word in words] for words in installs(brought, locked)],
-        indexes=[shell(url) for url in image_file.python.indexes],
+        installs=installs(brought, locked),
         post=Text((image_file.post or "").strip("\n")),
         exports=[export(name, value) for name, value in environment_of(image_file, variant)],
         labels=[Text(f"{line(k, 'label')} {line(v, 'label')}") for k, v in labels(image_file, variant).items()],
-        architectures=[shell(a) for a in image_file.cuda.architectures] if image_file.cuda else [],
         torch=brought.torch or (from_base and image_file.training != "none"),
-        training=image_file.training,
         run_training=Text(shlex.join(process.module(python, "training"))),
         at=_PLACES,
     )
 
 
-_PLACES = {"python": PYTHON, "training": TRAINING, "mpi": OPENMPI, "host_mpi": HOST_MPI, "wheelhouse": WHEELHOUSE}
-_PLACES |= {"build_only": BUILD_ONLY, "installed": INSTALLED}
+_PLACES = {
+    "python": PYTHON, "training": TRAINING, "mpi": OPENMPI, "host_mpi": HOST_MPI, "wheelhouse": WHEELHOUSE,
+    "build_only": BUILD_ONLY, "installed": INSTALLED,
+}  # fmt: skip
 
 
 def header(image_file: ImageFile) -> list[Text]:
@@ -149,11 +142,6 @@ def installs(brought: Brought, locked: PackageLock | None = None) -> list[list[s
     return [[*(["--require-hashes"] if number == 0 else []), *words] for number, words in enumerate(exact)]
 
 
-def archive(image_file: ImageFile) -> str:
-    """The file name of the MPI's source archive; '' if there is none."""
-    return (image_file.mpi.url or "").rpartition("/")[2]
-
-
 def environment_of(image_file: ImageFile, variant: Variant) -> Iterator[tuple[str, str]]:
     """(name, value) of the variables inside that are plain values; the template extends paths."""
     if image_file.has_python:
@@ -179,9 +167,7 @@ def labels(image_file: ImageFile, variant: Variant) -> dict[str, str]:
         "torusrun.mpi.version": None if variant.host_mpi else mpi.version,
         "torusrun.pmix": None if variant.host_mpi or mpi.pmix is None else str(mpi.pmix),
         "torusrun.cuda": cuda.version if cuda else None,
-        "torusrun.cudnn": cuda.cudnn if cuda else None,
-        "torusrun.nccl": cuda.nccl if cuda else None,
-        "torusrun.driver": cuda.driver if cuda else None,
+        **{f"torusrun.{name}": getattr(cuda, name, None) for name in ("cudnn", "nccl", "driver")},
         "torusrun.architectures": ",".join(cuda.architectures) if cuda else None,
         "torusrun.training": image_file.training,
     }
