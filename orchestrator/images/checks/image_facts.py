@@ -114,16 +114,16 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
     """Add the facts from the image's shell, given as answers by name."""
     said = {name: answer for name, (answer, code) in answers.items() if code == 0}
     mpi, how = _mpi(said)
-    bound = [_library(answers[f"bound {folder}"]) for folder in asks.folders if f"bound {folder}" in answers]
+    bound = [_library(answers, f"bound {folder}") for folder in asks.folders]
     program, code = answers.get("program", ("", 0))
-    verbs = _library(answers["verbs"]) if "verbs" in answers else None
+    verbs = _library(answers, "verbs")
     known = replace(
         known,
         starts=True,
         glibc=parse_glibc(said.get("glibc", "")),
         has_python="python" in said,
         mpi=mpi,
-        program=_library((program, code)) if program else None,
+        program=_library(answers, "program"),
         no_program=bool(asks.program) and code == NOT_FOUND and not program,
         bound_mpi=tuple(library for library in bound if library),
         verbs=verbs is not None and not verbs.missing and not verbs.glibc,
@@ -137,8 +137,7 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
         python=f"`command -v python3` in the image: {_first(answers, 'python')}",
         mpi=how,
         program=f"`ldd {asks.program}` in the image: {_first(answers, 'program')}",
-        verbs="libibverbs.so.1 was looked for in the image: "
-        + (verbs.path if verbs else "it is in none of its folders"),
+        verbs=f"libibverbs.so.1 was looked for in the image: {verbs.path if verbs else 'it is in none of its folders'}",
         bound="; ".join(f"`ldd {library.path}` in the image: {_told(library)}" for library in known.bound_mpi)
         or f"libmpi.so was looked for in the image below {', '.join(asks.folders) or 'no folder'}",
     )
@@ -146,20 +145,18 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
 
 def _mpi(said: Mapping[str, str]) -> tuple[MpiLibrary | None, str]:
     """The image's own MPI, and the evidence."""
-    for name, question in (
-        ("openmpi", "ompi_info --parsable"),
-        ("mpich", "mpichversion"),
-        ("mpirun", "mpirun --version"),
-    ):
+    asked = {"openmpi": "ompi_info --parsable", "mpich": "mpichversion", "mpirun": "mpirun --version"}
+    for name, question in asked.items():
         if found := parse_mpi(said.get(name, "")):
             return found, f"`{question}` in the image: {found}"
     return None, "ompi_info, mpichversion and mpirun were looked for in the image: none is there"
 
 
-def _library(answer: tuple[str, int]) -> Library | None:
+def _library(answers: Mapping[str, tuple[str, int]], name: str) -> Library | None:
     """The library from one answer of the script: a path, then the output of ldd. None if no file was found."""
-    path, _, said = answer[0].partition("\n")
-    return parse_ldd(path, said, answer[1]) if path.startswith("/") else None
+    answer, code = answers.get(name, ("", NOT_FOUND))
+    path, _, said = answer.partition("\n")
+    return parse_ldd(path, said, code) if path.startswith("/") else None
 
 
 def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFacts:
@@ -167,7 +164,7 @@ def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFact
     if not (found := parse_probe(stdout)):
         why = f"the image's python3 failed: {complaint(stderr)}"
         return _with(known, torch=why, training=why)
-    told: dict[str, Any] = {name: found.get(name) for name in TOLD if name in found}
+    told: dict[str, Any] = {name: found[name] for name in TOLD if name in found}
     if known.mpi and known.mpi.family == "openmpi" and known.mpi.pmix is None:
         told["mpi"] = replace(known.mpi, pmix=parse_pmix(found.get("pmix")))
     if "verbs_error" in found:
