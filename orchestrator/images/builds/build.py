@@ -102,7 +102,7 @@ def _build(
     secrets = read_secrets(options.secrets, options.secrets_beside)
     try:
         _check_paths(work, options)
-        source = inputs.word(work)
+        source = inputs.lay_out(work)
         login = secrets.files.get("registry_auth")
         argv = command(runtime, options, image, source, binds(work, inputs, options, secrets), login)
         temporary = _temporary(key, options, work)

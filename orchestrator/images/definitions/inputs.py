@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from orchestrator.base import private
 from orchestrator.base.errors import UserError
@@ -44,33 +45,31 @@ class Inputs:
     @property
     def key(self) -> str:
         """The image's place in the cache: 64 hexadecimal digits."""
-        content = {
+        return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
+
+    def _content(self) -> dict[str, Any]:
+        """What decides the result."""
+        return {
             "schema": SCHEMA,
             "definition": self.definition,
-            "files": [[name, checksum_of_tree(path)] for name, path in self._paths],
+            "files": [[name, checksum_of_tree(at)] for name, at in (*self.files, *self.archives, *self.beside)],
             "texts": self.texts,
             "base": self.base_identity,
             "compression": self.compression,
             "wheelhouse": self.wheelhouse,
             "labels": dict(self.labels),
         }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
     def source(self) -> str:
         """The key by which a run finds the image: a run knows the image file, but no lock or wheelhouse."""
         return self.plain or self.key
 
-    @property
-    def _paths(self) -> tuple[tuple[str, Path], ...]:
-        return (*self.files, *self.archives, *self.beside)
+    def lay_out(self, folder: Path) -> str:
+        """Write the definition and copy its inputs to the new `folder`, in which the build runs.
 
-    def word(self, folder: Path) -> str:
-        """The path that the runtime builds from, laid out in the new `folder`, in which the build runs."""
-        return str(self.lay_out(folder))
-
-    def lay_out(self, folder: Path) -> Path:
-        """Write the definition and copy its inputs to `folder`. Returns the path of the definition."""
+        Returns the runtime's word for what it builds: here the path of the definition.
+        """
         private.make(folder)
         (folder / "files").mkdir()
         for name, path in self.files:
@@ -83,7 +82,7 @@ class Inputs:
         if self.base:
             (folder / "base").symlink_to(self.base)
         (folder / "image.def").write_text(self.definition, encoding="utf-8", newline="\n")
-        return folder / "image.def"
+        return str(folder / "image.def")
 
     def _lay_out_build_only(self, folder: Path) -> None:
         (folder / "wheels").mkdir(parents=True)  # the mount point of a wheelhouse

@@ -101,6 +101,6 @@ def test_training_inside_is_laid_out_beside_the_definition(tmp_path: Path) -> No
     (tmp_path / "base").mkdir()
     image_file = ImageFile("a", Base(folder="base"), python=Python(("torch==2.13.0",)), training="inside")
     definition = replace(collect(image_file, tmp_path), definition="text").lay_out(tmp_path / "work")
-    assert definition.read_text() == "text"
+    assert Path(definition).read_text() == "text"
     assert (tmp_path / "work" / "files" / "training" / "__main__.py").is_file()
     assert (tmp_path / "work" / "base").resolve() == (tmp_path / "base").resolve()
