@@ -51,14 +51,6 @@ OPTIMIZERS = _modules("training.optim", "sgd", "lars", "rmsprop-warmup")
 _DECAYS = ("cosine", "polynomial", "linear", "constant", "step", "cyclic-polynomial")
 SCHEDULES = Names({name: f"training.schedule.learning_rate:build_{name.replace('-', '_')}" for name in _DECAYS})
 RecipeName = Literal[
-    "sony-224s",
-    "sony-122s",
-    "fujitsu-70s",
-    "surfsara-28min",
-    "fastai-18min",
-    "facebook-1h",
-    "pfn-15min",
-    "tencent-6min",
-    "nvidia-80s",
-    "google-77s",
-]
+    "sony-224s", "sony-122s", "fujitsu-70s", "surfsara-28min", "fastai-18min", "facebook-1h", "pfn-15min",
+    "tencent-6min", "nvidia-80s", "google-77s",
+]  # fmt: skip
