@@ -120,8 +120,9 @@ def checksum_of_tree(path: Path) -> str:
             return file_checksum(path)
         total = hashlib.sha256()
         for name, entry in _entries(path, links=True):
-            content = "" if entry.is_dir() else file_checksum(entry)
-            total.update(json.dumps([name, _kind(entry.stat().st_mode), content]).encode())
+            content, mode = "" if entry.is_dir() else file_checksum(entry), entry.stat().st_mode
+            kind = f"{stat.S_IFMT(mode):o} {'x' if mode & 0o100 else ''}"
+            total.update(json.dumps([name, kind, content]).encode())
         return total.hexdigest()
     except OSError as error:
         raise UserError(f"{error.filename or path}: cannot be read: {error.strerror}") from None
@@ -145,10 +146,6 @@ def base_checksum(path: Path) -> str:
 def file_checksum(path: Path) -> str:
     """SHA-256 of the content of a file, or of the target of a link. Raises OSError, also for a FIFO."""
     return sha256_of(Path(os.path.realpath(path)))
-
-
-def _kind(mode: int) -> str:
-    return f"{stat.S_IFMT(mode):o} {'x' if mode & 0o100 else ''}"
 
 
 def _entries(folder: Path, links: bool = False) -> Iterator[tuple[str, Path]]:
