@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.base import process
@@ -66,10 +65,11 @@ def render(
         image=image_file,
         header=header(image_file),
         variant=variant,
+        export=export,
+        line=line,
         shell=shell,
         builds_mpi=image_file.mpi.source == "built" and not variant.host_mpi,
         distribution_mpi=image_file.mpi.source == "distribution" and not variant.host_mpi,
-        copies=[Text(f"{a} {line(b, 'path')}") for a, b in copies(image_file)],
         system=system(image_file, variant, brought, locked),
         locked=locked is not None,
         secrets=build_secrets.variables(image_file.secrets),
@@ -79,8 +79,7 @@ def render(
         python=Text(python),
         installs=installs(brought, locked),
         post=Text((image_file.post or "").strip("\n")),
-        exports=[export(name, value) for name, value in environment_of(image_file, variant)],
-        labels=[Text(f"{line(k, 'label')} {line(v, 'label')}") for k, v in labels(image_file, variant).items()],
+        labels=labels(image_file, variant),
         torch=brought.torch or (from_base and image_file.training != "none"),
         run_training=Text(shlex.join(process.module(python, "training"))),
         at=_PLACES,
@@ -111,12 +110,6 @@ def header(image_file: ImageFile) -> list[Text]:
     raise UserError(f"the image file {image_file.name!r} has no base; give it docker, folder, sif or debootstrap")
 
 
-def copies(image_file: ImageFile) -> list[tuple[str, str]]:
-    """(path beside the definition, path in the image) of every file and folder that is copied in."""
-    own = [(f"files/{i}", file.to) for i, file in enumerate(image_file.files)]
-    return [*own, *([("files/training", f"{TRAINING}/training")] if image_file.training == "inside" else [])]
-
-
 def system(image_file: ImageFile, variant: Variant, brought: Brought, locked: PackageLock | None = None) -> list[str]:
     """The Debian packages to install: those of the image file, and those that its other parts need."""
     if locked:
@@ -140,17 +133,6 @@ def installs(brought: Brought, locked: PackageLock | None = None) -> list[list[s
         for name, _ in locked.requirements([name for name, _ in brought.archives])
     ]
     return [[*(["--require-hashes"] if number == 0 else []), *words] for number, words in enumerate(exact)]
-
-
-def environment_of(image_file: ImageFile, variant: Variant) -> Iterator[tuple[str, str]]:
-    """(name, value) of the variables inside that are plain values; the template extends paths."""
-    if image_file.has_python:
-        yield "PYTHONNOUSERSITE", "1"  # the user's ~/.local is bound in, and must not shadow the image
-    if image_file.mpi.source == "built" and not variant.host_mpi:
-        yield "OPAL_PREFIX", OPENMPI
-    if variant.host_mpi:
-        yield "OPAL_PREFIX", HOST_MPI
-    yield from image_file.environment.items()
 
 
 def labels(image_file: ImageFile, variant: Variant) -> dict[str, str]:
