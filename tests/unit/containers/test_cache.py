@@ -89,12 +89,10 @@ def test_half_an_entry_is_none(tmp_path: Path) -> None:
     entry(cache)
     cache.sidecar(KEY).unlink()
     assert cache.get(KEY) is None
-    cache.sidecar(KEY).write_text("{")
-    with pytest.raises(SiteError, match="this is damaged"):
-        cache.get(KEY)
-    cache.sidecar(KEY).write_text(json.dumps({"schema": 1, "key": KEY}))
-    with pytest.raises(SiteError, match="this is damaged"):
-        cache.get(KEY)
+    for half in ("{", json.dumps({"schema": 1, "key": KEY})):
+        cache.sidecar(KEY).write_text(half)
+        with pytest.raises(SiteError, match="this is damaged"):
+            cache.get(KEY)
 
 
 def test_an_image_in_use_is_not_removed(tmp_path: Path) -> None:
@@ -186,55 +184,44 @@ def test_a_lock_is_its_users_alone_and_is_shown_without_control_characters(tmp_p
     assert lock.holder(tmp_path / "lock") == "\\x1b[2Jhost"
 
 
-def a_fifo(path: Path, text: str) -> None:
+def a_fifo(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
 
 
-def a_link(path: Path, text: str) -> None:
+def a_link(path: Path) -> None:
     path.rename(path.with_name("elsewhere"))
     path.symlink_to("elsewhere")
 
 
-def without_a_key(path: Path, text: str) -> None:
-    path.write_text(json.dumps({k: v for k, v in json.loads(text).items() if k != "labels"}))
+def without_a_key(path: Path) -> None:
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "labels"}))
 
 
-def another_key(path: Path, text: str) -> None:
-    path.write_text(json.dumps({**json.loads(text), "key": f"../../{'a' * 58}"}))
+def has(**others: object) -> Callable[[Path], object]:
+    return lambda path: path.write_text(json.dumps({**json.loads(path.read_text()), **others}))
 
 
-def a_number_for_a_name(path: Path, text: str) -> None:
-    path.write_text(json.dumps({**json.loads(text), "name": 7}))
+def holds(content: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content)
 
 
-def a_list_in_the_labels(path: Path, text: str) -> None:
-    path.write_text(json.dumps({**json.loads(text), "labels": {"torusrun.training": ["bound"]}}))
+HARMS = {
+    "a FIFO": a_fifo, "a link": a_link, "without a key": without_a_key,
+    "another key": has(key=f"../../{'a' * 58}"), "a number for a name": has(name=7),
+    "a list in the labels": has(labels={"torusrun.training": ["bound"]}),
+    "a list": holds(b"[]"), "deep": holds(b"[" * 100_000), "not text": holds(b"\xff"),
+}  # fmt: skip
 
 
-def a_list(path: Path, text: str) -> None:
-    path.write_text("[]")
-
-
-def deep(path: Path, text: str) -> None:
-    path.write_text("[" * 100_000)
-
-
-def not_text(path: Path, text: str) -> None:
-    path.write_bytes(b"\xff")
-
-
-@pytest.mark.parametrize(
-    "harm",
-    [a_fifo, a_link, without_a_key, another_key, a_number_for_a_name, a_list_in_the_labels, a_list, deep, not_text],
-)
+@pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_sidecar_hides_its_own_image_only(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], harm: Callable[[Path, str], None]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], harm: str
 ) -> None:
     cache = Cache(tmp_path / "images")
     entry(cache)
     other = entry(cache, "b" * 64, name="other")
-    harm(cache.sidecar(KEY), cache.sidecar(KEY).read_text())
+    HARMS[harm](cache.sidecar(KEY))
     with pytest.raises(SiteError, match=rf"{KEY}\.json: "):
         cache.get(KEY)
     assert cache.entries() == [other] and cache.find("other") == other
