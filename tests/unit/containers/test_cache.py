@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.cli.main import main
 from orchestrator.images.builds import lock
 from orchestrator.images.builds.cache import Cache, CachedImage
 from orchestrator.images.definitions.inputs import file_checksum
@@ -34,23 +33,6 @@ def test_an_entry_comes_back_as_it_went_in(tmp_path: Path) -> None:
     assert cache.get(KEY) == made and cache.entries() == [made]
     assert {p.name for p in cache.folder.iterdir()} == {f"{KEY}.sif", f"{KEY}.json"}
     assert cache.verify(made) is None
-
-
-def test_images_are_listed_as_a_table_and_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (home / "site.yaml").write_text(
-        f"{{scheduler: local, launcher: spawn, node: {{ranks: 1}}, container: {{cache: {home / 'images'}}}}}\n"
-    )
-    words = ["image", "ls", "--site", str(home / "site.yaml")]
-    assert main(words) == 0
-    assert capsys.readouterr().out.startswith("no images in ")
-    entry(Cache(home / "images"), content=bytes(3 << 20))
-    assert main(words) == 0
-    titles, row = capsys.readouterr().out.splitlines()
-    assert titles.split() == ["KEY", "NAME", "MIB", "BUILT", "BY"]
-    assert row.split()[:3] == [KEY[:12], "mine", "3"] and row.endswith("fake 1.0")
-    assert main([*words, "--json"]) == 0
-    (listed,) = json.loads(capsys.readouterr().out)["images"]
-    assert (listed["key"], listed["size_bytes"]) == (KEY, 3 << 20)
 
 
 def test_an_image_is_found_by_name_and_by_the_beginning_of_its_key(tmp_path: Path) -> None:
