@@ -13,7 +13,7 @@ def key(default: T, help_: str, *, name: str = "", unit: str = "", source: str =
 
     The value of a `short` key may be written in place of its whole section.
     """
-    metadata = {"help": help_, "key": name, "unit": unit, "source": source, "short": short}
+    metadata = {"help": help_, "unit": unit, "source": source, "short": short, **({"key": name} if name else {})}
     if isinstance(default, dict):
         return field(default_factory=default.copy, metadata=metadata)  # type: ignore[return-value]
     return field(default=default, metadata=metadata)
@@ -21,12 +21,12 @@ def key(default: T, help_: str, *, name: str = "", unit: str = "", source: str =
 
 def needed(help_: str, *, name: str = "", unit: str = "") -> Any:
     """A dataclass field without a default."""
-    return field(metadata={"help": help_, "key": name, "unit": unit})
+    return field(metadata={"help": help_, "unit": unit, **({"key": name} if name else {})})
 
 
 def key_of(declared: Field[Any]) -> str:
     """The key of a field in a user's file: `time` for `time_s`."""
-    return str(declared.metadata.get("key") or declared.name)
+    return str(declared.metadata.get("key", declared.name))
 
 
 def described(declared: Field[Any]) -> str:

@@ -59,7 +59,7 @@ class Brought:
 def brought(python: Python, beside: Path) -> Brought:
     """The packages of the key `python` of an image file in `beside`. Raises UserError if a file does not exist."""
     found = gather(beside / expanded(python.requirements)) if python.requirements else Brought()
-    if python.packages and found.hashed:
+    if python.requirements and python.packages and found.hashed:
         raise UserError(
             f"{beside / python.requirements}: it has hashes, and 'python.packages' of the image file has none; "
             f"move {python.packages[0]} into it"
