@@ -17,14 +17,13 @@ from orchestrator.base.render.environment import Text
 from orchestrator.images.definitions import build_secrets
 from orchestrator.images.definitions.image_keys import ImageFile
 from orchestrator.images.definitions.misfits import MPI_CHECKSUM_MISSING
-from orchestrator.images.definitions.own_training import TRAINING
 from orchestrator.images.definitions.package_lock import PackageLock
 from orchestrator.images.definitions.quoting import export, line, shell
 from orchestrator.images.definitions.requirements import BUILD_ONLY, Brought
+from orchestrator.images.mounts import HOST_MPI, TRAINING
 
 PYTHON = "/opt/python"
 OPENMPI = "/opt/openmpi"
-HOST_MPI = "/opt/host-mpi"  # the mount point of a site's own MPI
 WHEELHOUSE = f"{BUILD_ONLY}/wheels"
 INSTALLED = f"{TRAINING}/pip.jsonl"  # pip's reports on the archives that it installed, one line for each call of pip
 

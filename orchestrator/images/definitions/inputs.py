@@ -15,7 +15,7 @@ from typing import Any
 from orchestrator.base import private
 from orchestrator.base.errors import UserError
 from orchestrator.images.definitions.image_keys import ImageFile
-from orchestrator.images.definitions.own_training import own_training
+from orchestrator.images.mounts import own_training
 from orchestrator.spec.paths import expanded
 from training.files.checksum import sha256_of
 

@@ -16,8 +16,7 @@ from orchestrator.images.checks.findings import Finding
 from orchestrator.images.checks.needs import Wanted
 from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
 from orchestrator.images.command import Bind, ContainerExec
-from orchestrator.images.definitions.definition import HOST_MPI
-from orchestrator.images.definitions.own_training import TRAINING
+from orchestrator.images.mounts import HOST_MPI, TRAINING
 from orchestrator.images.runtime import Runtime
 from orchestrator.images.shared import is_shared
 from orchestrator.runs.image import login, run_image
