@@ -1,4 +1,4 @@
-"""The processor of an image, read from its file without starting it."""
+"""The format and the processor of an image, read from the head of its file."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ SIF_CODES = {
     "01": "i686", "02": "x86_64", "03": "armv7l", "04": "aarch64", "05": "ppc64", "06": "ppc64le", "11": "s390x",
     "12": "riscv64",
 }  # fmt: skip
-ELF_MACHINES = {
-    3: "i686",
-    21: "ppc64le",
-    22: "s390x",
-    40: "armv7l",
-    62: "x86_64",
-    183: "aarch64",
-    243: "riscv64",
-}  # source: elf.h
+# Source: elf.h
+ELF_MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 HEAD_BYTES = 64
+
+
+def is_sif(path: Path) -> bool:
+    """Whether a file is a SIF, by its header; False if it cannot be read."""
+    return _head(path)[32:42] == SIF_MAGIC
 
 
 def machine(path: Path) -> tuple[str | None, str]:

@@ -105,8 +105,7 @@ def inside(
         raise ValueError(f"the values of {', '.join(written)} have to be written into a file, and none is named")
     if wrong := [name for name in written if name in READ_ONLY]:
         raise ValueError(f"{wrong[0]!r} is a variable of the shell itself and cannot be given a value like this one")
-    prefix = container.runtime.environment_prefix
-    carried = {f"{prefix}{k}": v for k, v in variables.items() if k not in written}
+    carried = {f"{container.runtime.prefix}ENV_{k}": v for k, v in variables.items() if k not in written}
     setting = (*FROM_FILE, file) if written else ()
     text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in written.items())
     return ContainerLaunch((*_exec(container), *setting, *command), {**own_environment(inherited), **carried}, text)
@@ -137,7 +136,7 @@ def passes(name: str) -> bool:
 
 
 def _exec(container: ContainerExec) -> list[str]:
-    options = ["--cleanenv", *(["--no-eval"] if container.runtime.keeps_values else [])]
+    options = ["--cleanenv", *(["--no-eval"] if container.runtime.has("--no-eval") else [])]
     options += [] if container.instance else _mounting(container)
     options += ["--pwd", container.directory] if container.directory else []
     options += [] if container.instance else container.extra
@@ -165,4 +164,4 @@ def _carries(runtime: Runtime, name: str, value: str) -> bool:
     An empty value becomes unset. HOME is refused. A control character can leave the variable unset. The runtime's shell
     merges a carriage return and a line break into one line break (seen with Apptainer 1.4.5).
     """
-    return name != "HOME" and bool((KEPT if runtime.keeps_values else PLAIN).fullmatch(value))
+    return name != "HOME" and bool((KEPT if runtime.has("--no-eval") else PLAIN).fullmatch(value))

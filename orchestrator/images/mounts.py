@@ -1,10 +1,22 @@
-"""The binds that an image needs beside those of the site, and the variables by which programs find them."""
+"""torusrun's own training package and the site's MPI: their places in images, and the binds that bring them in."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from orchestrator.base.errors import UserError
 from orchestrator.images.command import Bind
-from orchestrator.images.definitions.definition import HOST_MPI
-from orchestrator.images.definitions.own_training import TRAINING, own_training
+
+TRAINING = "/opt/torusrun"  # the folder in images that holds the package `training`
+HOST_MPI = "/opt/host-mpi"  # the mount point of a site's own MPI
+
+
+def own_training() -> Path:
+    """The training package on this machine, which is copied into images or bound."""
+    package = Path(__file__).resolve().parents[2] / "training"
+    if (package / "__main__.py").is_file():
+        return package
+    raise UserError(f"{package}: the training package is not here; install torusrun whole")
 
 
 def needed(bound_training: bool, host_mpi: str | None = None) -> tuple[Bind, ...]:

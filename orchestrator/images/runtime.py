@@ -29,7 +29,7 @@ SINCE: dict[str, tuple[Version | None, Version | None]] = {
     "--nv": ((2, 3), (1, 0)),  # from memory: 2.3
     "--nvccli": ((3, 9), (1, 0)),
     "--rocm": ((3, 5), (1, 0)),
-    "--no-eval": ((3, 10), (1, 1)),
+    "--no-eval": ((3, 10), (1, 1)),  # without it a shell evaluates the passed values (sylabs/singularity#704)
     "--writable-tmpfs": ((3, 0), (1, 0)),
     "--overlay": ((2, 4), (1, 0)),  # from memory: 2.4
     "--fakeroot": ((3, 3), (1, 0)),  # from memory: 3.3
@@ -54,13 +54,8 @@ class Runtime:
 
     @property
     def prefix(self) -> str:
-        """The prefix of its own variables, as in APPTAINER_TMPDIR."""
+        """The prefix of its own variables, as in APPTAINER_TMPDIR; APPTAINERENV_X is X in the container."""
         return self.family.upper()
-
-    @property
-    def environment_prefix(self) -> str:
-        """A variable with this prefix reaches the container without the prefix."""
-        return f"{self.prefix}ENV_"
 
     def has(self, word: str) -> bool:
         """Whether this version has an option or a command of SINCE."""
@@ -78,21 +73,6 @@ class Runtime:
     def _since(self, word: str) -> Version | None:
         singularity, apptainer = SINCE[word]
         return apptainer if self.family == "apptainer" else singularity
-
-    @property
-    def keeps_values(self) -> bool:
-        """Whether --no-eval exists. Without it a shell evaluates the passed values (sylabs/singularity#704)."""
-        return self.has("--no-eval")
-
-    @property
-    def has_fakeroot(self) -> bool:
-        """Whether `build --fakeroot` exists."""
-        return self.has("--fakeroot")
-
-    @property
-    def takes_mksquashfs_args(self) -> bool:
-        """Whether `build --mksquashfs-args` exists."""
-        return self.has("--mksquashfs-args")
 
     def __str__(self) -> str:
         return f"{self.product} {dotted(self.version)}"
@@ -155,8 +135,3 @@ def check_signature(runtime: Runtime, image: Path) -> None:
             f"{image}: its signature is not verified: {said}; sign it (`torusrun image sign`), import the signer's key "
             f"(`{Path(runtime.command).name} key import FILE`), or {SIGNATURE_MEND}"
         )
-
-
-def temporary_folder(runtime: Runtime, folder: Path) -> dict[str, str]:
-    """The variables that make a build use `folder`, which should be node-local: fakeroot fails on many shared ones."""
-    return {f"{runtime.prefix}_TMPDIR": str(folder), "TMPDIR": str(folder)}

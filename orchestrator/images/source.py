@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.base import private
 from orchestrator.base.errors import UserError
+from orchestrator.images.architecture import is_sif
 from orchestrator.spec.paths import absolute, expanded
 
 Kind = Literal["image file", "SIF", "folder", "archive", "layout", "registry"]
@@ -20,8 +20,6 @@ FORMS = (
 )
 REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-SIF_MAGIC, MAGIC_AT = b"SIF_MAGIC", 32  # after the line that starts a SIF as a program
-HEAD_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def parse(text: str) -> NamedImage:
     if not is_path(text) or text.endswith((".yaml", ".yml", ".def")):
         return NamedImage("image file", text)
     path = absolute(text)
-    if text.endswith(".sif") or _is_sif(path):
+    if text.endswith(".sif") or is_sif(path):
         return NamedImage("SIF", text, place=str(path))
     return NamedImage("folder" if path.is_dir() else "image file", text, place=str(path))
 
@@ -100,11 +98,3 @@ def _no_path(text: str) -> str | None:
     except UserError as error:
         return str(error)
     return None
-
-
-def _is_sif(path: Path) -> bool:
-    try:
-        with open(private.open_regular(path.resolve()), "rb") as stream:
-            return stream.read(HEAD_BYTES)[MAGIC_AT:].startswith(SIF_MAGIC)
-    except OSError:
-        return False

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.base.environment import absolute_only
 from orchestrator.base.json_files import write_json, write_text
 from orchestrator.images import runtime
-from orchestrator.images.definitions.own_training import TRAINING, own_training
+from orchestrator.images.mounts import TRAINING, own_training
 from orchestrator.network.placement.binding import beside
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -21,8 +22,21 @@ RANKS = st.integers(1, 5000)
 
 def fitted(name: str, ranks: int, gpus: bool = True, data: object = "digits", **given: object) -> Resolved:
     """A recipe as in a run file that says `given`; `data` is a name, or all of the section."""
-    held = {"recipe": name, "data": {"name": data} if isinstance(data, str) else data, **given}
-    return resolve(as_train(held), frozenset({"recipe", "data.name", *given}), ranks, gpus=gpus)
+    return written(name, ranks, gpus, data={"name": data} if isinstance(data, str) else data, **given)
+
+
+def written(name: str, ranks: int = 4, gpus: bool = True, **given: object) -> Resolved:
+    """A recipe as in a run file that says `given`, and names no data set."""
+    held = {"recipe": name, **given}
+    return resolve(as_train(held), frozenset(keys_of(held)), ranks, gpus=gpus)
+
+
+def keys_of(held: object, before: str = "") -> Iterator[str]:
+    """The dotted keys of a run file; options are one value."""
+    assert isinstance(held, dict)
+    for key, value in held.items():
+        section = isinstance(value, dict) and key != "options"
+        yield from keys_of(value, f"{before}{key}.") if section else [f"{before}{key}"]
 
 
 def test_small_images_in_colours_keep_the_network() -> None:
@@ -64,8 +78,7 @@ def test_it_fits_any_ranks_batch_and_epochs(
 @given(NAMES, RANKS, st.floats(1e-4, 50))
 @settings(max_examples=50, deadline=None)
 def test_a_given_rate_is_the_highest(name: str, ranks: int, rate: float) -> None:
-    held = as_train({"recipe": name, "optimizer": {"lr": rate}})
-    train, _ = resolve(held, frozenset({"recipe", "optimizer.lr"}), ranks)
+    train, _ = written(name, ranks, optimizer={"lr": rate})
     assert train.optimizer.lr == rate
     assert max(each for phase in train.phases for each in phase.lr or ()) == pytest.approx(rate)
 
@@ -106,9 +119,7 @@ def test_a_given_batch_above_the_training_set_does_not_turn_the_recipe_around() 
 @pytest.mark.parametrize("name", names())
 def test_what_is_given_for_the_whole_run_holds_in_every_phase(name: str) -> None:
     data = {"name": "imagefolder", "area": [0.3, 0.7], "aspect": [1.0, 2.0], "augment": False, "rectangular": False}
-    held = as_train({"recipe": name, "data": {**data, "test_size": 99}, "optimizer": {"weight_decay": 0.25}})
-    keys = {f"data.{key}" for key in (*data, "test_size")}
-    train, changes = resolve(held, frozenset({"recipe", "optimizer.weight_decay", *keys}), 4)
+    train, changes = written(name, data={**data, "test_size": 99}, optimizer={"weight_decay": 0.25})
     for phase in phases_of(train, 1000):
         assert phase.weight_decay == 0.25
         assert phase.view[1:] == (99, (0.3, 0.7), (1.0, 2.0), False, False)
@@ -117,8 +128,7 @@ def test_what_is_given_for_the_whole_run_holds_in_every_phase(name: str) -> None
 
 
 def test_digits_stay_where_they_are_if_the_user_says_so() -> None:
-    held = as_train({"recipe": "surfsara-28min", "data": {"augment": False}})
-    train = resolve(held, frozenset({"recipe", "data.augment"}), 4).train
+    train = written("surfsara-28min", data={"augment": False}).train
     assert not any(phase.view.augment for phase in phases_of(train, 1437))
 
 
@@ -126,9 +136,7 @@ def test_digits_stay_where_they_are_if_the_user_says_so() -> None:
 def test_a_data_set_of_the_users_own_keeps_its_images(name: str) -> None:
     train = fitted(name, 4, data="mine:images").train
     assert {phase.view for phase in phases_of(train, 1000)} == {View()}
-    held = as_train({"recipe": name, "data": {"name": "mine:images", "size": 112}})
-    train = resolve(held, frozenset({"recipe", "data.name", "data.size"}), 4).train
-    assert train.data.size == 112
+    assert fitted(name, 4, data={"name": "mine:images", "size": 112}).train.data.size == 112
 
 
 @pytest.mark.parametrize(
@@ -139,18 +147,14 @@ def test_a_data_set_of_the_users_own_keeps_its_images(name: str) -> None:
     ],
 )
 def test_a_given_value_is_one_change(name: str, key: str, given: dict[str, object]) -> None:
-    _, changes = resolve(as_train({"recipe": name, **given}), frozenset({"recipe", key}), 4)
+    _, changes = written(name, **given)
     assert [change.reason for change in changes if change.key == key] == ["given"]
 
 
 def test_images_are_in_proportion_to_those_of_the_data_set() -> None:
     train = fitted("fastai-18min", 4).train
     assert [phase.size for phase in train.phases if phase.size] == [5, 8, 8]
-    train = resolve(
-        as_train({"recipe": "fastai-18min", "data": {"name": "imagefolder", "size": 112}}),
-        frozenset({"recipe", "data.name", "data.size"}),
-        4,
-    ).train
+    train = fitted("fastai-18min", 4, data={"name": "imagefolder", "size": 112}).train
     assert (train.data.size, [phase.size for phase in train.phases if phase.size]) == (112, [64, 112, 144])
 
 
@@ -164,16 +168,14 @@ def test_the_way_from_rmsprop_to_sgd_is_as_long_a_part_of_the_epochs() -> None:
 
 
 def test_phases_of_the_user_replace_all_phases() -> None:
-    held = as_train({"recipe": "fujitsu-70s", "epochs": 3, "phases": [{"until": 3, "lr": 0.5}]})
-    train, changes = resolve(held, frozenset({"recipe", "epochs", "phases"}), 4)
+    train, changes = written("fujitsu-70s", epochs=3, phases=[{"until": 3, "lr": 0.5}])
     assert "lr" not in {change.key for change in changes}, "the user's phases say it"
     assert [(phase.until, phase.lr, phase.batch) for phase in train.phases] == [(3, (0.5,), None)]
     assert train.optimizer.lars.trust == 0.0025
 
 
 def test_a_schedule_of_the_user_says_the_rate() -> None:
-    held = as_train({"recipe": "sony-224s", "schedule": {"name": "cosine", "warmup_epochs": 2.0}})
-    train = resolve(held, frozenset({"recipe", "schedule.name", "schedule.warmup_epochs"}), 4).train
+    train = written("sony-224s", schedule={"name": "cosine", "warmup_epochs": 2.0}).train
     assert [(phase.lr, phase.batch) for phase in train.phases] == [(None, 64), (None, 64), (None, 128)]
     assert list(misfits(train, 4)) == []
 
@@ -181,8 +183,7 @@ def test_a_schedule_of_the_user_says_the_rate() -> None:
 @pytest.mark.parametrize("optimizer", ["sgd", "lars", "rmsprop-warmup"])
 @pytest.mark.parametrize("name", names())
 def test_another_optimizer_leaves_the_recipes_own_keys_out(name: str, optimizer: str) -> None:
-    held = as_train({"recipe": name, "optimizer": {"name": optimizer}})
-    train = resolve(held, frozenset({"recipe", "optimizer.name"}), 4).train
+    train = written(name, optimizer={"name": optimizer}).train
     assert train.optimizer.name == optimizer and list(misfits(train, 4)) == []
 
 

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from training.recipe.names import Names
 from training.recipe.near import did_you_mean
 from training.recipe.reading import ConfigError
+from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys
 
-
-class Section(Protocol):
-    """A section of a recipe that names a builder."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def options(self) -> Mapping[str, Any]: ...
+Section = ModelKeys | DataKeys | OptimizerKeys | ScheduleKeys
+"""A section of a recipe that names a builder."""
 
 
 def build(key: str, section: Section, names: Names, *arguments: Any, **keywords: Any) -> Any:

@@ -7,7 +7,6 @@ imports their modules.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from dataclasses import dataclass
 
@@ -49,11 +48,8 @@ class ModelFacts:
 
 def data_facts(train: Train) -> DataFacts | None:
     """The facts of the recipe's data set; None for the user's own, and for files that this machine cannot see."""
-    target = DATA_SETS.known.get(train.data.name)
-    if target is None:
-        return None
-    module = importlib.import_module(target.partition(":")[0])
-    facts: DataFacts | None = module.facts(train.data)
+    module = DATA_SETS.module(train.data.name)
+    facts: DataFacts | None = module and module.facts(train.data)
     return facts
 
 
@@ -62,13 +58,12 @@ def model_facts(train: Train, data: DataFacts) -> ModelFacts | None:
 
     Raises ConfigError for options that the model does not have.
     """
-    target = MODELS.known.get(train.model.name)
-    if target is None:
+    module = MODELS.module(train.model.name)
+    if module is None:
         return None
-    function = importlib.import_module(target.partition(":")[0]).facts
     try:
-        inspect.signature(function).bind(data, **train.model.options)
+        inspect.signature(module.facts).bind(data, **train.model.options)
     except TypeError as error:
         raise ConfigError(f"train.model.options: {train.model.name} does not take them: {error}") from None
-    facts: ModelFacts = function(data, **train.model.options)
+    facts: ModelFacts = module.facts(data, **train.model.options)
     return facts

@@ -40,6 +40,18 @@ class Fact(NamedTuple):
     mark: Mark
 
 
+class Change(NamedTuple):
+    """A value of a recipe that a run changes, as text, and the rule."""
+
+    key: str
+    published: str
+    now: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.now}, published {self.published} ({self.reason})"
+
+
 @dataclass(frozen=True)
 class Scale:
     """The published scale of a recipe, and the rule by which its learning rate follows the batch."""

@@ -1,17 +1,25 @@
-"""The checks of a recipe's keys against each other and against the number of ranks."""
+"""The checks of a recipe's keys and phases against each other and against the number of ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from training.recipe import fits_phases
-from training.recipe.misfit import Misfit, of_batch, of_range
-from training.recipe.misfit import undivided as undivided
+from training.counted import counted
 from training.recipe.names import OPTIMIZERS
-from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys, SyncKeys, Train
+from training.recipe.phases import PhaseKeys
+from training.recipe.train import DataKeys, LarsKeys, LossScaleKeys, OptimizerKeys, ScheduleKeys, SyncKeys, Train
 
 OF_FILES = ("imagefolder", "tar-shards")
 SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
+
+
+class Misfit(NamedTuple):
+    """A key below `train` that does not go with others. `advice` says how to correct it in a file."""
+
+    key: str
+    message: str
+    advice: str
 
 
 def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None) -> Iterator[Misfit]:
@@ -19,13 +27,13 @@ def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None
 
     `stretch` holds the epochs that these ranks train; None if they train all.
     """
-    if not train.phases:
-        yield from of_batch("train.batch", train, train.batch, ranks)
-    yield from of_range("train.data.area", train.data.area)
-    yield from of_range("train.data.aspect", train.data.aspect)
+    if train.phases:
+        yield from _phases(train, ranks, stretch)
+    else:
+        yield from _batch("train.batch", train, train.batch, ranks)
+    yield from _ranges("train.data", train.data)
     if train.data.name in OF_FILES and not train.data.options.get("root"):
         yield Misfit("train.data.name", f"{train.data.name} needs a folder", "write it as 'root' in train.data.options")
-    yield from fits_phases.misfits(train, ranks, stretch)
     if train.optimizer.name != "lars" and train.optimizer.lars != LarsKeys():
         yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")
     yield from _momentum(train.optimizer)
@@ -86,3 +94,82 @@ def _local_sgd(train: Train) -> Iterator[Misfit]:
     if train.precision == "fp16":
         why = "ranks would skip different steps where gradients overflow"
         yield Misfit(key, f"above 1 does not go with 'precision: fp16': {why}", "write 'bf16'")
+
+
+def _phases(train: Train, ranks: int, stretch: tuple[float, float] | None) -> Iterator[Misfit]:
+    yield from _ends(train)
+    yield from _rates(train)
+    if stretch or all(phase.nodes is None for phase in train.phases):
+        yield from dict.fromkeys(_batches(train, ranks, *(stretch or (0.0, train.epochs))))
+    for number, phase in enumerate(train.phases):
+        yield from _ranges(f"train.phases[{number}]", phase)
+
+
+def _ends(train: Train) -> Iterator[Misfit]:
+    before = 0.0
+    for number, phase in enumerate(train.phases):
+        if phase.until <= before:
+            why = f"{phase.until:.15g} is not after epoch {before:.15g}, where the phase before ends"
+            yield Misfit(_key(number, "until"), why, "write the phases in their order")
+        if phase.reach is not None and phase.reach <= before:
+            why = f"{phase.reach:.15g} is not after epoch {before:.15g}, where the phase begins"
+            yield Misfit(_key(number, "reach"), why, f"write {phase.until:.15g}, or leave it out")
+        before = phase.until
+    if before != train.epochs:
+        last = len(train.phases) - 1
+        why = f"{before:.15g} is the end of the last phase, and the run has {counted(train.epochs, 'epoch')}"
+        instead = f", or 'epochs: {before:.15g}'" if before % 1 == 0 else ""
+        yield Misfit(_key(last, "until"), why, f"write {train.epochs}{instead}")
+
+
+def _rates(train: Train) -> Iterator[Misfit]:
+    without = [number for number, phase in enumerate(train.phases) if phase.lr is None]
+    for number in without if len(without) < len(train.phases) else ():
+        why = "has no 'lr', and other phases have one"
+        yield Misfit(
+            f"train.phases[{number}]", why, "write 'lr' in all phases, or in none: train.schedule then says it"
+        )
+    if not without and train.schedule != ScheduleKeys():
+        yield Misfit("train.schedule", "is not used: the phases say the learning rate", "leave it, or 'lr', out")
+    for number, phase in enumerate(train.phases):
+        if phase.lr is not None and len(phase.lr) == 2:
+            continue
+        given = {"reach": phase.reach is not None, "shape": phase.shape != "polynomial", "power": phase.power != 1.0}
+        for key in (key for key, is_given in given.items() if is_given):
+            yield Misfit(_key(number, key), "is for a rate that changes", "write 'lr: [from, to]', or leave it out")
+
+
+def _batches(train: Train, ranks: int, begins: float, ends: float) -> Iterator[Misfit]:
+    key, batch, start = "train.batch", train.batch, 0.0
+    for number, phase in enumerate(train.phases):
+        if phase.batch is not None:
+            key, batch = _key(number, "batch"), phase.batch
+        if start < ends and phase.until > begins:
+            yield from _batch(key, train, batch, ranks)
+        start = phase.until
+
+
+def _key(number: int, name: str) -> str:
+    return f"train.phases[{number}].{name}"
+
+
+def undivided(train: Train, batch: int, ranks: int) -> str | None:
+    """The divisor that a batch must have and does not; None if it divides."""
+    if batch >= 1 and batch % (ranks * train.accumulate) == 0:
+        return None
+    return counted(ranks, "rank") + (f" x {train.accumulate} (accumulate)" if train.accumulate > 1 else "")
+
+
+def _batch(key: str, train: Train, batch: int, ranks: int) -> Iterator[Misfit]:
+    """A misfit if the batch at `key` does not divide among the ranks."""
+    if by := undivided(train, batch, ranks):
+        parts = ranks * train.accumulate
+        near = max(1, round(batch / parts)) * parts
+        yield Misfit(key, f"{batch} does not divide by {by}", f"try {near}")
+
+
+def _ranges(where: str, crops: DataKeys | PhaseKeys) -> Iterator[Misfit]:
+    """The empty ranges of random crops."""
+    for name, (low, high) in (("area", crops.area or (0, 0)), ("aspect", crops.aspect or (0, 0))):
+        if low > high:
+            yield Misfit(f"{where}.{name}", f"[{low:g}, {high:g}] is empty", f"write [{high:g}, {low:g}]")

@@ -7,9 +7,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from training.recipe.changes import Change
 from training.recipe.facts import DataFacts, data_facts
-from training.recipe.files import Published
+from training.recipe.files import Change, Published
 from training.recipe.train import Train
 
 RULED = {"model.name", "data.size", "epochs", "batch", "phases", "optimizer.name", "optimizer.lr", "precision"}

@@ -1,11 +1,12 @@
 """The names in a recipe: a built-in of torusrun, or the user's own function as `package.module:function`.
 
-A name stands for the function that builds the thing. Its module is imported only when the thing is built, so programs
-on the login node do not import torch.
+A name stands for the function that builds the thing. The modules of models and data sets import torch only to build
+it, so the login node can import them.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,53 +29,28 @@ class Names:
     def schema(self) -> dict[str, Any]:
         return {"anyOf": [{"enum": list(self.known)}, {"pattern": f"^{OWN}$"}]}
 
+    def module(self, name: str) -> Any:
+        """The module of a built-in, imported; None for a name of the user's own."""
+        target = self.known.get(name)
+        return importlib.import_module(target.partition(":")[0]) if target else None
+
 
 def is_own(name: str) -> bool:
     """Whether `name` is the user's own function, as 'package.module:function'."""
     return len(name) <= 300 and re.fullmatch(OWN, name) is not None
 
 
-MODELS = Names(
-    {
-        "resnet-digits": "training.models.resnet_digits:build",
-        "resnet18": "training.models.resnet18:build",
-        "resnet50": "training.models.resnet50:build",
-    }
-)
-DATA_SETS = Names(
-    {
-        "digits": "training.data.digits:build",
-        "imagefolder": "training.data.imagefolder:build",
-        "tar-shards": "training.data.tar_shards:build",
-        "synthetic": "training.data.synthetic:build",
-    }
-)
-OPTIMIZERS = Names(
-    {
-        "sgd": "training.optim.sgd:build",
-        "lars": "training.optim.lars:build",
-        "rmsprop-warmup": "training.optim.rmsprop_warmup:build",
-    }
-)
-SCHEDULES = Names(
-    {
-        "cosine": "training.schedule.learning_rate:build_cosine",
-        "polynomial": "training.schedule.learning_rate:build_polynomial",
-        "linear": "training.schedule.learning_rate:build_linear",
-        "constant": "training.schedule.learning_rate:build_constant",
-        "step": "training.schedule.learning_rate:build_step",
-        "cyclic-polynomial": "training.schedule.learning_rate:build_cyclic_polynomial",
-    }
-)
+def _modules(package: str, *names: str) -> Names:
+    """Built-ins that are modules of a package, each with a function `build`."""
+    return Names({name: f"{package}.{name.replace('-', '_')}:build" for name in names})
+
+
+MODELS = _modules("training.models", "resnet-digits", "resnet18", "resnet50")
+DATA_SETS = _modules("training.data", "digits", "imagefolder", "tar-shards", "synthetic")
+OPTIMIZERS = _modules("training.optim", "sgd", "lars", "rmsprop-warmup")
+_DECAYS = ("cosine", "polynomial", "linear", "constant", "step", "cyclic-polynomial")
+SCHEDULES = Names({name: f"training.schedule.learning_rate:build_{name.replace('-', '_')}" for name in _DECAYS})
 RecipeName = Literal[
-    "sony-224s",
-    "sony-122s",
-    "fujitsu-70s",
-    "surfsara-28min",
-    "fastai-18min",
-    "facebook-1h",
-    "pfn-15min",
-    "tencent-6min",
-    "nvidia-80s",
-    "google-77s",
-]
+    "sony-224s", "sony-122s", "fujitsu-70s", "surfsara-28min", "fastai-18min", "facebook-1h", "pfn-15min",
+    "tencent-6min", "nvidia-80s", "google-77s",
+]  # fmt: skip

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
 from training.data.images.image_options import check_options, facts_of
 from training.recipe.facts import DataFacts, data_facts, model_facts
 from training.recipe.fits import OF_FILES
-from training.recipe.names import DATA_SETS, MODELS
+from training.recipe.names import DATA_SETS, MODELS, Names
 from training.recipe.near import did_you_mean
 from training.recipe.reading import ConfigError
 from training.recipe.train import Train
 
 OF_OPTIMIZERS = {"sgd": (), "lars": (), "rmsprop-warmup": ("mu2", "eps", "centre", "period", "rms_rate")}
-GIVEN = {"data": {"seed"}, "model": {"classes", "shape", "seed"}}  # arguments of every builder, beside the options
 
 
 def complaints(train: Train) -> Iterator[tuple[str, str]]:
     """(key, error) for invalid options of built-ins; only the ranks know the options of the user's own functions."""
     data, model, optimizer = train.data, train.model, train.optimizer
     unknown = [
-        *_unknown("train.data", data.name, data.options, _taken("data", data.name)),
-        *_unknown("train.model", model.name, model.options, _taken("model", model.name)),
+        *_unknown("train.data", data.name, data.options, _taken(DATA_SETS, data.name, "seed")),
+        *_unknown("train.model", model.name, model.options, _taken(MODELS, model.name, "classes", "shape", "seed")),
         *_unknown("train.optimizer", optimizer.name, optimizer.options, OF_OPTIMIZERS.get(optimizer.name)),
     ]
     yield from unknown
@@ -42,14 +39,10 @@ def complaints(train: Train) -> Iterator[tuple[str, str]]:
         yield "train.model", str(error)
 
 
-def _taken(kind: Literal["data", "model"], name: str) -> tuple[str, ...] | None:
-    """The options of a built-in; None if `name` is not a built-in."""
-    target = (DATA_SETS if kind == "data" else MODELS).known.get(name)
-    if target is None:
-        return None
-    module, _, function = target.partition(":")
-    builder = getattr(importlib.import_module(module), function)
-    return tuple(each for each in inspect.signature(builder).parameters if each not in GIVEN[kind])
+def _taken(names: Names, name: str, *given: str) -> tuple[str, ...] | None:
+    """The options of a built-in, beside the `given` arguments; None if `name` is not a built-in."""
+    module = names.module(name)
+    return module and tuple(each for each in inspect.signature(module.build).parameters if each not in given)
 
 
 def _unknown(key: str, name: str, options: Iterable[str], taken: tuple[str, ...] | None) -> Iterator[tuple[str, str]]:

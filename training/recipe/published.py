@@ -23,8 +23,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 from training.counted import counted
-from training.recipe.changes import Change
-from training.recipe.files import Published, as_document, as_train, load, merged, names
+from training.recipe.files import Change, Published, as_document, as_train, load, merged, names
 from training.recipe.fitting import Fitting, word
 from training.recipe.names import is_own
 from training.recipe.train import Train

@@ -19,6 +19,7 @@ from orchestrator.base import private
 from orchestrator.base.environment import clean_environment
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import write_json
+from orchestrator.base.whole_lines import tail
 from orchestrator.images.builds import complaints, lock, running
 from orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
 from orchestrator.images.builds.convert import PULLED
@@ -30,7 +31,7 @@ from orchestrator.images.definitions.inputs import BUILD_ONLY as BUILD_ONLY_FOLD
 from orchestrator.images.definitions.inputs import Inputs, file_checksum
 from orchestrator.images.definitions.package_lock import PackageLock
 from orchestrator.images.definitions.requirements import BUILD_ONLY
-from orchestrator.images.runtime import PREFIXES, Runtime, own_environment, temporary_folder
+from orchestrator.images.runtime import PREFIXES, Runtime, own_environment
 
 COMPRESSIONS = {"gzip": "-comp gzip", "lz4": "-comp lz4", "zstd": "-comp zstd -Xcompression-level 3"}
 LOG_TAIL_BYTES = 1 << 20
@@ -41,18 +42,12 @@ FOR_ROOT = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 UNFIT = re.compile("[,:'\"]")  # the runtime splits paths at these characters
 
 Progress = Callable[[str], None]
+Examine = Callable[[Path], tuple[dict[str, str], PackageLock | None]]
+"""Finds the versions and the packages in a finished image."""
 
 
 class BuildFailed(SiteError):
     """A build failed. The cache has no new image."""
-
-
-@dataclass(frozen=True)
-class Examined:
-    """The versions and packages that were found in a finished image."""
-
-    versions: Mapping[str, str] = field(default_factory=dict)
-    packages: PackageLock | None = None
 
 
 @dataclass(frozen=True)
@@ -62,8 +57,7 @@ class Options:
     mode: Literal["fakeroot", "userns", "plain"] = "fakeroot"
     compression: str = ""  # gzip, lz4 or zstd; '' for the runtime's default
     wheelhouse: Path | None = None
-    temporary: Path | None = None  # node-local; default: the cache's folder
-    extra: tuple[str, ...] = ()
+    temporary: Path | None = None  # node-local, as fakeroot fails on many shared ones; default: the cache's folder
     secrets: Mapping[str, str] = field(default_factory=dict)  # name: its place, which is read when the build begins
     secrets_beside: Path = Path()  # the folder of relative paths in `secrets`
 
@@ -75,11 +69,11 @@ def build(
     runtime: Callable[[], Runtime],
     options: Options,
     progress: Progress = lambda line: None,
-    examine: Callable[[Path], Examined] = lambda image: Examined(),
+    examine: Examine = lambda image: ({}, None),
 ) -> CachedImage:
     """The image of these inputs: from the cache, from another running build, or built now.
 
-    `runtime` is called only if something must be built. `examine` returns the versions found in a finished image.
+    `runtime` is called only if something must be built.
     Raises BuildFailed with the path of the log; then the cache has nothing new but the log.
     """
     cache.make()
@@ -101,24 +95,25 @@ def _build(
     runtime: Runtime,
     options: Options,
     progress: Progress,
-    examine: Callable[[Path], Examined],
+    examine: Examine,
 ) -> CachedImage:
     log, work, started_s = cache.log(key), cache.working(key), time.time()
     image = work.with_name(f"{work.name}.sif")
     secrets = read_secrets(options.secrets, options.secrets_beside)
     try:
         _check_paths(work, options)
-        source = inputs.word(work)
+        source = inputs.lay_out(work)
         login = secrets.files.get("registry_auth")
         argv = command(runtime, options, image, source, binds(work, inputs, options, secrets), login)
         temporary = _temporary(key, options, work)
         environment = build_environment(runtime, temporary, secrets)
         code = running.run(argv, environment, inputs.directory or work, log, progress, secrets.redactor)
         if code != 0 or not image.is_file():
-            raise BuildFailed(f"{name} was not built: {complaints.explain(_tail(log), code)} (log: {log})")
-        found = examine(image)
-        if found.packages:
-            write_json(cache.packages(key), found.packages.as_json())
+            said = b"\n".join(tail(log, LOG_TAIL_BYTES)).decode(errors="replace")
+            raise BuildFailed(f"{name} was not built: {complaints.explain(said, code)} (log: {log})")
+        versions, packages = examine(image)
+        if packages:
+            write_json(cache.packages(key), packages.as_json())
         built = CachedImage(
             key=key,
             path=cache.image(key),
@@ -130,7 +125,7 @@ def _build(
             build_time_s=time.time() - started_s,
             built_by=str(runtime),
             labels={**lint.labels(inputs.definition), **inputs.labels},
-            versions=dict(found.versions),
+            versions=versions,
             base=inputs.base_identity,
             compression=inputs.compression,
             source=inputs.source,
@@ -152,21 +147,21 @@ def command(
 ) -> list[str]:
     """The runtime's command that builds a definition or an image. Raises SiteError if the runtime is too old for it."""
     if source.startswith(tuple(f"{transport}://" for transport in PULLED)):
-        return [runtime.command, "pull", *options.extra, str(image), source]
+        return [runtime.command, "pull", str(image), source]
     asked = {"fakeroot": ["--fakeroot"], "userns": ["--userns"], "plain": []}[options.mode]
-    if options.mode == "fakeroot" and not runtime.has_fakeroot:
+    if options.mode == "fakeroot" and not runtime.has("--fakeroot"):
         raise SiteError(f"{runtime} cannot build without root; build on another machine and copy the image")
     for host, inside in bound:
         asked += ["--bind", f"{host}:{inside}:ro"]
     if login:
         asked += ["--authfile", str(login)]
     if options.compression:
-        if not runtime.takes_mksquashfs_args:
+        if not runtime.has("--mksquashfs-args"):
             raise SiteError(f"{runtime} has no choice of compression; leave it out")
         asked += ["--mksquashfs-args", COMPRESSIONS[options.compression]]
     # Without --force the labels of the base stay, if the base is a SIF. The image itself does not exist yet.
     force = ["--force"] if source.endswith(".def") else []
-    return [runtime.command, "build", *force, *asked, *options.extra, str(image), source]
+    return [runtime.command, "build", *force, *asked, str(image), source]
 
 
 def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> list[tuple[Path, str]]:
@@ -193,8 +188,9 @@ def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets) -> di
         for name, value in own_environment(clean_environment()).items()
         if not name.startswith(ours) or name.partition("_")[2] in FOR_BUILDS
     }
-    path = {"PATH": os.pathsep.join([kept.get("PATH") or os.defpath, *FOR_ROOT])}
-    return {**kept, **path, **secrets.environment(runtime.prefix), **temporary_folder(runtime, temporary)}
+    path = os.pathsep.join([kept.get("PATH") or os.defpath, *FOR_ROOT])
+    folder = dict.fromkeys((f"{runtime.prefix}_TMPDIR", "TMPDIR"), str(temporary))
+    return {**kept, "PATH": path, **secrets.environment(runtime.prefix), **folder}
 
 
 def _check_paths(work: Path, options: Options) -> None:
@@ -221,9 +217,3 @@ def _clear(cache: Cache, key: str, options: Options) -> None:
         for folder in options.temporary.glob(f"{TEMPORARY}-{key[:12]}-*"):
             if private.is_mine(folder):
                 remove_tree(folder)
-
-
-def _tail(log: Path) -> str:
-    with open(log, "rb") as stream:
-        stream.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
-        return stream.read().decode(errors="replace")

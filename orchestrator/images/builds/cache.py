@@ -19,7 +19,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -58,15 +58,6 @@ class CachedImage:
 
     def as_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self), "path": self.path.name}
-
-    @classmethod
-    def from_json(cls, kept: dict[str, Any], key: str, image: Path, sidecar: Path) -> CachedImage:
-        """The image with this key, read from its sidecar. Raises SiteError when the sidecar is damaged."""
-        kept = {"source": key, **kept}  # older versions did not write it
-        found = kept_record(sidecar, cls, kept, path=image)
-        if found.key != key:
-            raise damaged(sidecar, "its key is another image's")
-        return found
 
 
 def warn(message: str) -> None:
@@ -132,13 +123,17 @@ class Cache:
         kept = read_object(self.sidecar(key))
         if kept is None or kept.get("schema") != SCHEMA:
             return None
-        return CachedImage.from_json(kept, key, self.image(key), self.sidecar(key))
+        kept = {"source": key, **kept}  # older versions did not write it
+        entry = kept_record(self.sidecar(key), CachedImage, kept, path=self.image(key))
+        if entry.key != key:
+            raise damaged(self.sidecar(key), "its key is another image's")
+        return entry
 
-    def sound(self, key: str, damaged: Callable[[str], None] = warn) -> CachedImage | None:
-        """The image with this key, read from end to end. None if its content changed; `damaged` gets the problem."""
+    def sound(self, key: str, broken: Callable[[str], None] = warn) -> CachedImage | None:
+        """The image with this key, read from end to end. None if its content changed; `broken` gets the problem."""
         entry = self.get(key)
         if entry and (wrong := self.verify(entry)):
-            damaged(f"{wrong}; it is not used")
+            broken(f"{wrong}; it is not used")
             return None
         return entry
 
@@ -165,9 +160,8 @@ class Cache:
     def find(self, word: str) -> CachedImage:
         """The image with this name, path or beginning of a key. Raises UserError unless exactly one image matches."""
         entries = self.entries()
-        found = [e for e in entries if e.key.startswith(word) or str(e.path) == word] or [
-            e for e in entries if e.name == word
-        ]
+        found = [e for e in entries if e.key.startswith(word) or str(e.path) == word]
+        found = found or [e for e in entries if e.name == word]
         if len(found) == 1:
             return found[0]
         if not found:
@@ -191,11 +185,8 @@ class Cache:
             found = sha256_of(entry.path)
         except OSError as error:
             return f"{entry.path}: cannot be read: {error.strerror}"
-        return (
-            None
-            if found == entry.sha256
-            else f"{entry.path}: its SHA-256 is {found}, and was {entry.sha256} when built"
-        )
+        changed = f"{entry.path}: its SHA-256 is {found}, and was {entry.sha256} when built"
+        return changed if found != entry.sha256 else None
 
     def keep_checksum(self, entry: CachedImage) -> None:
         """Record the image's new checksum after its owner has signed it."""
@@ -214,19 +205,16 @@ class Cache:
             except OSError as error:
                 raise SiteError(f"{error.filename}: cannot be removed: {error.strerror}") from None
 
-    def clear_leftovers(self, key: str) -> list[Path]:
-        """Remove the leftovers of killed builds, but not of running ones. The caller holds the lock of `key`."""
-        return [path for path in self._leftovers(key) if remove_tree(path)]
-
-    def _leftovers(self, held_key: str) -> Iterator[Path]:
+    def clear_leftovers(self, held_key: str) -> None:
+        """Remove the leftovers of killed builds, but not of running ones. The caller holds the lock of `held_key`."""
         for path in sorted(self.folder.glob(".*")):
             key = path.name[1:].partition(".")[0]
             if key == held_key:
-                yield path
+                remove_tree(path)
             elif len(key) == KEY_DIGITS:
                 with lock.held(self.lock(key), wait_s=0.0) as free:
                     if free is not False:
-                        yield path
+                        remove_tree(path)
 
 
 def remove_tree(path: Path) -> bool:

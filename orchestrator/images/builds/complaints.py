@@ -5,58 +5,58 @@ from __future__ import annotations
 import re
 import signal
 
-# The first match counts: a full disk makes all later steps fail with their own messages.
+# The first match counts: a full disk makes all later steps fail with their own messages. {x} is its first group.
 KNOWN = (
     (r"(?i:no space left on device|disk quota exceeded)|Write failed because .*No space",
      "the disk is full; free space in the cache's folder or in the temporary one, or name another temporary folder"),
     (r"x509: |(?i:certificate.?verify.?failed)|SSL certificate problem|Certificate verification failed",
      "a server's TLS certificate is not accepted; give the site's CA as 'ca_bundle' of 'secrets' in the image file"),
     (r"(?:Retry\(total=0\b|curl: |git|Err:).*(?i:Connection refused|timed out|Network is unreachable|No route to host)"
-     r"|ConnectTimeoutError|Cannot initiate the connection to (?P<x>\S+)",
+     r"|ConnectTimeoutError|Cannot initiate the connection to (\S+)",
      "a server does not answer ({x}); try again, or build with a wheelhouse, offline, from a local base"),
-    (r"[Cc]ould not resolve host:? ?'?(?P<x>[^\s']*)|[Ff]ailure (?:in name resolution|resolving '(?P<y>[^']+)')"
-     r"|lookup (?P<z>\S+?):? .*no such host|Retry\(total=0\b.*Name or service not known",
+    (r"[Cc]ould not resolve host:? ?'?([^\s']*)|[Ff]ailure (?:in name resolution|resolving '([^']+)')"
+     r"|lookup (\S+?):? .*no such host|Retry\(total=0\b.*Name or service not known",
      "{x} cannot be reached: its name cannot be resolved here; build with a wheelhouse, offline, from a local base"),
-    (r"401 Error, Credentials not correct for (?P<x>\S+)|Authentication failed for '(?P<y>[^']+)'",
+    (r"401 Error, Credentials not correct for (\S+)|Authentication failed for '([^']+)'",
      "{x} does not accept the login; correct 'secrets' of the image file"),
     (r"unauthorized: [^\n]*|(?i:authentication required)|requested access to the resource is denied",
      "the registry does not accept the login, or has no such image; correct 'base' of the image file, or give "
      "'registry_username' and 'registry_password', or 'registry_auth', in its 'secrets'"),
-    (r"HASHES FROM THE REQUIREMENTS FILE[\s\S]*?\n\s+(?P<x>\S+) from",
+    (r"HASHES FROM THE REQUIREMENTS FILE[\s\S]*?\n\s+(\S+) from",
      "the archive of {x} is not the one that its hash in the requirements names"),
-    (r"In --require-hashes mode, all requirements must have[^\n]*\n\s+(?P<x>\S+)",
+    (r"In --require-hashes mode, all requirements must have[^\n]*\n\s+(\S+)",
      "the requirements give some hashes, but none for {x}; `pip-compile --generate-hashes` writes them all"),
-    (r"Unable to locate package (?P<x>\S+)|Package '?(?P<y>\S+?)'? has no installation candidate",
+    (r"Unable to locate package (\S+)|Package '?(\S+?)'? has no installation candidate",
      "the Debian package {x} does not exist in the base's distribution; correct 'system' of the image file"),
-    (r"Version '(?P<x>[^']+)' for '(?P<y>[^']+)' was not found",
-     "the Debian package {y} has no version {x} in the base's distribution; correct 'system' of the image file"),
-    (r"Couldn't find these debs: (?P<x>.+)", "debootstrap does not find {x} in this suite; correct the image file"),
-    (r"satisfies the requirement (?P<x>\S+).*\(from versions: none\)",
+    (r"Version '([^']+)' for '([^']+)' was not found",
+     "the Debian package {1} has no version {0} in the base's distribution; correct 'system' of the image file"),
+    (r"Couldn't find these debs: (.+)", "debootstrap does not find {x} in this suite; correct the image file"),
+    (r"satisfies the requirement (\S+).*\(from versions: none\)",
      "no Python package {x} in any index or the wheelhouse; correct 'python' of the image file, add its wheel, or, if "
      "an index asks for a login, give that in 'secrets'"),
-    (r"No matching distribution found for (?P<x>\S+)|satisfies the requirement (?P<y>\S+)",
+    (r"No matching distribution found for (\S+)|satisfies the requirement (\S+)",
      "no Python package {x}; correct 'python' of the image file, or add its wheel to the wheelhouse"),
     (r"(torusrun: offline, .+)", "{0}"),
     (r"(torch has no kernels for .+)", "{0}; take a PyTorch built for it"),
     (r"computed checksums? did NOT match", "the MPI's source archive is not the one that 'mpi.sha256' names"),
     (r"manifest unknown|MANIFEST_UNKNOWN|name unknown|reading manifest .+",
      "the base image does not exist in its registry (or is private); correct 'base' of the image file"),
-    (r"No such script: \S*/(?P<x>[^/\s]+)", "debootstrap does not know the suite {x}; correct 'base.debootstrap'"),
-    (r"Failed getting release file (?P<x>\S+)|Invalid Release file",
+    (r"No such script: \S*/([^/\s]+)", "debootstrap does not know the suite {x}; correct 'base.debootstrap'"),
+    (r"Failed getting release file (\S+)|Invalid Release file",
      "the base's package mirror has no such suite, or cannot be reached ({x}); correct 'base'"),
     (r"destination /mnt doesn't exist",
      "the base has no folder /mnt, where a build finds its secrets, wheels and requirements; take a base that has one"),
     (r"debootstrap.*(not in (your )?PATH|executable file not found)", "debootstrap is not installed on this machine"),
     (r"(?:unable to open|not open|while opening|failed to open) (?:image |file )?\S*base\b|image format not recogni",
      "the base cannot be opened as an image; check 'base' of the image file"),
-    (r"Unable to fetch some archives|Failed to fetch (?P<x>\S+)|The requested URL returned error",
+    (r"Unable to fetch some archives|Failed to fetch (\S+)|The requested URL returned error",
      "a download failed ({x}); try again, or use a mirror"),
     (r"no (?:valid )?mapping entry found in /etc/sub[ug]id|newuidmap|fakeroot.*(?:not found|failed)",
      "--fakeroot needs an entry for you in /etc/subuid and /etc/subgid; ask for one, or build without fakeroot"),
     (r"user namespace.*(disabled|not permitted|not allowed)|[Ff]ailed to create user namespace",
      "this machine gives users no user namespaces; build on another one and copy the image"),
     (r"You must be (?:the )?root", "this runtime builds as root only; use --fakeroot, or build on another machine"),
-    (r"unknown flag: (?P<x>\S+)", "this runtime is too old for {x}; load a newer one"),
+    (r"unknown flag: (\S+)", "this runtime is too old for {x}; load a newer one"),
 )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def explain(log: str, exit_code: int) -> str:
     """The problem, in one line without the path of the log. `exit_code` is negative for a signal."""
     for pattern, sentence in KNOWN:
         if match := re.search(pattern, log):
-            return sentence.format(*match.groups(), **_first(match))
+            return sentence.format(*match.groups(), x=next(filter(None, match.groups()), "it"))
     if exit_code < 0:
         return f"the build was killed by {signal.Signals(-exit_code).name}; start it again"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
@@ -75,9 +75,3 @@ def explain(log: str, exit_code: int) -> str:
         section = re.search(r"%\w+(?= section)", fatal[-1])
         said = [f"{section[0] if section else fatal[-1]}: {own[-1]}" if own else fatal[-1]]
     return f"it ended with exit code {exit_code}: {(said or lines or ['it printed nothing'])[-1][:300]}"
-
-
-def _first(match: re.Match[str]) -> dict[str, str]:
-    """The named parts. For x also its alternatives, which are called y and z."""
-    parts = {name: value or "" for name, value in match.groupdict().items()}
-    return {**parts, "x": next((v for v in (parts.get(n) for n in "xyz") if v), "it")}

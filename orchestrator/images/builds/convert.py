@@ -7,11 +7,10 @@ its files can change while ranks run, and reading all of them before each start 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from orchestrator.base import private
 from orchestrator.base.errors import UserError
@@ -32,20 +31,17 @@ class Conversion(Inputs):
     place: str = ""
     tag: str = ""
 
-    @property
-    def key(self) -> str:
-        """The SIF's place in the cache: 64 hexadecimal digits."""
-        content = {
+    def _content(self) -> dict[str, Any]:
+        return {
             "conversion": SCHEMA,
             "transport": self.transport,
             "identity": self.base_identity,
             "tag": self.tag,
             "compression": self.compression,
         }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def word(self, folder: Path) -> str:
-        """The runtime's word for the source. A link to the source is made in the new `folder`."""
+    def lay_out(self, folder: Path) -> str:
+        """Make a link to the source in the new `folder`. Returns the runtime's word for it."""
         private.make(folder)
         if self.transport in ("docker", *PULLED):
             return f"{self.transport}://{self.place}"
@@ -57,10 +53,8 @@ def conversion(source: NamedImage, compression: str) -> Conversion:
     """The conversion of an image that is not a SIF. Raises UserError if it does not exist or does not have its form."""
     if source.tag and not TAG.fullmatch(source.tag):
         raise UserError(f"{source.text}: {source.tag!r} is no tag")
-    found = Conversion(
-        "", base_identity=_identity(source), compression=compression, transport=source.transport, place=source.place,
-        tag=source.tag,
-    )  # fmt: skip
+    identity, transport = _identity(source), source.transport
+    found = Conversion("", base_identity=identity, compression=compression, transport=transport, tag=source.tag)
     return at(found, source.place)
 
 

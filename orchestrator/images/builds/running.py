@@ -6,7 +6,7 @@ import os
 import selectors
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -37,47 +37,37 @@ def run(
                     parent_death=signal.SIGTERM,
                 )  # fmt: skip
             try:
-                _follow(child, said, RedactedLines(kept, progress, redacted))
+                for line in _whole_lines(_chunks(child, said)):
+                    text = redacted(line.decode(errors="replace"))
+                    kept.write(text + "\n")
+                    if text.strip():
+                        progress(text.strip())
                 return child.wait()
             finally:
                 _end(child)
 
 
-class RedactedLines:
-    """Collects output and passes on whole lines, since any other cut can split a secret."""
-
-    def __init__(self, kept: IO[str], progress: Callable[[str], None], redacted: Callable[[str], str]) -> None:
-        self.kept, self.progress, self.redacted = kept, progress, redacted
-        self.rest = b""
-
-    def add(self, said: bytes) -> None:
-        *whole, self.rest = (self.rest + said).split(b"\n")
-        for line in whole:
-            self._tell(line)
-
-    def end(self) -> None:
-        if self.rest:
-            self._tell(self.rest)
-
-    def _tell(self, line: bytes) -> None:
-        text = self.redacted(line.decode(errors="replace"))
-        self.kept.write(text + "\n")
-        if text.strip():
-            self.progress(text.strip())
+def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of an output; any other cut can split a secret."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
 
 
-def _follow(child: subprocess.Popen[bytes], said: IO[bytes], lines: RedactedLines) -> None:
-    """Pass on output until the child has ended; processes that it left can hold the pipe open for ever."""
+def _chunks(child: subprocess.Popen[bytes], said: IO[bytes]) -> Iterator[bytes]:
+    """The output until the child has ended; processes that it left can hold the pipe open for ever."""
     with selectors.DefaultSelector() as ready:
         ready.register(said, selectors.EVENT_READ)
         while True:
             over = child.poll() is not None
             chunk = said.read(CHUNK_BYTES) if ready.select(0 if over else POLL_S) else None
             if chunk:
-                lines.add(chunk)
+                yield chunk
             elif over or chunk == b"":
                 break
-    lines.end()
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

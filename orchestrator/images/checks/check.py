@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from orchestrator.images.checks.findings import Finding
 from orchestrator.images.checks.needs import Wanted
-from orchestrator.images.checks.rules import bound, gpus, interconnect, machine, mpi, software
+from orchestrator.images.checks.rules import gpus, interconnect, machine, mpi, software
 from orchestrator.images.checks.rules import image as file
 from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
 from orchestrator.images.definitions.image_file import ImageFile
@@ -20,7 +20,7 @@ OF_IMAGE = (
     software.python,
     gpus.cuda,
     mpi.mpi,
-    bound.host_mpi,
+    mpi.host_mpi,
     interconnect.verbs,
 )
 

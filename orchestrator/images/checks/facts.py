@@ -1,4 +1,4 @@
-"""The facts of a host and an image, found by running their own programs. An unknown fact is None, never a guess."""
+"""The facts of a host, found by running their own programs. An unknown fact is None, never a guess."""
 
 from __future__ import annotations
 
@@ -24,13 +24,10 @@ from orchestrator.images.checks.answers import (
     parse_slurm_pmi,
     parse_slurm_pmix,
 )
-from orchestrator.images.checks.image_facts import image
 from orchestrator.images.checks.sourced_facts import HostFacts
 from orchestrator.images.runtime import PREFIXES, Runtime
 from orchestrator.schedulers import launchers
 from orchestrator.schedulers.launchers.launcher import Pmi
-
-__all__ = ["host", "image"]
 
 ASKING_S = 60.0
 NVIDIA_SMI = ("nvidia-smi", "--query-gpu=driver_version,compute_cap", "--format=csv,noheader")
@@ -72,23 +69,21 @@ def host(
     pmi = launchers.family(launcher).pmi
     offers = asking.said("slurm_pmi", launcher, "--mpi=list") if pmi is Pmi.SLURM else ""
     mpi = _mpi(asking, launcher) if pmi is Pmi.MPI else None
-    served = parse_slurm_pmix(offers)
-    if mpi and mpi.pmix:
-        served = frozenset({mpi.pmix})
     driver, gpus = parse_gpus(asking.said("gpus", *NVIDIA_SMI))
+    harmless = {f"{prefix}_{name}" for prefix in PREFIXES for name in HARMLESS}
     return HostFacts(
         runtime=runtime,
         machine=platform.machine(),
         mpi=mpi,
         slurm_pmi=parse_slurm_pmi(offers),
-        pmix_served=served,
+        pmix_served=frozenset({mpi.pmix}) if mpi and mpi.pmix else parse_slurm_pmix(offers),
         driver=driver,
         gpus=gpus,
         glibc=parse_glibc(asking.said("glibc", "ldd", "--version")),
         user_namespaces=_works(asking, "unshare", "--user", "true"),
         fakeroot=_has_subids(),
         missing_paths=tuple(path for path in paths if not os.path.exists(path)),
-        shell_variables=_of_runtimes(os.environ),
+        shell_variables=tuple(sorted(n for n in os.environ if n.startswith(PREFIXES) and n not in harmless)),
         asked={**asking.asked, "machine": f"`uname -m`: {platform.machine()}"},
     )
 
@@ -101,17 +96,10 @@ def _mpi(asking: Asking, launcher: str) -> MpiLibrary | None:
     embedded = parse_mpi(asking.said("pmix", "ompi_info", "--parsable"))
     if embedded and embedded.version == mpi.version and embedded.pmix:
         return embedded
-    own = parse_pmix(
-        parse_probe(asking.said("pmix", *process.script(sys.executable, probe.__file__, "--host"))).get("pmix")
-    )
+    probed = asking.said("pmix", *process.script(sys.executable, probe.__file__, "--host"))
+    own = parse_pmix(parse_probe(probed).get("pmix"))
     major = (compat.version(mpi.version) or (0,))[0]
     return replace(mpi, pmix=own or compat.OPENMPI_PMIX.get(major))
-
-
-def _of_runtimes(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables of a container runtime that act on a container."""
-    names = {f"{prefix}_{name}" for prefix in PREFIXES for name in HARMLESS}
-    return tuple(sorted(n for n in environment if n.startswith(PREFIXES) and n not in names))
 
 
 def _works(asking: Asking, *argv: str) -> bool:

@@ -11,104 +11,60 @@ ORDER = ("error", "warning", "note")
 
 # kind: (why it matters, how to correct it)
 KINDS: dict[str, tuple[str, str]] = {
-    "runtime-missing": (
-        "no image can be built or run",
-        "load the module of apptainer or singularity, or set 'container.runtime' of the site",
-    ),
+    "runtime-missing": ("no image can be built or run",
+        "load the module of apptainer or singularity, or set 'container.runtime' of the site"),
     "modules": ("a job, which loads them first, would end at once", "correct 'modules' of the site"),
     "runtime-old": ("it cannot start a rank with a clean environment", "load a newer module of it"),
-    "shell-variables": (
-        "torusrun gives a container only what the site and the run name",
-        "unset them, and use 'container.bind' and 'env' of the site for what the ranks need of them",
-    ),
-    "no-fakeroot": (
-        "installing packages into an image needs it",
-        "ask for an entry in /etc/subuid, build in a job or elsewhere, or name a finished SIF as 'image'",
-    ),
+    "shell-variables": ("torusrun gives a container only what the site and the run name",
+        "unset them, and use 'container.bind' and 'env' of the site for what the ranks need of them"),
+    "no-fakeroot": ("installing packages into an image needs it",
+        "ask for an entry in /etc/subuid, build in a job or elsewhere, or name a finished SIF as 'image'"),
     "no-user-namespaces": ("an image cannot be built without root", "build on another machine and copy the SIF"),
     "bind-missing": ("every rank would fail to start", "correct 'container.bind' of the site, or make the folder"),
-    "base-without-digest": (
-        "its tag can become another image, and a rebuild another result",
-        "put the digest that `skopeo inspect` shows into 'base.digest' of the image file",
-    ),
+    "base-without-digest": ("its tag can become another image, and a rebuild another result",
+        "put the digest that `skopeo inspect` shows into 'base.digest' of the image file"),
     "image-unreadable": ("no rank can start", "correct 'image', or make the file readable for you"),
     "image-broken": ("no rank can start", "build it again, or copy it again from where it came"),
-    "image-architecture": (
-        "none of its programs runs on this processor ('exec format error')",
-        "build the image on a machine with the nodes' processor, or pull the variant of its tag that is for it",
-    ),
-    "image-not-shared": (
-        "the nodes do not see it",
-        "copy it to a folder that they share, or set 'container.cache' of the site to one and build it there",
-    ),
-    "program-missing": (
-        "every rank would end with 'not found'",
-        "correct 'command', or install the program in the image",
-    ),
-    "python-missing": (
-        "torusrun's training is a Python program",
-        "take an image with Python and torch, or add 'python' to the image file; a run with 'command' needs none",
-    ),
-    "python-old": (
-        "torusrun's training does not run on it",
-        "take a base with a newer Python, as debian:bookworm; a run with 'command' may use any",
-    ),
-    "torch-missing": (
-        "torusrun's training needs it",
-        "add torch to 'python.packages' of the image file, or take an image with torch",
-    ),
+    "image-architecture": ("none of its programs runs on this processor ('exec format error')",
+        "build the image on a machine with the nodes' processor, or pull the variant of its tag that is for it"),
+    "image-not-shared": ("the nodes do not see it",
+        "copy it to a folder that they share, or set 'container.cache' of the site to one and build it there"),
+    "program-missing": ("every rank would end with 'not found'",
+        "correct 'command', or install the program in the image"),
+    "python-missing": ("torusrun's training is a Python program",
+        "take an image with Python and torch, or add 'python' to the image file; a run with 'command' needs none"),
+    "python-old": ("torusrun's training does not run on it",
+        "take a base with a newer Python, as debian:bookworm; a run with 'command' may use any"),
+    "torch-missing": ("torusrun's training needs it",
+        "add torch to 'python.packages' of the image file, or take an image with torch"),
     "torch-old": ("torusrun's training does not run on it", "take an image with a newer torch"),
-    "torch-broken": (
-        "no training can start",
-        "install what the message names, or build the image again with a torch that fits its base",
-    ),
-    "torch-without-cuda": (
-        "the GPUs would be idle",
-        "take an image with a CUDA build of torch, or set 'train.device: cpu'",
-    ),
-    "gpu-architecture": (
-        "it imports, and fails at its first kernel: 'no kernel image is available'",
-        "take a torch built for these GPUs; for V100 (sm_70) one of the cu126 index, as in pytorch-v100",
-    ),
+    "torch-broken": ("no training can start",
+        "install what the message names, or build the image again with a torch that fits its base"),
+    "torch-without-cuda": ("the GPUs would be idle",
+        "take an image with a CUDA build of torch, or set 'train.device: cpu'"),
+    "gpu-architecture": ("it imports, and fails at its first kernel: 'no kernel image is available'",
+        "take a torch built for these GPUs; for V100 (sm_70) one of the cu126 index, as in pytorch-v100"),
     "driver-old": ("CUDA would not start", "take an image with an older CUDA, as pytorch-v100"),
-    "training-missing": (
-        "`python -m training` would fail on every rank",
-        "set 'training: inside' in the image file and build again, or use 'training: bound'",
-    ),
+    "training-missing": ("`python -m training` would fail on every rank",
+        "set 'training: inside' in the image file and build again, or use 'training: bound'"),
     "mpi-spawn": ("the run would look like a success", "name a site with 'launcher: mpirun'"),
-    "mpi-missing": (
-        "an MPI program cannot start in it",
-        "give the image file an 'mpi', or bind the site's: 'container.mpi: host' and 'container.host_mpi'",
-    ),
-    "mpi-family": (
-        "an MPI program's ranks do not find each other: each believes to be alone",
-        "load a module of the image's family, or take an image with the launcher's",
-    ),
-    "mpi-major": (
-        "Open MPI promises to work together only within a major version",
-        "load a module of the same major version, or build the image with it",
-    ),
-    "pmix": (
-        "a rank cannot communicate with its launcher",
-        "build the image with an MPI of that PMIx generation, or use another launcher",
-    ),
-    "slurm-pmi": (
-        "a rank cannot communicate with srun",
-        "set 'launcher: mpirun' of the site and load its module, or have Slurm's plugin installed",
-    ),
-    "host-mpi-libraries": (
-        "the host's MPI does not load in the image",
-        "bind the folders that hold these libraries ('container.bind'), and name them in LD_LIBRARY_PATH of 'env'",
-    ),
-    "glibc-old": (
-        "the host's MPI libraries do not load there ('GLIBC_... not found')",
-        "take a base as new as the host, or an image with its own MPI",
-    ),
-    "verbs-missing": (
-        "NCCL falls back to TCP without a word, at a fraction of the bandwidth",
-        "add libibverbs1, ibverbs-providers and librdmacm1 to 'system' of the image file and build again",
-    ),
-}
+    "mpi-missing": ("an MPI program cannot start in it",
+        "give the image file an 'mpi', or bind the site's: 'container.mpi: host' and 'container.host_mpi'"),
+    "mpi-family": ("an MPI program's ranks do not find each other: each believes to be alone",
+        "load a module of the image's family, or take an image with the launcher's"),
+    "mpi-major": ("Open MPI promises to work together only within a major version",
+        "load a module of the same major version, or build the image with it"),
+    "pmix": ("a rank cannot communicate with its launcher",
+        "build the image with an MPI of that PMIx generation, or use another launcher"),
+    "slurm-pmi": ("a rank cannot communicate with srun",
+        "set 'launcher: mpirun' of the site and load its module, or have Slurm's plugin installed"),
+    "host-mpi-libraries": ("the host's MPI does not load in the image",
+        "bind the folders that hold these libraries ('container.bind'), and name them in LD_LIBRARY_PATH of 'env'"),
+    "glibc-old": ("the host's MPI libraries do not load there ('GLIBC_... not found')",
+        "take a base as new as the host, or an image with its own MPI"),
+    "verbs-missing": ("NCCL falls back to TCP without a word, at a fraction of the bandwidth",
+        "add libibverbs1, ibverbs-providers and librdmacm1 to 'system' of the image file and build again"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

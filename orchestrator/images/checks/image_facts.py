@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +51,14 @@ class Inside:
     """
 
     container: ContainerExec
-    variables: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
     program: str = ""
     folders: Sequence[str] = ()
     environment: Mapping[str, str] | None = None
 
 
-def image(path: Path, container: ContainerExec | None, asks: Inside | None = None) -> ImageFacts:
-    """Query an image. Programs run in it only if there is a `container` or `asks`."""
+def image(path: Path, asks: Inside | None = None) -> ImageFacts:
+    """Query an image. Programs run in it only if there is `asks`."""
     found, read = architecture.machine(path)
     known = ImageFacts(str(path), machine=found, starts=None, asked={"machine": read})
     try:
@@ -66,8 +66,6 @@ def image(path: Path, container: ContainerExec | None, asks: Inside | None = Non
             stream.read(1)
     except OSError as error:
         return _with(replace(known, readable=False), file=f"{path}: {error.strerror}")
-    if container and not asks:
-        asks = Inside(container, {})
     return _examined(known, asks) if asks else known
 
 
@@ -116,24 +114,21 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
     """Add the facts from the image's shell, given as answers by name."""
     said = {name: answer for name, (answer, code) in answers.items() if code == 0}
     mpi, how = _mpi(said)
-    bound = [_library(answers[f"bound {folder}"]) for folder in asks.folders if f"bound {folder}" in answers]
+    bound = [_library(answers, f"bound {folder}") for folder in asks.folders]
     program, code = answers.get("program", ("", 0))
-    verbs = _library(answers["verbs"]) if "verbs" in answers else None
+    verbs = _library(answers, "verbs")
     known = replace(
         known,
         starts=True,
         glibc=parse_glibc(said.get("glibc", "")),
         has_python="python" in said,
         mpi=mpi,
-        no_mpi=mpi is None,
-        program=_library((program, code)) if program else None,
+        program=_library(answers, "program"),
         no_program=bool(asks.program) and code == NOT_FOUND and not program,
         bound_mpi=tuple(library for library in bound if library),
         verbs=verbs is not None and not verbs.missing and not verbs.glibc,
         verbs_error="" if verbs is None else " ".join(verbs.missing),
-        providers=tuple(
-            sorted(set(re.findall(r"\b(?:lib)?(\w+?)(?:\.driver|-rdmav\d+\.so)", said.get("providers", ""))))
-        ),
+        providers=tuple(sorted(set(PROVIDER.findall(said.get("providers", ""))))),
     )
     return _with(
         known,
@@ -142,8 +137,7 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
         python=f"`command -v python3` in the image: {_first(answers, 'python')}",
         mpi=how,
         program=f"`ldd {asks.program}` in the image: {_first(answers, 'program')}",
-        verbs="libibverbs.so.1 was looked for in the image: "
-        + (verbs.path if verbs else "it is in none of its folders"),
+        verbs=f"libibverbs.so.1 was looked for in the image: {verbs.path if verbs else 'it is in none of its folders'}",
         bound="; ".join(f"`ldd {library.path}` in the image: {_told(library)}" for library in known.bound_mpi)
         or f"libmpi.so was looked for in the image below {', '.join(asks.folders) or 'no folder'}",
     )
@@ -151,20 +145,18 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
 
 def _mpi(said: Mapping[str, str]) -> tuple[MpiLibrary | None, str]:
     """The image's own MPI, and the evidence."""
-    for name, question in (
-        ("openmpi", "ompi_info --parsable"),
-        ("mpich", "mpichversion"),
-        ("mpirun", "mpirun --version"),
-    ):
+    asked = {"openmpi": "ompi_info --parsable", "mpich": "mpichversion", "mpirun": "mpirun --version"}
+    for name, question in asked.items():
         if found := parse_mpi(said.get(name, "")):
             return found, f"`{question}` in the image: {found}"
     return None, "ompi_info, mpichversion and mpirun were looked for in the image: none is there"
 
 
-def _library(answer: tuple[str, int]) -> Library | None:
+def _library(answers: Mapping[str, tuple[str, int]], name: str) -> Library | None:
     """The library from one answer of the script: a path, then the output of ldd. None if no file was found."""
-    path, _, said = answer[0].partition("\n")
-    return parse_ldd(path, said, answer[1]) if path.startswith("/") else None
+    answer, code = answers.get(name, ("", NOT_FOUND))
+    path, _, said = answer.partition("\n")
+    return parse_ldd(path, said, code) if path.startswith("/") else None
 
 
 def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFacts:
@@ -172,7 +164,7 @@ def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFact
     if not (found := parse_probe(stdout)):
         why = f"the image's python3 failed: {complaint(stderr)}"
         return _with(known, torch=why, training=why)
-    told: dict[str, Any] = {name: found.get(name) for name in TOLD if name in found}
+    told: dict[str, Any] = {name: found[name] for name in TOLD if name in found}
     if known.mpi and known.mpi.family == "openmpi" and known.mpi.pmix is None:
         told["mpi"] = replace(known.mpi, pmix=parse_pmix(found.get("pmix")))
     if "verbs_error" in found:

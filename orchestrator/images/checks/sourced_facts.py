@@ -64,7 +64,6 @@ class ImageFacts:
     cudnn: str | None = None
     architectures: tuple[str, ...] = ()
     mpi: MpiLibrary | None = None
-    no_mpi: bool = False  # it was queried, and has none
     training: bool | None = None
     program: Library | None = None  # the command's program with its missing libraries
     no_program: bool = False  # the program was not found

@@ -1,7 +1,7 @@
 """Logins that only a build uses: it reads them at its start, and no file that stays contains them.
 
 Values travel in the environment of the build; files are bound read-only below /mnt. The output of the build goes
-through `Redactor`, since programs repeat URLs.
+through `hiding`, since programs repeat URLs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import base64
 import netrc
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -70,24 +71,20 @@ class Secrets:
                 yield path, FILES[name]
 
     @property
-    def redactor(self) -> Redactor:
+    def redactor(self) -> Callable[[str], str]:
         hidden = set(self.values.values()) | {_encoded(value) for value in self.values.values()}
         for value in self.values.values():
             hidden |= _login(value) | {*value.splitlines()}
         if path := self.files.get("netrc"):
             hidden |= {password for _, _, password in _netrc(path).hosts.values() if password}
-        return Redactor(hidden | {quote(text, safe="") for text in hidden} | {unquote(text) for text in hidden})
+        return hiding(hidden | {quote(text, safe="") for text in hidden} | {unquote(text) for text in hidden})
 
 
-class Redactor:
-    """Removes secrets from text."""
-
-    def __init__(self, hidden: Iterable[str]) -> None:
-        longest_first = sorted((text for text in hidden if len(text) >= SHORTEST), key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
-
-    def __call__(self, text: str) -> str:
-        return self._pattern.sub(HIDDEN, text) if self._pattern else text
+def hiding(hidden: Iterable[str]) -> Callable[[str], str]:
+    """The function that hides secrets in a text."""
+    longest_first = sorted((text for text in hidden if len(text) >= SHORTEST), key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+    return lambda text: pattern.sub(HIDDEN, text)
 
 
 def read(named: Mapping[str, str], beside: Path) -> Secrets:
@@ -96,7 +93,8 @@ def read(named: Mapping[str, str], beside: Path) -> Secrets:
     for name, place in named.items():
         kind, _, where = place.partition(":")
         if name in FILES:
-            files[name] = _file(name, beside / expanded(where))
+            _text(name, beside / expanded(where))
+            files[name] = Path(os.path.realpath(beside / expanded(where)))
         elif kind == "file":
             values[name] = _text(name, beside / expanded(where))
         elif where in os.environ:
@@ -116,11 +114,6 @@ def _text(name: str, path: Path) -> str:
         raise UserError(f"'secrets.{name}': {path}: cannot be read: {why}") from None
 
 
-def _file(name: str, path: Path) -> Path:
-    _text(name, path)
-    return Path(os.path.realpath(path))
-
-
 def _netrc(path: Path) -> netrc.netrc:
     try:
         return netrc.netrc(str(path))
@@ -132,11 +125,9 @@ def _login(value: str) -> set[str]:
     """The secret parts of a URL: its password, or its user if it has no password."""
     found = set()
     for url in value.split():
-        try:
+        with suppress(ValueError):
             parts = urlsplit(url)
-            found |= {parts.password or parts.username or ""}
-        except ValueError:
-            continue
+            found.add(parts.password or parts.username or "")
     return found
 
 

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.base import process
 from orchestrator.base.errors import UserError
+from orchestrator.base.render import environment
 from orchestrator.base.render.environment import Text
 from orchestrator.images.definitions import build_secrets
 from orchestrator.images.definitions.image_keys import ImageFile
 from orchestrator.images.definitions.misfits import MPI_CHECKSUM_MISSING
-from orchestrator.images.definitions.own_training import TRAINING
 from orchestrator.images.definitions.package_lock import PackageLock
 from orchestrator.images.definitions.quoting import export, line, shell
 from orchestrator.images.definitions.requirements import BUILD_ONLY, Brought
+from orchestrator.images.mounts import HOST_MPI, TRAINING
 
 PYTHON = "/opt/python"
 OPENMPI = "/opt/openmpi"
-HOST_MPI = "/opt/host-mpi"  # the mount point of a site's own MPI
 WHEELHOUSE = f"{BUILD_ONLY}/wheels"
 INSTALLED = f"{TRAINING}/pip.jsonl"  # pip's reports on the archives that it installed, one line for each call of pip
 
@@ -55,8 +54,6 @@ def render(
     `brought` are the Python packages that the user brings (of `requirements.brought`). With `locked`, exactly the
     packages of that lock are installed.
     """
-    from orchestrator.base.render import environment
-
     variant, brought = variant or Variant(), brought or Brought()
     if image_file.mpi.source == "built" and not image_file.mpi.sha256:
         raise UserError(f"the image file {image_file.name!r} builds an MPI; {MPI_CHECKSUM_MISSING}")
@@ -64,40 +61,34 @@ def render(
     python = "python3" if from_base else f"{PYTHON}/bin/python"
     return environment.render(
         "container/image.def.j2",
+        image=image_file,
         header=header(image_file),
         variant=variant,
+        export=export,
+        line=line,
+        shell=shell,
         builds_mpi=image_file.mpi.source == "built" and not variant.host_mpi,
         distribution_mpi=image_file.mpi.source == "distribution" and not variant.host_mpi,
-        mpi_url=shell(image_file.mpi.url or ""),
-        mpi_archive=shell(archive(image_file)),
-        mpi_sha256=shell(image_file.mpi.sha256 or ""),
-        mpi_options=[shell(option) for option in image_file.mpi.configure],
-        copies=[Text(f"{a} {line(b, 'path')}") for a, b in copies(image_file)],
-        system=[shell(package) for package in system(image_file, variant, brought, locked)],
+        system=system(image_file, variant, brought, locked),
         locked=locked is not None,
-        secrets=[shell(name) for name in build_secrets.variables(image_file.secrets)],
+        secrets=build_secrets.variables(image_file.secrets),
         encoded=Text(build_secrets.ENCODED),
-        netrc="netrc" in image_file.secrets,
-        ca_bundle="ca_bundle" in image_file.secrets,
-        has_python=image_file.has_python,
         from_base=from_base,
         keeps_torch=from_base and not brought.hashed and not locked,
         python=Text(python),
-        installs=[[shell(word) for word in words] for words in installs(brought, locked)],
-        indexes=[shell(url) for url in image_file.python.indexes],
+        installs=installs(brought, locked),
         post=Text((image_file.post or "").strip("\n")),
-        exports=[export(name, value) for name, value in environment_of(image_file, variant)],
-        labels=[Text(f"{line(k, 'label')} {line(v, 'label')}") for k, v in labels(image_file, variant).items()],
-        architectures=[shell(a) for a in image_file.cuda.architectures] if image_file.cuda else [],
+        labels=labels(image_file, variant),
         torch=brought.torch or (from_base and image_file.training != "none"),
-        training=image_file.training,
         run_training=Text(shlex.join(process.module(python, "training"))),
         at=_PLACES,
     )
 
 
-_PLACES = {"python": PYTHON, "training": TRAINING, "mpi": OPENMPI, "host_mpi": HOST_MPI, "wheelhouse": WHEELHOUSE}
-_PLACES |= {"build_only": BUILD_ONLY, "installed": INSTALLED}
+_PLACES = {
+    "python": PYTHON, "training": TRAINING, "mpi": OPENMPI, "host_mpi": HOST_MPI, "wheelhouse": WHEELHOUSE,
+    "build_only": BUILD_ONLY, "installed": INSTALLED,
+}  # fmt: skip
 
 
 def header(image_file: ImageFile) -> list[Text]:
@@ -116,12 +107,6 @@ def header(image_file: ImageFile) -> list[Text]:
             bootstrap = kind.replace("_", "-") if kind.endswith("_archive") else "localimage"
             return [Text(f"Bootstrap: {bootstrap}"), Text("From: base")]
     raise UserError(f"the image file {image_file.name!r} has no base; give it docker, folder, sif or debootstrap")
-
-
-def copies(image_file: ImageFile) -> list[tuple[str, str]]:
-    """(path beside the definition, path in the image) of every file and folder that is copied in."""
-    own = [(f"files/{i}", file.to) for i, file in enumerate(image_file.files)]
-    return [*own, *([("files/training", f"{TRAINING}/training")] if image_file.training == "inside" else [])]
 
 
 def system(image_file: ImageFile, variant: Variant, brought: Brought, locked: PackageLock | None = None) -> list[str]:
@@ -149,22 +134,6 @@ def installs(brought: Brought, locked: PackageLock | None = None) -> list[list[s
     return [[*(["--require-hashes"] if number == 0 else []), *words] for number, words in enumerate(exact)]
 
 
-def archive(image_file: ImageFile) -> str:
-    """The file name of the MPI's source archive; '' if there is none."""
-    return (image_file.mpi.url or "").rpartition("/")[2]
-
-
-def environment_of(image_file: ImageFile, variant: Variant) -> Iterator[tuple[str, str]]:
-    """(name, value) of the variables inside that are plain values; the template extends paths."""
-    if image_file.has_python:
-        yield "PYTHONNOUSERSITE", "1"  # the user's ~/.local is bound in, and must not shadow the image
-    if image_file.mpi.source == "built" and not variant.host_mpi:
-        yield "OPAL_PREFIX", OPENMPI
-    if variant.host_mpi:
-        yield "OPAL_PREFIX", HOST_MPI
-    yield from image_file.environment.items()
-
-
 def labels(image_file: ImageFile, variant: Variant) -> dict[str, str]:
     """The image's labels: those for the checks and the run folder, then the image file's own."""
     mpi, cuda = image_file.mpi, image_file.cuda
@@ -179,9 +148,7 @@ def labels(image_file: ImageFile, variant: Variant) -> dict[str, str]:
         "torusrun.mpi.version": None if variant.host_mpi else mpi.version,
         "torusrun.pmix": None if variant.host_mpi or mpi.pmix is None else str(mpi.pmix),
         "torusrun.cuda": cuda.version if cuda else None,
-        "torusrun.cudnn": cuda.cudnn if cuda else None,
-        "torusrun.nccl": cuda.nccl if cuda else None,
-        "torusrun.driver": cuda.driver if cuda else None,
+        **{f"torusrun.{name}": getattr(cuda, name, None) for name in ("cudnn", "nccl", "driver")},
         "torusrun.architectures": ",".join(cuda.architectures) if cuda else None,
         "torusrun.training": image_file.training,
     }

@@ -10,12 +10,12 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from orchestrator.base import private
 from orchestrator.base.errors import UserError
 from orchestrator.images.definitions.image_keys import ImageFile
-from orchestrator.images.definitions.own_training import own_training
-from orchestrator.images.definitions.requirements import Brought
+from orchestrator.images.mounts import own_training
 from orchestrator.spec.paths import expanded
 from training.files.checksum import sha256_of
 
@@ -45,33 +45,31 @@ class Inputs:
     @property
     def key(self) -> str:
         """The image's place in the cache: 64 hexadecimal digits."""
-        content = {
+        return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
+
+    def _content(self) -> dict[str, Any]:
+        """What decides the result."""
+        return {
             "schema": SCHEMA,
             "definition": self.definition,
-            "files": [[name, checksum_of_tree(path)] for name, path in self._paths],
+            "files": [[name, checksum_of_tree(at)] for name, at in (*self.files, *self.archives, *self.beside)],
             "texts": self.texts,
             "base": self.base_identity,
             "compression": self.compression,
             "wheelhouse": self.wheelhouse,
             "labels": dict(self.labels),
         }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
     def source(self) -> str:
         """The key by which a run finds the image: a run knows the image file, but no lock or wheelhouse."""
         return self.plain or self.key
 
-    @property
-    def _paths(self) -> tuple[tuple[str, Path], ...]:
-        return (*self.files, *self.archives, *self.beside)
+    def lay_out(self, folder: Path) -> str:
+        """Write the definition and copy its inputs to the new `folder`, in which the build runs.
 
-    def word(self, folder: Path) -> str:
-        """The path that the runtime builds from, laid out in the new `folder`, in which the build runs."""
-        return str(self.lay_out(folder))
-
-    def lay_out(self, folder: Path) -> Path:
-        """Write the definition and copy its inputs to `folder`. Returns the path of the definition."""
+        Returns the runtime's word for what it builds: here the path of the definition.
+        """
         private.make(folder)
         (folder / "files").mkdir()
         for name, path in self.files:
@@ -84,7 +82,7 @@ class Inputs:
         if self.base:
             (folder / "base").symlink_to(self.base)
         (folder / "image.def").write_text(self.definition, encoding="utf-8", newline="\n")
-        return folder / "image.def"
+        return str(folder / "image.def")
 
     def _lay_out_build_only(self, folder: Path) -> None:
         (folder / "wheels").mkdir(parents=True)  # the mount point of a wheelhouse
@@ -96,15 +94,11 @@ class Inputs:
             (folder / name).write_text(text, encoding="utf-8")
 
 
-def collect(
-    image_file: ImageFile,
-    definition: str,
-    beside: Path,
-    compression: str = "",
-    brought: Brought | None = None,
-) -> Inputs:
-    """The inputs of an image file whose relative paths start at `beside`. Raises UserError if one does not exist."""
-    brought = brought or Brought()
+def collect(image_file: ImageFile, beside: Path, compression: str = "") -> Inputs:
+    """The base and the files of an image file whose relative paths start at `beside`; its definition is still empty.
+
+    Raises UserError if one does not exist.
+    """
     files = [(f"files/{i}", there(beside, file.source, "file")) for i, file in enumerate(image_file.files)]
     if image_file.training == "inside":
         files.append(("files/training", own_training()))
@@ -113,7 +107,7 @@ def collect(
     if base and bool(image_file.base.folder) != base.is_dir():
         raise UserError(f"{base}: this is {'not a folder' if image_file.base.folder else 'a folder, not a file'}")
     identity = base_checksum(base) if base else image_file.base.digest or ""
-    return Inputs(definition, tuple(files), base, identity, compression, brought.texts, brought.archives)
+    return Inputs("", tuple(files), base, identity, compression)
 
 
 def checksum_of_tree(path: Path) -> str:
@@ -126,8 +120,9 @@ def checksum_of_tree(path: Path) -> str:
             return file_checksum(path)
         total = hashlib.sha256()
         for name, entry in _entries(path, links=True):
-            content = "" if entry.is_dir() else file_checksum(entry)
-            total.update(json.dumps([name, _kind(entry.stat().st_mode), content]).encode())
+            content, mode = "" if entry.is_dir() else file_checksum(entry), entry.stat().st_mode
+            kind = f"{stat.S_IFMT(mode):o} {'x' if mode & 0o100 else ''}"
+            total.update(json.dumps([name, kind, content]).encode())
         return total.hexdigest()
     except OSError as error:
         raise UserError(f"{error.filename or path}: cannot be read: {error.strerror}") from None
@@ -151,10 +146,6 @@ def base_checksum(path: Path) -> str:
 def file_checksum(path: Path) -> str:
     """SHA-256 of the content of a file, or of the target of a link. Raises OSError, also for a FIFO."""
     return sha256_of(Path(os.path.realpath(path)))
-
-
-def _kind(mode: int) -> str:
-    return f"{stat.S_IFMT(mode):o} {'x' if mode & 0o100 else ''}"
 
 
 def _entries(folder: Path, links: bool = False) -> Iterator[tuple[str, Path]]:

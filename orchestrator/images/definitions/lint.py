@@ -85,11 +85,9 @@ def lint(definition: str) -> None:
     """Raise UserError if a definition cannot be built."""
     if found := list(problems(definition)):
         raise UserError("the definition cannot be built: " + "; ".join(found))
-    parsed = parse(definition)
-    if len(parsed) != len(stages(definition)):
-        raise UserError(
-            f"the definition is read as {counted(len(parsed), 'stage')} by spython, {len(stages(definition))} by us"
-        )
+    theirs, ours = len(parse(definition)), len(stages(definition))
+    if theirs != ours:
+        raise UserError(f"the definition is read as {counted(theirs, 'stage')} by spython, {ours} by us")
 
 
 def parse(definition: str) -> dict[str, Any]:

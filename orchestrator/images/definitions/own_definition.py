@@ -29,20 +29,15 @@ def collect(name: str, beside: Path, training: str, compression: str, offline: b
     kinds = {stage.header.get("bootstrap", "") for stage in stages}
     if offline and (online := sorted(kinds - {*NETWORK_FREE})):
         raise UserError(f"{path}: an offline build cannot start from {online[0]!r}, which is in the network")
+    local = [stage.header.get("from", "") for stage in stages if stage.header.get("bootstrap") in LOCAL]
     return Inputs(
         text,
-        base_identity=" ".join(_bases(stages, path.parent)),
+        base_identity=" ".join(base_checksum(there(path.parent, base, "base")) for base in local),
         compression=compression,
         directory=path.parent,
         beside=tuple(_files(stages, path)),
         labels={"torusrun.training": training},
     )
-
-
-def _bases(stages: list[lint.Stage], folder: Path) -> Iterator[str]:
-    for stage in stages:
-        if stage.header.get("bootstrap") in LOCAL:
-            yield base_checksum(there(folder, stage.header.get("from", ""), "base"))
 
 
 def _files(stages: list[lint.Stage], path: Path) -> Iterator[tuple[str, Path]]:

@@ -5,39 +5,42 @@ It lies beside the image in the cache. A build from it installs the same version
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from orchestrator.base.errors import UserError
-from orchestrator.base.json_files import damaged, read_object, required
+from orchestrator.base.json_files import damaged, read_object
+from orchestrator.base.typed import kept_record
 from orchestrator.images.definitions.requirements import BUILD_ONLY
+from training.recipe.limits import Pattern
 
 SCHEMA = 1
-VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!~:_-]*")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
+# pip and apt get these words, so they are checked as they are read.
+Name = Annotated[str, Pattern("a package's name", r"[A-Za-z0-9][A-Za-z0-9.+_-]*")]
+Version = Annotated[str, Pattern("a version", r"[A-Za-z0-9][A-Za-z0-9.+!~:_-]*")]
+Word = Annotated[str, Pattern("without spaces and line breaks", r"\S*")]
 
 
 @dataclass(frozen=True)
 class SystemPackage:
     """A package of the distribution."""
 
-    name: str
-    version: str
-    architecture: str = ""
+    name: Name
+    version: Version
+    architecture: Word = ""
 
 
 @dataclass(frozen=True)
 class PythonPackage:
     """A Python package; its source is known only if this build installed it."""
 
-    name: str
-    version: str
-    sha256: str = ""
-    source: str = ""  # the URL, without a login, of a package that came from no index
-    commit: str = ""  # the commit of a git source
+    name: Name
+    version: Version
+    sha256: Annotated[str, Pattern("a SHA-256", "([0-9a-f]{64})?")] = ""
+    source: Word = ""  # the URL, without a login, of a package that came from no index
+    commit: Word = ""  # the commit of a git source
 
 
 @dataclass(frozen=True)
@@ -71,23 +74,13 @@ def read(path: Path) -> PackageLock:
     kept = read_object(path)
     if kept is None:
         raise UserError(f"{path}: there is no such lock; `torusrun image inspect IMAGE --lock` prints the one to keep")
-    return from_json(kept, path)
-
-
-def from_json(kept: dict[str, Any], path: Path) -> PackageLock:
-    """The lock that was read from `path`. Raises SiteError if it is damaged: pip and apt get its words."""
     if kept.get("schema") != SCHEMA:
         raise damaged(path, "it is the lock of another version of torusrun")
-    lists = {name: required(path, kept, name, list) for name in ("system", "python")}
-    try:
-        system = tuple(SystemPackage(**entry) for entry in lists["system"])
-        python = tuple(PythonPackage(**entry) for entry in lists["python"])
-    except TypeError:
-        raise damaged(path, "a package in it has other keys than name and version") from None
-    packages: list[SystemPackage | PythonPackage] = [*system, *python]
-    for package in packages:
-        _check(path, package)
-    return PackageLock(required(path, kept, "name", str), required(path, kept, "distribution", str), system, python)
+    lock = kept_record(path, PackageLock, kept)
+    for name, kind in (("system", SystemPackage), ("python", PythonPackage)):
+        if unknown := {key for entry in kept[name] for key in entry} - {each.name for each in fields(kind)}:
+            raise damaged(path, f"a package in {name!r} has the unknown key {min(unknown)!r}")
+    return lock
 
 
 def for_build(path: Path) -> PackageLock:
@@ -98,19 +91,6 @@ def for_build(path: Path) -> PackageLock:
             f"{path}: it has no checksums of Python packages, so it cannot be built from; pip 22.2 or newer writes them"
         )
     return lock
-
-
-def _check(path: Path, package: SystemPackage | PythonPackage) -> None:
-    values = asdict(package)
-    if not all(isinstance(value, str) for value in values.values()):
-        raise damaged(path, "a package in it holds something other than text")
-    if not (NAME.fullmatch(package.name) and VERSION.fullmatch(package.version)):
-        raise damaged(path, f"{package.name!r} {package.version!r} is no package and version")
-    if any(re.search(r"\s", value) for value in values.values()):
-        raise damaged(path, f"a value of {package.name!r} has a space or line break")
-    sha256 = values.get("sha256")
-    if sha256 and not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise damaged(path, f"the checksum of {package.name!r} is no SHA-256")
 
 
 def _direct(package: PythonPackage) -> str:

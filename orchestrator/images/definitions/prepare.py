@@ -24,7 +24,6 @@ class ToBuild:
     """An image file with all inputs of its build."""
 
     image_file: ImageFile
-    path: Path
     inputs: Inputs
     advice: tuple[str, ...] = ()  # the parts that make the image less repeatable than possible
 
@@ -35,13 +34,12 @@ def prepare(
     """The inputs of a build of the image file at `path`. Raises UserError if it cannot be built."""
     image_file = completed(load(path))
     _check(image_file, path, variant, wheelhouse, lock)
-    plain = inputs = _inputs(image_file, path, variant, compression)
+    inputs = _inputs(image_file, path, variant, compression)
     if wheelhouse or lock:
         variant = replace(variant, wheelhouse=wheelhouse is not None)
-        inputs = _rendered(plain, image_file, path, variant, package_lock.for_build(lock) if lock else None)
-        identity = base_checksum(wheelhouse) if wheelhouse else ""
-        inputs = replace(inputs, wheelhouse=identity, plain=plain.key)
-    return ToBuild(image_file, path, inputs, tuple(_advice(image_file, inputs)))
+        found = _rendered(inputs, image_file, path, variant, package_lock.for_build(lock) if lock else None)
+        inputs = replace(found, wheelhouse=base_checksum(wheelhouse) if wheelhouse else "", plain=inputs.key)
+    return ToBuild(image_file, inputs, tuple(_advice(image_file, inputs)))
 
 
 def sources(path: Path, host_mpi: bool, compression: str) -> list[str]:
@@ -54,9 +52,7 @@ def sources(path: Path, host_mpi: bool, compression: str) -> list[str]:
 
 def text(path: Path, variant: Variant) -> str:
     """The definition of the image file at `path`. Raises UserError if it cannot be rendered."""
-    image_file = load(path)
-    if image_file.base.debootstrap:
-        image_file = completed(image_file)
+    image_file = completed(load(path))
     if image_file.definition:
         return _inputs(image_file, path, variant, "").definition
     return render(image_file, variant, brought(image_file.python, path.parent))
@@ -67,8 +63,7 @@ def _inputs(image_file: ImageFile, path: Path, variant: Variant, compression: st
         return own_definition.collect(
             image_file.definition, path.parent, image_file.training, compression, variant.offline
         )
-    found = brought(image_file.python, path.parent)
-    return _rendered(collect(image_file, "", path.parent, compression, found), image_file, path, variant)
+    return _rendered(collect(image_file, path.parent, compression), image_file, path, variant)
 
 
 def _rendered(
@@ -81,7 +76,7 @@ def _rendered(
     definition = render(image_file, variant, found, locked)
     lint.lint(definition)
     texts = locked.requirements([name for name, _ in found.archives]) if locked else found.texts
-    return replace(inputs, definition=definition, texts=tuple(texts))
+    return replace(inputs, definition=definition, texts=tuple(texts), archives=found.archives)
 
 
 def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path | None, lock: Path | None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -33,37 +32,33 @@ REFUSED = (
 
 
 @dataclass(frozen=True)
-class Requirements:
-    """The texts of a requirements file and of its included files, under new names; the first is the file itself."""
-
-    texts: tuple[tuple[str, str], ...]
-    archives: tuple[tuple[str, Path], ...]
-
-    @property
-    def hashed(self) -> bool:
-        """Whether pip will require a hash for every package."""
-        return any(re.search(r"(?m)^[^#]*\s--hash[=\s]|^\s*--require-hashes", text) for _, text in self.texts)
-
-    @property
-    def from_git(self) -> bool:
-        return any(re.search(r"(?m)^[^#]*\bgit\+", text) for _, text in self.texts)
-
-
-@dataclass(frozen=True)
 class Brought:
     """The Python packages that a user brings: arguments for pip, and their files beside the definition."""
 
     words: tuple[str, ...] = ()
-    texts: tuple[tuple[str, str], ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()  # (new name, content) of the requirements file and of its included files
     archives: tuple[tuple[str, Path], ...] = ()
-    from_git: bool = False
-    torch: bool = False
-    hashed: bool = False
+
+    @property
+    def hashed(self) -> bool:
+        """Whether pip will require a hash for every package."""
+        return self._holds(r"(?m)^[^#]*\s--hash[=\s]|^\s*--require-hashes")
+
+    @property
+    def from_git(self) -> bool:
+        return self._holds(r"(?m)^[^#]*\bgit\+")
+
+    @property
+    def torch(self) -> bool:
+        return self._holds(r"(?m)^torch\s*[=@]")
+
+    def _holds(self, pattern: str) -> bool:
+        return any(re.search(pattern, text) for text in [*self.words, *(text for _, text in self.texts)])
 
 
 def brought(python: Python, beside: Path) -> Brought:
     """The packages of the key `python` of an image file in `beside`. Raises UserError if a file does not exist."""
-    found = gather(beside / expanded(python.requirements)) if python.requirements else Requirements((), ())
+    found = gather(beside / expanded(python.requirements)) if python.requirements else Brought()
     if python.requirements and python.packages and found.hashed:
         raise UserError(
             f"{beside / python.requirements}: it has hashes, and 'python.packages' of the image file has none; "
@@ -73,14 +68,7 @@ def brought(python: Python, beside: Path) -> Brought:
     words = [_word(package, beside, archives) for package in python.packages]
     if found.texts:
         words += ["-r", f"{BUILD_ONLY}/{found.texts[0][0]}"]
-    return Brought(
-        tuple(words),
-        found.texts,
-        tuple((archive(n, a), a) for n, a in enumerate(archives)),
-        found.from_git or any("git+" in word for word in words),
-        any(re.search(r"(?m)^torch\s*[=@]", text) for text in [*words, *(text for _, text in found.texts)]),
-        found.hashed,
-    )
+    return Brought(tuple(words), found.texts, _numbered(archives))
 
 
 def _word(package: str, beside: Path, archives: list[Path]) -> str:
@@ -93,15 +81,16 @@ def _word(package: str, beside: Path, archives: list[Path]) -> str:
     return f"{BUILD_ONLY}/{archive(len(archives) - 1, path)}"
 
 
-def gather(path: Path) -> Requirements:
+def gather(path: Path) -> Brought:
     """The requirements file at `path` with all included files. Raises SpecError with the file and line of a mistake."""
     files: list[Path] = [Path(os.path.normpath(path))]
     archives: list[Path] = []
     texts: list[tuple[str, str]] = []
     for at in files:  # the loop appends to it
-        lines = [_taken_in(line, Mark(str(at), n, 1), files, archives) for n, line in enumerate(_lines(at), 1)]
-        texts.append((f"requirements/{len(texts)}.txt", "".join(lines)))
-    return Requirements(tuple(texts), tuple((archive(n, a), a) for n, a in enumerate(archives)))
+        lines = read_text(at, "requirements file").removeprefix("\ufeff").splitlines(keepends=True)
+        taken = (_taken_in(line, Mark(str(at), n, 1), files, archives) for n, line in enumerate(lines, 1))
+        texts.append((f"requirements/{len(texts)}.txt", "".join(taken)))
+    return Brought((), tuple(texts), _numbered(archives))
 
 
 def archive(number: int, path: Path) -> str:
@@ -109,8 +98,8 @@ def archive(number: int, path: Path) -> str:
     return f"archives/{number}/{path.name}"
 
 
-def _lines(path: Path) -> Iterator[str]:
-    yield from read_text(path, "requirements file").removeprefix("\ufeff").splitlines(keepends=True)
+def _numbered(archives: list[Path]) -> tuple[tuple[str, Path], ...]:
+    return tuple((archive(number, path), path) for number, path in enumerate(archives))
 
 
 def _taken_in(line: str, mark: Mark, files: list[Path], archives: list[Path]) -> str:

@@ -14,8 +14,7 @@ from orchestrator.report.recipes.marks import NO_BREAK, legend, weakest, with_ma
 from orchestrator.report.table import Column, Table
 from orchestrator.spec.write import as_written
 from training.counted import counted
-from training.recipe.changes import Change
-from training.recipe.files import Mark, Published
+from training.recipe.files import Change, Mark, Published
 from training.recipe.train import Train
 from training.schedule.phases import Course, Phase, phases_of
 

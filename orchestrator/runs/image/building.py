@@ -14,12 +14,13 @@ from orchestrator.images import source as sources
 from orchestrator.images.builds import build as builds
 from orchestrator.images.builds import contents, convert, registry
 from orchestrator.images.builds.cache import Cache, CachedImage
-from orchestrator.images.checks import facts
+from orchestrator.images.checks import image_facts
 from orchestrator.images.command import ContainerExec
 from orchestrator.images.definitions import image_file
 from orchestrator.images.definitions import prepare as preparing
 from orchestrator.images.definitions.definition import Variant
 from orchestrator.images.definitions.inputs import Inputs
+from orchestrator.images.definitions.package_lock import PackageLock
 from orchestrator.runs.image.login import login
 from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.site import Site
@@ -108,9 +109,10 @@ def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> Ca
     def required() -> runtime.Runtime:
         return login(site).runtime or runtime.required(site.container.runtime)
 
-    def examine(path: Path) -> builds.Examined:
+    def examine(path: Path) -> tuple[dict[str, str], PackageLock | None]:
         container = ContainerExec(required(), str(path))
-        return builds.Examined(facts.image(path, container).versions, contents.packages(prepared.name, container))
+        asks = image_facts.Inside(container)
+        return image_facts.image(path, asks).versions, contents.packages(prepared.name, container)
 
     options = replace(prepared.options, temporary=_here(prepared.options.temporary))
     return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)

@@ -16,8 +16,7 @@ from orchestrator.images.checks.findings import Finding
 from orchestrator.images.checks.needs import Wanted
 from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
 from orchestrator.images.command import Bind, ContainerExec
-from orchestrator.images.definitions.definition import HOST_MPI
-from orchestrator.images.definitions.own_training import TRAINING
+from orchestrator.images.mounts import HOST_MPI, TRAINING
 from orchestrator.images.runtime import Runtime
 from orchestrator.images.shared import is_shared
 from orchestrator.runs.image import login, run_image
@@ -105,7 +104,7 @@ def _host(plan: Plan, here: login.Login) -> HostFacts:
 def _image(plan: Plan, image: Image, here: login.Login) -> ImageFacts:
     path = Path(image.path)
     asks = _inside(plan, image, here.runtime, here.environment) if here.runtime else None
-    known = facts.image(path, None, asks)
+    known = image_facts.image(path, asks)
     if not asks:
         known = replace(known, asked={**known.asked, "start": here.asked})
     shared, own, seen = is_shared(path, expanded(plan.site.runs))

@@ -22,7 +22,7 @@ from orchestrator.spec.paths import absolute
 from orchestrator.spec.run import NO_CODE, RunSpec
 from orchestrator.spec.site import Site
 from orchestrator.spec.write import as_written
-from training.recipe.changes import Change
+from training.recipe.files import Change
 
 SCHEMA = 1
 HANG_TIMEOUT_S = 600.0

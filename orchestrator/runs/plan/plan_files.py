@@ -22,7 +22,7 @@ from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read_value
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
-from training.recipe.changes import Change
+from training.recipe.files import Change
 
 LARGEST_BYTES = 4_000_000  # of a plan; a spec has at most 1 MB
 

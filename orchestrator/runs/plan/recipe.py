@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.spec.load import Loaded
-from training.recipe.changes import Change
+from training.recipe.files import Change
 
 
 def filled_in(loaded: Loaded) -> tuple[Loaded, tuple[Change, ...]]:

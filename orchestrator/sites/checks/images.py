@@ -40,7 +40,7 @@ def _build(site: Site, login: Login) -> Check:
     assert login.runtime
     host = facts.host(login.runtime, "spawn", (), login.environment)
     other = "write container.build_on: job, if the nodes allow it"
-    if mode == "fakeroot" and not login.runtime.has_fakeroot:
+    if mode == "fakeroot" and not login.runtime.has("--fakeroot"):
         return failed("image builds", f"{login.runtime} has no --fakeroot", "build elsewhere and copy the image")
     if mode == "fakeroot" and not host.fakeroot:
         instead = "write container.build: userns, or " if host.user_namespaces else ""

@@ -54,9 +54,9 @@ def test_what_is_no_version_is_said() -> None:
 def test_what_a_version_can_do() -> None:
     old, new = Runtime("s", "singularity", (2, 6, 1)), Runtime("a", "apptainer", (1, 4, 5))
     pro = Runtime("s", "singularity-pro", (3, 9))
-    assert (old.environment_prefix, new.environment_prefix) == ("SINGULARITYENV_", "APPTAINERENV_")
-    assert [r.keeps_values for r in (old, pro, new)] == [False, False, True]
-    assert [r.has_fakeroot for r in (old, pro, new)] == [False, True, True]
+    assert (old.prefix, new.prefix) == ("SINGULARITY", "APPTAINER")
+    assert [r.has("--no-eval") for r in (old, pro, new)] == [False, False, True]
+    assert [r.has("--fakeroot") for r in (old, pro, new)] == [False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import UserError
-from orchestrator.images.definitions.build_secrets import HIDDEN, SHORTEST, Redactor, Secrets, read
+from orchestrator.images.definitions.build_secrets import HIDDEN, SHORTEST, Secrets, hiding, read
 
 
 def test_secrets_come_from_variables_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,10 +50,10 @@ def test_a_secret_that_is_not_there_is_named(tmp_path: Path, named: dict[str, st
 @given(st.lists(st.text(min_size=SHORTEST, max_size=12), min_size=1, max_size=4), st.text(max_size=30))
 def test_no_secret_is_left_in_a_text(hidden: list[str], around: str) -> None:
     text = around + around.join(hidden)
-    left = Redactor(hidden)(text).replace(HIDDEN, "")
+    left = hiding(hidden)(text).replace(HIDDEN, "")
     assert len(left) <= len(text)
     for secret in hidden:
-        assert secret not in Redactor(hidden)(secret) or secret in HIDDEN
+        assert secret not in hiding(hidden)(secret) or secret in HIDDEN
 
 
 def test_what_is_secret_of_a_url_is_hidden_alone() -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.cli.main import main
 from orchestrator.images.builds import lock
 from orchestrator.images.builds.cache import Cache, CachedImage
 from orchestrator.images.definitions.inputs import file_checksum
@@ -34,23 +33,6 @@ def test_an_entry_comes_back_as_it_went_in(tmp_path: Path) -> None:
     assert cache.get(KEY) == made and cache.entries() == [made]
     assert {p.name for p in cache.folder.iterdir()} == {f"{KEY}.sif", f"{KEY}.json"}
     assert cache.verify(made) is None
-
-
-def test_images_are_listed_as_a_table_and_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (home / "site.yaml").write_text(
-        f"{{scheduler: local, launcher: spawn, node: {{ranks: 1}}, container: {{cache: {home / 'images'}}}}}\n"
-    )
-    words = ["image", "ls", "--site", str(home / "site.yaml")]
-    assert main(words) == 0
-    assert capsys.readouterr().out.startswith("no images in ")
-    entry(Cache(home / "images"), content=bytes(3 << 20))
-    assert main(words) == 0
-    titles, row = capsys.readouterr().out.splitlines()
-    assert titles.split() == ["KEY", "NAME", "MIB", "BUILT", "BY"]
-    assert row.split()[:3] == [KEY[:12], "mine", "3"] and row.endswith("fake 1.0")
-    assert main([*words, "--json"]) == 0
-    (listed,) = json.loads(capsys.readouterr().out)["images"]
-    assert (listed["key"], listed["size_bytes"]) == (KEY, 3 << 20)
 
 
 def test_an_image_is_found_by_name_and_by_the_beginning_of_its_key(tmp_path: Path) -> None:
@@ -89,12 +71,10 @@ def test_half_an_entry_is_none(tmp_path: Path) -> None:
     entry(cache)
     cache.sidecar(KEY).unlink()
     assert cache.get(KEY) is None
-    cache.sidecar(KEY).write_text("{")
-    with pytest.raises(SiteError, match="this is damaged"):
-        cache.get(KEY)
-    cache.sidecar(KEY).write_text(json.dumps({"schema": 1, "key": KEY}))
-    with pytest.raises(SiteError, match="this is damaged"):
-        cache.get(KEY)
+    for half in ("{", json.dumps({"schema": 1, "key": KEY})):
+        cache.sidecar(KEY).write_text(half)
+        with pytest.raises(SiteError, match="this is damaged"):
+            cache.get(KEY)
 
 
 def test_an_image_in_use_is_not_removed(tmp_path: Path) -> None:
@@ -186,55 +166,44 @@ def test_a_lock_is_its_users_alone_and_is_shown_without_control_characters(tmp_p
     assert lock.holder(tmp_path / "lock") == "\\x1b[2Jhost"
 
 
-def a_fifo(path: Path, text: str) -> None:
+def a_fifo(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
 
 
-def a_link(path: Path, text: str) -> None:
+def a_link(path: Path) -> None:
     path.rename(path.with_name("elsewhere"))
     path.symlink_to("elsewhere")
 
 
-def without_a_key(path: Path, text: str) -> None:
-    path.write_text(json.dumps({k: v for k, v in json.loads(text).items() if k != "labels"}))
+def without_a_key(path: Path) -> None:
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "labels"}))
 
 
-def another_key(path: Path, text: str) -> None:
-    path.write_text(json.dumps({**json.loads(text), "key": f"../../{'a' * 58}"}))
+def has(**others: object) -> Callable[[Path], object]:
+    return lambda path: path.write_text(json.dumps({**json.loads(path.read_text()), **others}))
 
 
-def a_number_for_a_name(path: Path, text: str) -> None:
-    path.write_text(json.dumps({**json.loads(text), "name": 7}))
+def holds(content: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content)
 
 
-def a_list_in_the_labels(path: Path, text: str) -> None:
-    path.write_text(json.dumps({**json.loads(text), "labels": {"torusrun.training": ["bound"]}}))
+HARMS = {
+    "a FIFO": a_fifo, "a link": a_link, "without a key": without_a_key,
+    "another key": has(key=f"../../{'a' * 58}"), "a number for a name": has(name=7),
+    "a list in the labels": has(labels={"torusrun.training": ["bound"]}),
+    "a list": holds(b"[]"), "deep": holds(b"[" * 100_000), "not text": holds(b"\xff"),
+}  # fmt: skip
 
 
-def a_list(path: Path, text: str) -> None:
-    path.write_text("[]")
-
-
-def deep(path: Path, text: str) -> None:
-    path.write_text("[" * 100_000)
-
-
-def not_text(path: Path, text: str) -> None:
-    path.write_bytes(b"\xff")
-
-
-@pytest.mark.parametrize(
-    "harm",
-    [a_fifo, a_link, without_a_key, another_key, a_number_for_a_name, a_list_in_the_labels, a_list, deep, not_text],
-)
+@pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_sidecar_hides_its_own_image_only(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], harm: Callable[[Path, str], None]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], harm: str
 ) -> None:
     cache = Cache(tmp_path / "images")
     entry(cache)
     other = entry(cache, "b" * 64, name="other")
-    harm(cache.sidecar(KEY), cache.sidecar(KEY).read_text())
+    HARMS[harm](cache.sidecar(KEY))
     with pytest.raises(SiteError, match=rf"{KEY}\.json: "):
         cache.get(KEY)
     assert cache.entries() == [other] and cache.find("other") == other

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.images import architecture
-from orchestrator.images.checks import facts, probe, questions
+from orchestrator.images.checks import facts, image_facts, probe, questions
 from orchestrator.images.checks.answers import parse_probe, parse_questions
 from orchestrator.images.checks.image_facts import complaint, not_started
 from orchestrator.images.checks.sourced_facts import ImageFacts
@@ -81,13 +81,13 @@ def test_a_host_is_asked_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_image_is_asked_from_outside(tmp_path: Path) -> None:
     path = tmp_path / "x.sif"
-    missing = facts.image(path, None)
+    missing = image_facts.image(path)
     assert not missing.readable and missing.evidence("file").endswith("No such file or directory")
     path.write_bytes(HEADER)
-    found = facts.image(path, None)
+    found = image_facts.image(path)
     assert found.readable and found.machine == "x86_64" and found.starts is None
     os.mkfifo(tmp_path / "fifo.sif")
-    assert facts.image(tmp_path / "fifo.sif", None).evidence("file").endswith("this is no regular file")
+    assert image_facts.image(tmp_path / "fifo.sif").evidence("file").endswith("this is no regular file")
 
 
 def test_the_probe_answers_a_plain_python() -> None:

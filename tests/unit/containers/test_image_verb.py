@@ -1,6 +1,7 @@
 """`torusrun image` on a cache that holds one image."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ SITE = "scheduler: local\nlauncher: spawn\ncontainer: {{cache: {folder}/images}}
 def kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> CachedImage:
     (home / "site.yaml").write_text(SITE.format(folder=home))
     monkeypatch.chdir(home)
-    return entry(Cache(home / "images"))
+    return entry(Cache(home / "images"), content=bytes(3 << 20))
 
 
 def image(*words: str) -> int:
@@ -24,16 +25,21 @@ def image(*words: str) -> int:
 
 
 def test_an_image_is_listed_shown_verified_and_removed(kept: CachedImage, capsys: pytest.CaptureFixture[str]) -> None:
-    assert image("ls") == 0 and capsys.readouterr().out.splitlines()[1].startswith(f"{KEY[:12]}  mine  ")
+    assert image("ls") == 0
+    titles, row = capsys.readouterr().out.splitlines()
+    assert titles.split() == ["KEY", "NAME", "MIB", "BUILT", "BY"]
+    assert row.split()[:3] == [KEY[:12], "mine", "3"] and row.endswith("fake 1.0")
     assert image("ls", "--json") == 0
-    assert [row["path"] for row in json.loads(capsys.readouterr().out)["images"]] == [str(kept.path)]
+    (listed,) = json.loads(capsys.readouterr().out)["images"]
+    assert (listed["key"], listed["size_bytes"], listed["path"]) == (KEY, 3 << 20, str(kept.path))
     assert image("inspect", "mine") == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["key"], shown["packages"]) == (KEY, None)
     assert image("verify", "mine") == 0 and "unchanged since it was built" in capsys.readouterr().out
     assert image("rm", "aaaa") == 0 and not kept.path.exists()
     capsys.readouterr()
-    assert image("ls") == 0 and "`torusrun build NAME` makes one" in capsys.readouterr().out
+    assert image("ls") == 0
+    assert re.fullmatch(r"no images in .*; `torusrun build NAME` makes one\n", capsys.readouterr().out)
 
 
 def test_a_changed_image_is_the_sites_failure(kept: CachedImage, capsys: pytest.CaptureFixture[str]) -> None:

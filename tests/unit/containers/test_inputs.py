@@ -26,7 +26,7 @@ def test_the_key_is_the_same_wherever_the_files_lie(tmp_path: Path) -> None:
     for place in ("one", "two $(id)\n%post"):
         (tmp_path / place / "data" / "inner").mkdir(parents=True)
         (tmp_path / place / "data" / "inner" / "file").write_text("same")
-        keys.add(collect(image_file, "text", tmp_path / place).key)
+        keys.add(collect(image_file, tmp_path / place).key)
     assert len(keys) == 1
 
 
@@ -94,13 +94,13 @@ def test_what_an_image_file_takes_in_must_be_there(tmp_path: Path) -> None:
         (ImageFile("a", Base(docker="debian"), files=(File("none", "/a"),)), "the image file's file does not exist"),
     ):
         with pytest.raises(UserError, match=says):
-            collect(image_file, "text", tmp_path)
+            collect(image_file, tmp_path)
 
 
 def test_training_inside_is_laid_out_beside_the_definition(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     image_file = ImageFile("a", Base(folder="base"), python=Python(("torch==2.13.0",)), training="inside")
-    definition = collect(image_file, "text", tmp_path).lay_out(tmp_path / "work")
-    assert definition.read_text() == "text"
+    definition = replace(collect(image_file, tmp_path), definition="text").lay_out(tmp_path / "work")
+    assert Path(definition).read_text() == "text"
     assert (tmp_path / "work" / "files" / "training" / "__main__.py").is_file()
     assert (tmp_path / "work" / "base").resolve() == (tmp_path / "base").resolve()

@@ -76,7 +76,7 @@ MISMATCHES: list[Row] = [
     ),
     (
         "no MPI for a program that needs one", COMMAND, BY_MPIRUN,
-        replace(CPU_TORCH, mpi=None, no_mpi=True, program=Library("/opt/solver", ("libmpi.so.40",))),
+        replace(CPU_TORCH, mpi=None, program=Library("/opt/solver", ("libmpi.so.40",))),
         "mpi-missing", ERROR, "the program needs libmpi.so.40, and the image has no MPI",
     ),
     (

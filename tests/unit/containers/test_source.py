@@ -102,7 +102,7 @@ def test_the_words_that_convert(tmp_path: Path) -> None:
             source.parse("oras://a/b:1"),
         ]
     ):
-        made_from = convert.conversion(named, "").word(tmp_path / str(number))
+        made_from = convert.conversion(named, "").lay_out(tmp_path / str(number))
         words.append(command(NEW, plain, Path("out.sif"), made_from)[1:])
     assert words == [
         ["build", "out.sif", "docker-archive:source"],

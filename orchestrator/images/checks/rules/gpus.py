@@ -11,6 +11,7 @@ from orchestrator.images.checks.compat import oldest_driver, runs_on, version
 from orchestrator.images.checks.findings import Finding, Severity, fits, unknown
 from orchestrator.images.checks.needs import Wanted
 from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from orchestrator.images.runtime import dotted
 
 
 def cuda(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
@@ -44,7 +45,7 @@ def _driver(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severi
         what = f"whether driver {driver} serves CUDA {image.cuda}, which the table of drivers does not have"
         yield unknown("driver-old", what, evidence)
     elif version(driver) < floor:
-        what = f"the driver {driver} is older than {'.'.join(map(str, floor))}, CUDA {image.cuda}'s oldest"
+        what = f"the driver {driver} is older than {dotted(floor)}, CUDA {image.cuda}'s oldest"
         yield Finding("driver-old", what, severity, evidence)
     else:
         yield fits("driver-old", f"the driver {driver} serves CUDA {image.cuda}", evidence)

@@ -46,11 +46,8 @@ def starts(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Findi
     elif image.starts is None and wanted.cluster:
         yield unknown("image-broken", "the image does not start on this machine; it may on the nodes", evidence)
     else:
-        yield Finding(
-            "image-broken",
-            f"no program starts in the image: {evidence.rpartition(': ')[2].rstrip('.')}",
-            evidence=evidence,
-        )
+        why = evidence.rpartition(": ")[2].rstrip(".")
+        yield Finding("image-broken", f"no program starts in the image: {why}", evidence=evidence)
 
 
 def shared(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:

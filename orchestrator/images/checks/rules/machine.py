@@ -9,7 +9,7 @@ from orchestrator.images.checks.findings import Finding, fits, unknown
 from orchestrator.images.checks.needs import Wanted
 from orchestrator.images.checks.sourced_facts import HostFacts
 from orchestrator.images.definitions.image_file import ImageFile
-from orchestrator.images.runtime import Runtime, own_environment
+from orchestrator.images.runtime import Runtime, dotted, own_environment
 
 ASK_BY_JOB = "the job finds it on its node, or ends; 'container.runtime' of the site can name its path"
 
@@ -18,34 +18,29 @@ def runtime(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
     """The runtime of this machine; the nodes may have another one."""
     found, evidence = host.runtime, host.evidence("runtime")
     if found is None and wanted.cluster and not wanted.builds:
-        yield unknown(
-            "runtime-missing", f"no apptainer or singularity is found on this machine; {ASK_BY_JOB}", evidence
-        )
+        what = f"no apptainer or singularity is found on this machine; {ASK_BY_JOB}"
+        yield unknown("runtime-missing", what, evidence)
     elif found is None:
         yield Finding("runtime-missing", "neither apptainer nor singularity is found here", evidence=evidence)
     else:
-        yield _old(found, f"`{found.command} --version`: {found}")
+        asked, oldest = f"`{found.command} --version`: {found}", OLDEST_RUNTIME[found.family]
+        if found.version < oldest:
+            yield Finding("runtime-old", f"{found} is older than {dotted(oldest)}", evidence=asked)
+        else:
+            yield fits("runtime-old", f"{found} starts images", asked)
     if wanted.builds and found:
         yield from _building(wanted, host, found)
 
 
-def _old(runtime: Runtime, evidence: str) -> Finding:
-    oldest = OLDEST_RUNTIME[runtime.family]
-    if runtime.version < oldest:
-        return Finding("runtime-old", f"{runtime} is older than {'.'.join(map(str, oldest))}", evidence=evidence)
-    return fits("runtime-old", f"{runtime} starts images", evidence)
-
-
 def _building(wanted: Wanted, host: HostFacts, runtime: Runtime) -> Iterator[Finding]:
     asked = "/etc/subuid and newuidmap were looked for"
-    if wanted.fakeroot and not (host.fakeroot and runtime.has_fakeroot):
+    if wanted.fakeroot and not (host.fakeroot and runtime.has("--fakeroot")):
         yield Finding("no-fakeroot", "you cannot use --fakeroot on this machine", evidence=asked)
     elif wanted.fakeroot:
         yield fits("no-fakeroot", "you can use --fakeroot on this machine", asked)
     if not host.user_namespaces:
-        yield Finding(
-            "no-user-namespaces", "user namespaces are switched off here", evidence="`unshare --user true` fails"
-        )
+        failed = "`unshare --user true` fails"
+        yield Finding("no-user-namespaces", "user namespaces are switched off here", evidence=failed)
     else:
         yield fits("no-user-namespaces", "you can make user namespaces here", "`unshare --user true` works")
 
@@ -59,25 +54,24 @@ def modules(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
 
 def shell_variables(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
     """The variables of the user's shell, often set by a module, that act on every container."""
-    given = dict.fromkeys(host.shell_variables, "")
-    without = [name for name in given if name not in own_environment(given)]
-    acting = [name for name in given if name not in without]
-    if without:
-        what = f"{', '.join(without)} of your shell is not used by torusrun"
-        yield Finding("shell-variables", what, "warning", "the environment of this shell")
-    if acting:
-        what = f"{', '.join(acting)} of your shell changes every container that is started from it"
-        yield Finding("shell-variables", what, "warning", "the environment of this shell")
+    evidence, given = "the environment of this shell", dict.fromkeys(host.shell_variables, "")
+    acting = own_environment(given)
+    for names, does in (
+        (given.keys() - acting.keys(), "is not used by torusrun"),
+        (acting.keys(), "changes every container that is started from it"),
+    ):
+        if names:
+            what = f"{', '.join(sorted(names))} of your shell {does}"
+            yield Finding("shell-variables", what, "warning", evidence)
     if not given:
-        yield fits("shell-variables", "no variable of your shell changes containers", "the environment of this shell")
+        yield fits("shell-variables", "no variable of your shell changes containers", evidence)
 
 
 def binds(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
     """The paths that the site binds must exist here. They rarely exist on the nodes alone."""
     for path in host.missing_paths:
-        yield Finding(
-            "bind-missing", f"{path} is to be bound but does not exist", evidence=f"{path} was looked for here"
-        )
+        what = f"{path} is to be bound but does not exist"
+        yield Finding("bind-missing", what, evidence=f"{path} was looked for here")
     if not host.missing_paths:
         yield fits("bind-missing", "all that the site binds is there", "this machine's file systems")
 
@@ -86,8 +80,7 @@ def image_file(asked: ImageFile) -> Iterator[Finding]:
     """The checks of an image file by itself."""
     base = asked.base
     if base.docker and not base.digest:
-        yield Finding(
-            "base-without-digest", f"the base {base.docker} is named without a digest", "warning", "the image file"
-        )
+        what = f"the base {base.docker} is named without a digest"
+        yield Finding("base-without-digest", what, "warning", "the image file")
     else:
         yield fits("base-without-digest", "the base is fixed by its digest", "the image file")

@@ -1,4 +1,4 @@
-"""Whether the MPI of a program in the image works with the program that starts its ranks.
+"""Whether the MPI of a program in the image works with the program that starts its ranks, and a bound one loads.
 
 torusrun's own training calls no MPI. A mismatch is an error for a program that is linked with MPI, and a warning for a
 command whose libraries are unknown.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from orchestrator.images.checks.answers import MpiLibrary, family_of
+from orchestrator.images.checks.answers import Library, MpiLibrary, family_of
 from orchestrator.images.checks.compat import HYDRA, PMIX_MEETS, SLURM_PMI, version
 from orchestrator.images.checks.findings import Finding, Severity, fits, unknown
 from orchestrator.images.checks.needs import Wanted
@@ -22,7 +22,7 @@ def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]
     if wanted.calls_mpi == "no":
         yield fits("mpi-missing", "torusrun's own training calls no MPI", "the run")
         return
-    severity: Severity = "error" if wanted.calls_mpi == "yes" else "warning"
+    severity = _severity(wanted)
     if wanted.calls_mpi == "yes" and wanted.pmi is Pmi.NOBODY and wanted.ranks > 1:
         single = f"the launcher {wanted.launcher!r} would start {wanted.ranks} programs of one rank"
         yield Finding("mpi-spawn", f"the program is linked with MPI, and {single}", evidence=image.evidence("program"))
@@ -43,6 +43,10 @@ def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]
         yield from _pmix(host, used, evidence, severity)
 
 
+def _severity(wanted: Wanted) -> Severity:
+    return "error" if wanted.calls_mpi == "yes" else "warning"
+
+
 def _used(wanted: Wanted, host: HostFacts, image: ImageFacts) -> tuple[MpiLibrary | None, str]:
     if not wanted.host_mpi:
         return image.mpi, image.evidence("mpi")
@@ -54,9 +58,8 @@ def _used(wanted: Wanted, host: HostFacts, image: ImageFacts) -> tuple[MpiLibrar
 def _missing(wanted: Wanted, image: ImageFacts, evidence: str) -> Iterator[Finding]:
     lacks = [name for name in (image.program.missing if image.program else ()) if family_of(name)]
     if lacks:
-        yield Finding(
-            "mpi-missing", f"the program needs {lacks[0]}, and the image has no MPI", evidence=image.evidence("program")
-        )
+        what = f"the program needs {lacks[0]}, and the image has no MPI"
+        yield Finding("mpi-missing", what, evidence=image.evidence("program"))
     elif wanted.host_mpi:
         yield Finding("mpi-missing", f"no libmpi.so is found in the image at {wanted.host_mpi}", "warning", evidence)
     elif wanted.calls_mpi == "yes":  # the program brings its own library
@@ -117,24 +120,56 @@ def _launcher(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severi
 def _pmix(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severity) -> Iterator[Finding]:
     if not used.version:
         return  # the host's own MPI is as new as the host's launcher
-    client, served = used.pmix, host.pmix_served
-    asked = host.evidence("slurm_pmi" if host.slurm_pmi is not None else "pmix")
+    client, served = used.pmix, " or ".join(map(str, sorted(host.pmix_served)))
+    both = f"{evidence}; {host.evidence('slurm_pmi' if host.slurm_pmi is not None else 'pmix')}"
     if host.slurm_pmi is not None and not any("pmix" in name for name in host.slurm_pmi):
         return  # already reported
     if not client or not served:
         who = "the image's MPI speaks" if not client else "ranks are started with"
-        yield unknown("pmix", f"which PMIx {who}", f"{evidence}; {asked}")
-    elif not served & PMIX_MEETS.get(client, frozenset({client})):
-        told = " or ".join(map(str, sorted(served)))
-        what = f"the image speaks PMIx {client}, and ranks are started with PMIx {told}"
-        yield Finding("pmix", what, severity, f"{evidence}; {asked}")
+        yield unknown("pmix", f"which PMIx {who}", both)
+    elif not host.pmix_served & PMIX_MEETS.get(client, frozenset({client})):
+        what = f"the image speaks PMIx {client}, and ranks are started with PMIx {served}"
+        yield Finding("pmix", what, severity, both)
     else:
-        yield fits(
-            "pmix", f"PMIx {client} of the image meets {' or '.join(map(str, sorted(served)))}", f"{evidence}; {asked}"
-        )
+        yield fits("pmix", f"PMIx {client} of the image meets {served}", both)
 
 
 def by_its_libraries(wanted: Wanted, image: ImageFacts) -> Wanted:
     """The same run; it certainly calls MPI if its program is linked with one."""
     linked = image.program and (image.program.mpi or any(map(family_of, image.program.missing)))
     return replace(wanted, calls_mpi="yes") if linked and wanted.calls_mpi == "maybe" else wanted
+
+
+def host_mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """Whether the MPI that a site binds loads: its libraries are in the image, and glibc is new enough for them."""
+    for library in image.bound_mpi:
+        yield from _libraries(library, image, _severity(wanted))
+        yield _glibc(library, host, image, _severity(wanted))
+    if wanted.host_mpi and not image.starts:
+        yield unknown("host-mpi-libraries", "whether the host's MPI loads in the image", image.evidence("start"))
+
+
+def _libraries(library: Library, image: ImageFacts, severity: Severity) -> Iterator[Finding]:
+    kind, evidence = "host-mpi-libraries", image.evidence("bound")
+    if library.missing:
+        what = f"{library.path}, which the site binds, needs {', '.join(library.missing)}, not found in the image"
+        yield Finding(kind, what, severity, evidence)
+    elif library.error:
+        yield unknown(kind, f"whether {library.path} loads in the image", evidence)
+    else:
+        yield fits(kind, f"{library.path} finds all its libraries in the image", evidence)
+
+
+def _glibc(library: Library, host: HostFacts, image: ImageFacts, severity: Severity) -> Finding:
+    glibcs = f"glibc {image.glibc or 'unknown'} in the image, {host.glibc or 'unknown'} on this machine"
+    evidence = f"{image.evidence('bound')}; {glibcs}"
+    if library.glibc:
+        newest = max(library.glibc, key=version)
+        what = f"{library.path} needs glibc {newest}, and the image has {image.glibc or 'an older one'}"
+        return Finding("glibc-old", what, severity, evidence)
+    if not library.error:
+        return fits("glibc-old", f"glibc {image.glibc or ''} of the image is new enough for the host's MPI", evidence)
+    if image.glibc and host.glibc and version(image.glibc) < version(host.glibc):
+        what = f"glibc {image.glibc} of the image is older than the host's {host.glibc}"
+        return Finding("glibc-old", what, "warning", evidence)
+    return unknown("glibc-old", "whether glibc of the image is new enough for the host's MPI", evidence)

@@ -8,6 +8,7 @@ from orchestrator.images.checks.compat import OLDEST_PYTHON, OLDEST_TORCH, versi
 from orchestrator.images.checks.findings import Finding, fits, unknown
 from orchestrator.images.checks.needs import Wanted
 from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from orchestrator.images.runtime import dotted
 
 
 def program(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
@@ -34,7 +35,7 @@ def python(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Findi
     if not image.python:
         yield unknown("python-old", "whether the image's Python is new enough", image.evidence("torch"))
         return
-    needs = f"torusrun's training needs {_dotted(OLDEST_PYTHON)} or newer"
+    needs = f"torusrun's training needs {dotted(OLDEST_PYTHON)} or newer"
     if version(image.python) < OLDEST_PYTHON:
         yield Finding("python-old", f"Python {image.python} of the image is too old: {needs}", evidence=evidence)
     else:
@@ -52,7 +53,7 @@ def _torch(image: ImageFacts) -> Iterator[Finding]:
     elif not image.torch:
         yield unknown("torch-broken", "whether torch imports in the image", evidence)
     elif version(image.torch) < OLDEST_TORCH:
-        needs = f"torusrun's training needs {_dotted(OLDEST_TORCH)} or newer"
+        needs = f"torusrun's training needs {dotted(OLDEST_TORCH)} or newer"
         yield Finding("torch-old", f"torch {image.torch} of the image is too old: {needs}", evidence=evidence)
     else:
         yield fits("torch-old", f"torch {image.torch} imports in the image", evidence)
@@ -66,7 +67,3 @@ def _training(image: ImageFacts) -> Iterator[Finding]:
         yield fits("training-missing", "the image's Python finds the package 'training'", evidence)
     else:
         yield unknown("training-missing", "whether the image's Python finds the package 'training'", evidence)
-
-
-def _dotted(numbers: tuple[int, ...]) -> str:
-    return ".".join(map(str, numbers))
