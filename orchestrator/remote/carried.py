@@ -16,7 +16,7 @@ from orchestrator.images import source
 from orchestrator.remote.links.host import BadAnswer, LoginHost, of
 from orchestrator.remote.login_node import sent_files
 from orchestrator.remote.replies import received
-from orchestrator.remote.session import Lasting, Session
+from orchestrator.remote.session import Session
 from orchestrator.runs.attempts.create import written
 from orchestrator.runs.code.freeze import freeze
 from orchestrator.runs.folder import provenance
@@ -41,7 +41,7 @@ def carried(
     loaded = load(path, site=site, settings=settings)
     _check_image(loaded)
     request = _request(loaded, planned, [*settings, *([f"code={NO_CODE}"] if planned.code and not code else [])])
-    with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Lasting(host_of(planned)) as link:
+    with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Session(host_of(planned)) as link:
         yield link, {**request, "code": _send_code(link, planned, Path(folder) / "code") if code else None}
 
 

@@ -84,7 +84,7 @@ class RunThere(Run):
         from orchestrator.remote.session import Session
 
         host, words = self.known.host, ["shell", self.id, f"--rank={rank}", "--", *command]
-        with Session(host) as session:
+        with Session(host, 0) as session:
             answer, _ = session.ask({"ask": "command", "words": words})
             return session.interact(received(host, str, answer.get("command"), str), terminal=terminal)
 
@@ -103,8 +103,8 @@ class RunThere(Run):
     ) -> Any:
         """The return value of the run's function on the login node, as a value of this type."""
         from orchestrator.remote import asking
-        from orchestrator.remote.session import Lasting
+        from orchestrator.remote.session import Session
 
         request = {"do": "run", "run": self.id, "function": function, "values": values or {}}
-        with Lasting(self.known.host) as link:
+        with Session(self.known.host) as link:
             return asking.answer(link, request, kind, within_s=within_s or asking.LONGEST_S)

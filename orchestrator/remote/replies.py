@@ -42,8 +42,7 @@ class VerbOutput:
 class News:
     """The news of watched runs; `login_node/watching.py` describes the parts."""
 
-    views: Mapping[str, View] = field(default_factory=dict)
-    missing: tuple[int, ...] = ()
+    views: Mapping[str, View | None] = field(default_factory=dict)
     detail: tuple[int, Detail] | None = None
     rows: tuple[tuple[str, str], ...] | None = None
     over: bool = False

@@ -43,15 +43,25 @@ Heard = Callable[[float], object]
 
 
 class Session:
-    """An open connection. `ask` repeats nothing: LinkLost reports a broken link.
+    """A connection that is reopened when its link breaks, and then repeats the question; all questions may be repeated.
 
-    Received data is bounded in size and time. `heard` is called at each sign of life, with the extra time (in seconds)
-    that is allowed for the next one. Unless `asks`, the user is not asked for a password or the like.
+    It gives up after `patience_s` without an answer, and tries the first connection once. `say` gets messages about the
+    link. Received data is bounded in size and time. `heard` is called at each sign of life, with the extra time (in
+    seconds) that is allowed for the next one. Unless `asks`, the user is not asked for a password or the like.
     """
 
-    def __init__(self, host: LoginHost, *, asks: bool = True, heard: Heard = lambda more_s: None) -> None:
-        self.host, self._asks, self._heard = host, asks, heard
+    def __init__(
+        self,
+        host: LoginHost,
+        patience_s: float = PATIENCE_S,
+        say: Callable[[str], object] = say,
+        *,
+        asks: bool = True,
+        heard: Heard = lambda more_s: None,
+    ) -> None:
+        self.host, self._patience_s, self._say, self._asks, self._heard = host, patience_s, say, asks, heard
         self._open()
+        self._tried, self._answered_s = 0, time.monotonic()  # connections since the last answer, and its time
 
     def _open(self) -> None:
         self._until_s = float("inf")  # of time.monotonic(): the deadline of an answer that has begun
@@ -87,8 +97,34 @@ class Session:
     def ask(self, question: Mapping[str, Any], payload: bytes = b"", *, largest_bytes: int = LARGEST_ANSWER) -> Frame:
         """The answer to a question. Raises LinkLost, BadAnswer, and SiteError for a problem that the host reports."""
         packed = frames.packed(question, payload)
-        self._link.send(packed)
-        return self._answer(ANSWER_BYTES + len(packed) - len(payload), largest_bytes)
+        while True:
+            try:
+                self._link.send(packed)
+                answer = self._answer(ANSWER_BYTES + len(packed) - len(payload), largest_bytes)
+            except LinkLost as error:
+                self._again(error)
+            else:
+                self._tried, self._answered_s = 0, time.monotonic()
+                return answer
+
+    def _again(self, error: LinkLost) -> None:
+        """Connect again. Raises LinkLost if that fails for too long."""
+        self.close()
+        if self._patience_s <= 0:
+            raise error
+        self._say(f"{error}; trying again")
+        while True:
+            if self._tried and time.monotonic() > self._answered_s + self._patience_s:
+                raise LinkLost(f"{error}; given up after {self._patience_s:g} s")
+            if self._tried:
+                time.sleep(WAITS_S[min(self._tried, len(WAITS_S)) - 1])
+            self._tried += 1
+            try:
+                self._open()
+                self._say(f"{self.host.address}: connected again")
+                return
+            except LinkLost as again:
+                error = again
 
     def interact(self, command: str, *, terminal: bool) -> int:
         """Run the command of an answer over the same link; see `Channel.interact`."""
@@ -139,44 +175,3 @@ def _not_begun(host: LoginHost, error: LinkLost) -> SiteError:
     ended = f"`{host.python}` ended with exit code {error.ended_with} there"
     needs = "Python 3.10 or newer is needed: name one as `python` in the site"
     return HostRefused(f"{host.address}: {why}; {ended}; {needs}")
-
-
-class Lasting(Session):
-    """A session that is reopened when its link breaks. It then repeats the question; all questions may be repeated.
-
-    The first connection is tried once: a host that does not answer is reported at once.
-    """
-
-    def __init__(self, host: LoginHost, patience_s: float = PATIENCE_S, say: Callable[[str], object] = say) -> None:
-        super().__init__(host)
-        self._patience_s, self._say = patience_s, say
-        self._tried, self._answered_s = 0, time.monotonic()  # connections since the last answer, and its time
-
-    def ask(self, question: Mapping[str, Any], payload: bytes = b"", *, largest_bytes: int = LARGEST_ANSWER) -> Frame:
-        """The answer to a question. Raises LinkLost if nothing has been answered for `patience_s`."""
-        while True:
-            try:
-                answer = super().ask(question, payload, largest_bytes=largest_bytes)
-            except LinkLost as error:
-                self._again(error)
-            else:
-                self._tried, self._answered_s = 0, time.monotonic()
-                return answer
-
-    def _again(self, error: LinkLost) -> None:
-        self.close()
-        if self._patience_s <= 0:
-            raise error
-        self._say(f"{error}; trying again")
-        while True:
-            if self._tried and time.monotonic() > self._answered_s + self._patience_s:
-                raise LinkLost(f"{error}; given up after {self._patience_s:g} s")
-            if self._tried:
-                time.sleep(WAITS_S[min(self._tried, len(WAITS_S)) - 1])
-            self._tried += 1
-            try:
-                self._open()
-                self._say(f"{self.host.address}: connected again")
-                return
-            except LinkLost as again:
-                error = again

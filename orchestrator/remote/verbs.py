@@ -30,7 +30,7 @@ def of_one_host(words: Sequence[str]) -> list[Known]:
 
 def run_there(found: Known, verb: str, options: Sequence[str] = ()) -> int:
     from orchestrator.remote import asking
-    from orchestrator.remote.session import Lasting
+    from orchestrator.remote.session import Session
 
-    with Lasting(found.host) as link:
+    with Session(found.host) as link:
         return asking.verb(link, [verb, found.run, *options])

@@ -2,8 +2,7 @@
 
 News are an object with some of these keys:
 
-    views     {number of the run: its view}, of runs that have changed
-    missing   numbers of runs that do not exist
+    views     {number of the run: its view}, of runs that have changed; null for a run that does not exist
     detail    [number, details] of the wanted run
     rows      the table at the end of a run, if one is watched
     over      true once all runs are over
@@ -16,7 +15,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -33,19 +32,13 @@ DETAIL_S = 2.0
 AGES = ("age_s", "eta_s", "last_step_age_s")  # values that change with time alone
 
 
-@functools.lru_cache(1)
-def watching(names: tuple[str, ...]) -> Watching:
-    """The started watching of these runs."""
-    return Watching(names)
-
-
 class Watching:
     """A thread that looks at runs. The number of a run is its index in `names`."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names, self._lock = names, threading.Condition()
         self._news: dict[str, Any] = {}
-        self._said: dict[str, Any] = {}
+        self._said: dict[int, dict[str, Any] | None] = {}  # the views of the last look
         self._wanted = self._shown = -1
         self._due_s = float("-inf")
         self._error: TorusrunError | None = None
@@ -76,48 +69,41 @@ class Watching:
         known = {run.run_id: run for run in index.runs()}
         self._there = [n for n, name in enumerate(self._names) if name in known]
         self._watched = WatchedHere([known[self._names[n]] for n in self._there])
-        self._tell({"missing": [n for n in range(len(self._names)) if n not in self._there]})
         while True:
-            self._tell(self._look())
+            self._look()
             if self._watched.over:
                 return
             with self._lock:
                 self._lock.wait_for(lambda: self._wanted != self._shown, self._watched.rest_s)
 
-    def _tell(self, new: dict[str, Any]) -> None:
+    def _look(self) -> None:
+        views = dict(zip(self._there, self._watched.look(), strict=True))
+        rows = {n: views[n].as_json() if n in views else None for n in range(len(self._names))}
+        changed = {n: row for n, row in rows.items() if n not in self._said or _lasting(row) != _lasting(self._said[n])}
+        self._said = rows
+        table = self._watched.rows(*views.values()) if changed and len(views) == 1 else None
+        new = {"detail": self._detail(views), "rows": table, "over": self._watched.over}
         with self._lock:
-            views = {**self._news.get("views", {}), **new.get("views", {})}
-            self._news.update({**new, **({"views": views} if views else {})})
+            new["views"] = {**self._news.get("views", {}), **changed}
+            self._news.update({key: value for key, value in new.items() if value})
             self._lock.notify_all()
 
-    def _look(self) -> dict[str, Any]:
-        views, new = dict(zip(self._there, self._watched.look(), strict=True)), dict[str, Any]()
-        if changed := {n: view.as_json() for n, view in views.items() if self._is_new(f"view {n}", _lasting(view))}:
-            new["views"] = changed
-        if detail := self._detail(views):
-            new["detail"] = detail
-        if changed and len(self._there) == 1 and self._is_new("rows", rows := self._watched.rows(*views.values())):
-            new["rows"] = rows
-        return {**new, "over": True} if self._watched.over else new
-
-    def _detail(self, views: dict[int, View]) -> list[Any] | None:
-        """The details of the wanted run, if they are due and new."""
+    def _detail(self, views: Mapping[int, View]) -> list[Any] | None:
+        """The details of the wanted run, if they are due."""
         wanted, is_other, self._shown = self._wanted, self._wanted != self._shown, self._wanted
         if wanted not in views or not (is_other or time.monotonic() >= self._due_s or self._watched.over):
             return None
         if is_other:
             self._details = self._watched.details(self._there.index(wanted))
-        found = [wanted, asdict(_thinned(self._details.look(views[wanted])))]
         self._due_s = time.monotonic() + DETAIL_S
-        return found if self._is_new("detail", found) else None
-
-    def _is_new(self, key: str, value: Any) -> bool:
-        before, self._said[key] = self._said.get(key), value
-        return bool(before != value)
+        return [wanted, asdict(_thinned(self._details.look(views[wanted])))]
 
 
-def _lasting(view: View) -> dict[str, Any]:
-    return {key: value for key, value in view.as_json().items() if key not in AGES}
+watching = functools.lru_cache(1)(Watching)  # a session watches the same runs until its end
+
+
+def _lasting(row: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (row or {}).items() if key not in AGES}
 
 
 def _thinned(detail: Detail) -> Detail:
