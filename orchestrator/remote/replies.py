@@ -30,15 +30,6 @@ class NewOutput:
 
 
 @dataclass(frozen=True)
-class VerbOutput:
-    """The output of a verb, and its exit code."""
-
-    out: str
-    err: str
-    code: int
-
-
-@dataclass(frozen=True)
 class News:
     """The news of watched runs; `login_node/watching.py` describes the parts."""
 

@@ -41,7 +41,7 @@ RIGHT: dict[str, Any] = {
     "resume": "/runs/a-1/checkpoints/3",
     "wait_until_held": VIEW,
     "submit": "the scheduler did not answer",
-    "verb": {"out": "fits\n", "err": "", "code": 0},
+    "verb": ["fits\n", "", 0],
     "collect": [{**FILE, "name": "d", "kind": "folder"}, {**FILE, "name": "d/f"}],
     "look": {"views": {"0": VIEW}, "detail": [0, DETAILS], "rows": [["run", "a-1"]], "over": True},
 }

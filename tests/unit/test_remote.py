@@ -1,6 +1,7 @@
 """Remote runs without ssh: the other side is a process of this machine, and its link breaks wherever a test says."""
 
 import base64
+import hashlib
 import io
 import json
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import repeat
 from pathlib import Path
 
@@ -189,8 +190,7 @@ def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:
 
 def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
     content = os.urandom(1000)
-    (home / "file").write_bytes(content)
-    sha256 = sent_files.checksum(home / "file")
+    sha256 = hashlib.sha256(content).hexdigest()
     store.keep(sha256, 0, False, content[:600])
     assert store.missing([sha256]) == [sha256]
     store.keep(sha256, 0, False, content[:600])  # asked again
@@ -215,16 +215,17 @@ def test_code_is_assembled_as_it_was_frozen_or_refused(home: Path, tmp_path: Pat
     for entry in entries:
         if entry.kind == "file":
             store.keep(entry.sha256, 0, True, (tmp_path / "copy" / entry.name).read_bytes())
-    made = sent_files.assemble(sent_files.as_json(entries, frozen.checksum, {}), home / "there")
+    sent = {"sha256": frozen.checksum, "entries": [asdict(entry) for entry in entries]}
+    made = sent_files.assemble(sent, home / "there")
     assert [(e.name, e.kind, e.sha256) for e in sent_files.listing(made)] == [
         (e.name, e.kind, e.sha256) for e in entries
     ]
     assert os.access(made / "run me.sh", os.X_OK)
     with pytest.raises(SiteError, match="damaged"):
-        sent_files.assemble(sent_files.as_json(entries[:-1], frozen.checksum, {}), home / "there")
-    outside = sent_files.SentEntry("../outside", "folder", 0o700)
+        sent_files.assemble({**sent, "entries": sent["entries"][:-1]}, home / "there")
+    outside = {"name": "../outside", "kind": "folder", "mode": 0o700}
     with pytest.raises(SiteError, match="not below"):
-        sent_files.assemble(sent_files.as_json([outside], frozen.checksum, {}), home / "there")
+        sent_files.assemble({**sent, "entries": [outside]}, home / "there")
 
 
 def run_of(name: str, submitted_s: float = 1000.0, **changes: object) -> Known:

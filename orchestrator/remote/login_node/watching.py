@@ -82,7 +82,7 @@ class Watching:
         changed = {n: row for n, row in rows.items() if n not in self._said or _lasting(row) != _lasting(self._said[n])}
         self._said = rows
         table = self._watched.rows(*views.values()) if changed and len(views) == 1 else None
-        new = {"detail": self._detail(views), "rows": table, "over": self._watched.over}
+        new: dict[str, Any] = {"detail": self._detail(views), "rows": table, "over": self._watched.over}
         with self._lock:
             new["views"] = {**self._news.get("views", {}), **changed}
             self._news.update({key: value for key, value in new.items() if value})
