@@ -17,7 +17,6 @@ from orchestrator.base import process, strangers
 from orchestrator.base.errors import SiteError
 from orchestrator.base.terminal.plain import say
 from orchestrator.remote import archive
-from orchestrator.remote.archive import Archive
 from orchestrator.remote.links import frames
 from orchestrator.remote.links.channel import SILENCE_S, Channel
 from orchestrator.remote.links.connecting import connect
@@ -65,12 +64,12 @@ class Session:
 
     def _open(self) -> None:
         self._until_s = float("inf")  # of time.monotonic(): the deadline of an answer that has begun
-        sent = archive.made()
+        archive.name()  # this takes a moment, and is kept
         self._heard(0.0)
         self._link: Channel = connect(self.host, _command(self.host.python), asks=self._asks)
         self._unpacker = Unpacker(self._receive)
         try:
-            self._begin(sent)
+            self._begin()
         except LinkLost as error:
             self.close()
             raise _not_begun(self.host, error) from None
@@ -78,18 +77,18 @@ class Session:
             self.close()
             raise
 
-    def _begin(self, sent: Archive) -> None:
+    def _begin(self) -> None:
         program = b"".join(Path(file).read_bytes() for file in (strangers.__file__, boot.__file__))
         try:
-            self._link.send(b"%d\n%b%b" % (len(program), program, frames.packed({"archive": sent.name})))
-            self._unpacker.skip_to(boot.MARK, GREETING_BYTES)
+            self._link.send(b"%d\n%b%b" % (len(program), program, frames.packed({"archive": archive.name()})))
+            self._unpacker.until(boot.MARK, GREETING_BYTES)
         except ValueError as error:
             raise HostRefused(
                 f"{self.host.address}: its shell prints {str(error)!r} and does not start Python"
             ) from None
         self.installs = bool(received(self.host, tuple[str, ...], self._answer()[0].get("missing")))
         if self.installs:
-            content = sent.packed()
+            content = archive.packed()
             self._heard(INSTALL_S)
             self._link.send(frames.packed({"sha256": hashlib.sha256(content).hexdigest()}, content))
         self._answer()

@@ -49,13 +49,13 @@ def said(link_: Session, *argv: str, name: str = "call") -> tuple[int, bytes, by
 def test_frames_come_out_as_they_went_in_however_they_are_cut(sent_: list, size: int) -> None:
     stream = io.BytesIO(b"Welcome!\nMARK" + b"".join(packed({"h": header}, data) for header, data in sent_))
     unpacker = Unpacker(lambda: stream.read(size))
-    unpacker.skip_to(b"MARK", 100)
+    unpacker.until(b"MARK", 100)
     assert [((frame := unpacker.frame())[0]["h"], frame[1]) for _ in sent_] == sent_
 
 
 def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
     with pytest.raises(ValueError, match="noise"):
-        Unpacker(lambda: b"noise\n").skip_to(b"MARK", 100)
+        Unpacker(lambda: b"noise\n").until(b"MARK", 100)
     with pytest.raises(ValueError):
         Unpacker(lambda: b'{"bytes": -1}\n').frame()
 
@@ -69,7 +69,7 @@ def test_torusrun_is_installed_once_whole_and_of_this_version(bare: Path) -> Non
         assert not second.installs
     folder = bare / ".local/share/torusrun"
     (own,) = folder.glob("torusrun-*")
-    assert own.name == archive.made().name and not list(folder.glob(".*"))
+    assert own.name == archive.name() and not list(folder.glob(".*"))
     assert (own / "orchestrator/data/templates/job/script.sh.j2").is_file()
 
 
@@ -85,7 +85,7 @@ def test_another_version_over_there_is_not_used(bare: Path) -> None:
 @pytest.mark.parametrize("taken", ["", ".local", ".local/share/torusrun", "its own"])
 def test_nothing_is_imported_from_a_folder_that_a_stranger_may_have_filled(taken: str, bare: Path) -> None:
     """A folder's name tells what is in it, so everybody can make it where he may write."""
-    folder = bare / ".local/share/torusrun" / archive.made().name
+    folder = bare / ".local/share/torusrun" / archive.name()
     (folder / "orchestrator").mkdir(parents=True, mode=0o700)
     (folder / "orchestrator" / "__init__.py").write_text(f"open({str(bare / 'pwned')!r}, 'w')\n")
     os.chown(folder if taken == "its own" else bare / taken, 4321, 4321)
@@ -113,7 +113,7 @@ def test_what_is_sent_is_what_torusrun_says_it_needs() -> None:
     needed = {line.split(">")[0] for line in tomllib.loads(text)["project"]["dependencies"]}
     names = {name for name, _, _ in boot.PACKAGES}
     assert needed - names == {"rich", "fabric"}, "these two work on this side alone"
-    files = archive.made().files
+    files = archive.files()
     for folder in ("orchestrator", "training", *(f"{boot.NEEDS}/{name}" for name in names)):
         assert any(path.startswith(f"{folder}/") and path.endswith(".py") for path in files), folder
     assert not any(path.endswith((".so", ".pyc")) for path in files)
