@@ -18,10 +18,9 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.terminal.plain import say
 from orchestrator.remote import archive
 from orchestrator.remote.links import frames
-from orchestrator.remote.links.channel import SILENCE_S, Channel
-from orchestrator.remote.links.connecting import connect
+from orchestrator.remote.links.connecting import Channel, connect
 from orchestrator.remote.links.frames import Frame, Unpacker
-from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost
+from orchestrator.remote.links.host import SILENCE_S, BadAnswer, HostRefused, LinkLost, LoginHost
 from orchestrator.remote.login_node import boot
 from orchestrator.remote.replies import received
 

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
 from orchestrator.base import process
 from orchestrator.base.environment import which
 from orchestrator.base.errors import SiteError
-from orchestrator.remote.links.channel import CONNECT_S, Channel
-from orchestrator.remote.links.host import LoginHost
+from orchestrator.remote.links.host import CONNECT_S, LoginHost
 
 NO_ONE = "none"
+
+
+class Channel(Protocol):
+    """The standard streams of one command on the login node."""
+
+    def send(self, data: bytes) -> None:
+        """Send bytes. Raises LinkLost if the link does not take them within SILENCE_S."""
+
+    def receive(self) -> bytes:
+        """The next bytes, at least one. Raises LinkLost at the end, and after SILENCE_S without bytes."""
+
+    def interact(self, command: str, *, terminal: bool) -> int:
+        """Run another command with the streams of this program, with `terminal` on a terminal there; its exit code.
+
+        Raises LinkLost if the link breaks.
+        """
+
+    def close(self) -> None: ...
 
 
 def connect(host: LoginHost, command: str, *, asks: bool = True) -> Channel:

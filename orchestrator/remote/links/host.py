@@ -1,4 +1,4 @@
-"""A login node: its address, its kind of connection, and its Python."""
+"""A login node: its address, its kind of connection, its Python, and how long it is waited for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from orchestrator.base.errors import SiteError
 from orchestrator.spec.site import Site
 
 PYTHON = "python3"
+SILENCE_S = 20.0  # the login node answers at least every 2 s, so a link is broken after such a silence
+CONNECT_S = 10.0
+LOGIN_S = 120.0  # for a user who types a second factor
 
 
 @dataclass(frozen=True)
