@@ -9,6 +9,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import repeat
 from typing import IO, Any, TypeVar
 
@@ -16,8 +17,7 @@ from orchestrator.base import private
 from orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
 from orchestrator.base.terminal.plain import plain, say
 from orchestrator.remote.links.host import BadAnswer, LoginHost, Unanswered
-from orchestrator.remote.replies import NewOutput, received
-from orchestrator.remote.session import Session
+from orchestrator.remote.session import Session, received
 
 Take = Callable[[bytes], object]
 Kind = TypeVar("Kind")
@@ -27,6 +27,16 @@ EMPTY_S = 0.02  # pause after an empty answer: one that came at once must not ca
 LONGEST_S = 2 * 3600.0  # for an answer: a submission may build an image first
 QUIET_S = 30.0  # then the user learns that an answer is awaited
 LARGEST_BYTES = 64 << 20  # of an answer, which may hold all metrics of a run
+
+
+@dataclass(frozen=True)
+class NewOutput:
+    """The numbers of new bytes of a call's output and of its errors, and its exit code if it has ended."""
+
+    out: int
+    err: int
+    exit: int | None
+    gone: bool
 
 
 class Gathered:

@@ -16,8 +16,7 @@ from orchestrator.base.errors import UserError
 from orchestrator.images import source
 from orchestrator.remote.links.host import BadAnswer, LoginHost, of
 from orchestrator.remote.login_node import sent_files
-from orchestrator.remote.replies import received
-from orchestrator.remote.session import Session
+from orchestrator.remote.session import Session, received
 from orchestrator.runs.attempts.create import written
 from orchestrator.runs.code.freeze import freeze
 from orchestrator.runs.folder import provenance

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from orchestrator.base.terminal.plain import plain
 from orchestrator.remote import status
 from orchestrator.remote.links.host import BadAnswer
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.replies import News, received
-from orchestrator.remote.session import Session
+from orchestrator.remote.session import Session, received
 from orchestrator.report.screen.detail import Detail
 from orchestrator.runs.state.follow import aged
 from orchestrator.runs.state.view import View
@@ -23,6 +22,16 @@ EMPTY_S = 0.02  # pause after an answer: one that came at once must not cause a 
 LEAVES_S = 3.0  # for a link that answers; else the other side ends by itself
 LARGEST_BYTES = 16 << 20  # for news of several thousand nodes
 NOT_YET = "its login node has not answered yet"
+
+
+@dataclass(frozen=True)
+class News:
+    """The news of watched runs; `login_node/watching.py` describes the parts."""
+
+    views: Mapping[str, View | None] = field(default_factory=dict)
+    detail: tuple[int, Detail] | None = None
+    rows: tuple[tuple[str, str], ...] | None = None
+    over: bool = False
 
 
 class Feed:

@@ -80,8 +80,7 @@ class RunThere(Run):
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
         """As in `Run`. Raises LinkLost if the link breaks, which ends the command."""
-        from orchestrator.remote.replies import received
-        from orchestrator.remote.session import Session
+        from orchestrator.remote.session import Session, received
 
         host, words = self.known.host, ["shell", self.id, f"--rank={rank}", "--", *command]
         with Session(host, 0) as session:

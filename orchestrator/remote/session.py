@@ -11,22 +11,25 @@ import shlex
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.base import process, strangers
 from orchestrator.base.errors import SiteError
-from orchestrator.base.terminal.plain import say
+from orchestrator.base.json_files import parsed
+from orchestrator.base.terminal.plain import plain, say
+from orchestrator.base.typed import record_of
 from orchestrator.remote import archive
 from orchestrator.remote.links import frames
 from orchestrator.remote.links.connecting import Channel, connect
 from orchestrator.remote.links.frames import Frame, Unpacker
 from orchestrator.remote.links.host import SILENCE_S, BadAnswer, HostRefused, LinkLost, LoginHost
 from orchestrator.remote.login_node import boot
-from orchestrator.remote.replies import received
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 GREETING_BYTES = 1 << 16  # some shells print text before
+MOST_PARTS = 1_000_000  # lists and objects in an answer
+LONGEST_WHY = 200  # characters of the description of a bad answer
 LARGEST_ANSWER = 2 * frames.PIECE_BYTES  # a call's output and its errors
 ANSWER_BYTES = 1 << 16  # of an answer's header, which may repeat names from the question
 SLOWEST_BYTES_PER_S = 8192  # a slower answer is not awaited
@@ -38,6 +41,7 @@ SAID_NOTHING = "it said nothing"
 LINK_ENDED = ("the link broke", "the connection ended")  # a link's message if its program ended without one
 
 Heard = Callable[[float], object]
+Kind = TypeVar("Kind")
 
 
 class Session:
@@ -85,8 +89,7 @@ class Session:
             raise HostRefused(
                 f"{self.host.address}: its shell prints {str(error)!r} and does not start Python"
             ) from None
-        self.installs = bool(received(self.host, tuple[str, ...], self._answer()[0].get("missing")))
-        if self.installs:
+        if received(self.host, tuple[str, ...], self._answer()[0].get("missing")):
             content = archive.packed()
             self._heard(INSTALL_S)
             self._link.send(frames.packed({"sha256": hashlib.sha256(content).hexdigest()}, content))
@@ -155,6 +158,20 @@ class Session:
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+
+def received(host: LoginHost, kind: type[Kind], sent: Any, text: Callable[[str], str] = plain) -> Kind:
+    """The value in a login node's answer: JSON text, or the form that `record_of` takes. Raises BadAnswer."""
+    try:
+        if isinstance(sent, (bytes, bytearray)):
+            if sent.count(b"[") + sent.count(b"{") > MOST_PARTS:  # it would take many times as much memory as bytes
+                raise ValueError("it has too many parts")
+            sent = parsed(bytes(sent))
+        found: Kind = record_of(kind, sent, text)
+    except ValueError as error:
+        why = plain(str(error))[:LONGEST_WHY]
+        raise BadAnswer(f"{host.address}: its answer is not what torusrun sends: {why}") from None
+    return found
 
 
 def _command(python: str) -> str:

@@ -20,8 +20,7 @@ from orchestrator.remote.feed import Feed
 from orchestrator.remote.handle import RunThere
 from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.replies import received
-from orchestrator.remote.session import Session
+from orchestrator.remote.session import Session, received
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.state.view import View
 from tests.unit.bad_node import BOOT, FLOOD, SILENCE, Replay, command, frame, wrote

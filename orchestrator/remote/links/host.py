@@ -1,4 +1,4 @@
-"""A login node: its address, its kind of connection, its Python, and how long it is waited for."""
+"""A login node: its address, its kind of connection, its Python; limits of time; errors."""
 
 from __future__ import annotations
 
