@@ -1,4 +1,4 @@
-"""Runs that a session watches. A thread looks at them, and keeps their news until the next question.
+"""Runs that a session watches. A thread looks at them, so that a slow scheduler delays no answer.
 
 News are an object with some of these keys:
 
@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 import json
 import os
-import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -33,69 +33,62 @@ AGES = ("age_s", "eta_s", "last_step_age_s")  # values that change with time alo
 
 
 class Watching:
-    """A thread that looks at runs. The number of a run is its index in `names`."""
+    """Runs that a thread looks at when asked. The number of a run is its index in `names`."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._names, self._lock = names, threading.Condition()
-        self._news: dict[str, Any] = {}
+        self._names, self._thread = names, ThreadPoolExecutor(1)
+        self._looking: Future[dict[str, Any]] | None = None
         self._said: dict[int, dict[str, Any] | None] = {}  # the views of the last look
-        self._wanted = self._shown = -1
-        self._due_s = float("-inf")
-        self._error: TorusrunError | None = None
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._shown = -1
+        self._due_s = self._detail_due_s = float("-inf")
 
     def news(self, wanted: int, wait_s: float) -> bytes:
-        """The news since the last call. Waits a moment for some. Raises the error that ended the watching."""
-        with self._lock:
-            self._wanted = wanted
-            self._lock.notify_all()
-            self._lock.wait_for(lambda: self._news or self._error, wait_s)
-            news, self._news = self._news, {}
-        if self._error:
-            raise self._error
-        return json.dumps(news).encode()
+        """The news since the last call; none if that takes more than `wait_s`. Raises SiteError if a look fails."""
+        rest_s = self._due_s - time.monotonic()
+        if not self._looking and wanted == self._shown and rest_s > 0:
+            time.sleep(min(rest_s, wait_s))
+            return b"{}"
+        self._looking = self._looking or self._thread.submit(self._look, wanted)
+        if not wait([self._looking], wait_s).done:
+            return b"{}"
+        looked, self._looking = self._looking, None
+        return json.dumps(looked.result()).encode()
 
-    def _watch(self) -> None:
+    def _look(self, wanted: int) -> dict[str, Any]:
         try:
-            os.environ.update(process.login_environment())  # it has the commands of the scheduler
-            time.tzset()
-            self._follow()
-        except TorusrunError as error:
-            self._error = error
+            if not self._said:
+                self._begin()
+            return self._news(wanted)
+        except TorusrunError:
+            raise
         except Exception as error:
-            self._error = SiteError(report(error, ["watch"]))
+            raise SiteError(report(error, ["watch"])) from None
 
-    def _follow(self) -> None:
+    def _begin(self) -> None:
+        os.environ.update(process.login_environment())  # it has the commands of the scheduler
+        time.tzset()
         known = {run.run_id: run for run in index.runs()}
         self._there = [n for n, name in enumerate(self._names) if name in known]
         self._watched = WatchedHere([known[self._names[n]] for n in self._there])
-        while True:
-            self._look()
-            if self._watched.over:
-                return
-            with self._lock:
-                self._lock.wait_for(lambda: self._wanted != self._shown, self._watched.rest_s)
 
-    def _look(self) -> None:
+    def _news(self, wanted: int) -> dict[str, Any]:
         views = dict(zip(self._there, self._watched.look(), strict=True))
         rows = {n: views[n].as_json() if n in views else None for n in range(len(self._names))}
         changed = {n: row for n, row in rows.items() if n not in self._said or _lasting(row) != _lasting(self._said[n])}
-        self._said = rows
+        self._said, over = rows, self._watched.over
         table = self._watched.rows(*views.values()) if changed and len(views) == 1 else None
-        new: dict[str, Any] = {"detail": self._detail(views), "rows": table, "over": self._watched.over}
-        with self._lock:
-            new["views"] = {**self._news.get("views", {}), **changed}
-            self._news.update({key: value for key, value in new.items() if value})
-            self._lock.notify_all()
+        news = {"views": changed, "detail": self._detail(wanted, views), "rows": table, "over": over}
+        self._due_s = float("inf") if over else time.monotonic() + self._watched.rest_s
+        return {key: value for key, value in news.items() if value}
 
-    def _detail(self, views: Mapping[int, View]) -> list[Any] | None:
+    def _detail(self, wanted: int, views: Mapping[int, View]) -> list[Any] | None:
         """The details of the wanted run, if they are due."""
-        wanted, is_other, self._shown = self._wanted, self._wanted != self._shown, self._wanted
-        if wanted not in views or not (is_other or time.monotonic() >= self._due_s or self._watched.over):
+        is_other, self._shown = wanted != self._shown, wanted
+        if wanted not in views or not (is_other or time.monotonic() >= self._detail_due_s or self._watched.over):
             return None
         if is_other:
             self._details = self._watched.details(self._there.index(wanted))
-        self._due_s = time.monotonic() + DETAIL_S
+        self._detail_due_s = time.monotonic() + DETAIL_S
         return [wanted, asdict(_thinned(self._details.look(views[wanted])))]
 
 
