@@ -10,6 +10,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from orchestrator.base import private
@@ -18,6 +19,7 @@ from orchestrator.base.json_files import read_object, write_json
 from orchestrator.base.typed import record_of
 from orchestrator.remote.links.host import LoginHost
 from orchestrator.runs.folder import index
+from orchestrator.runs.state.selection import PATTERN
 from orchestrator.runs.state.view import View
 from orchestrator.spec.paths import state_folder
 
@@ -145,17 +147,12 @@ def newest(known: Sequence[Known], most: int) -> list[Known]:
 
 def split(words: Sequence[str]) -> tuple[list[str], list[Known]]:
     """The words that name local runs, or patterns, and the runs on login nodes that the words name."""
-    from fnmatch import fnmatchcase
-
     known, here, there = runs(), [], dict[str, Known]()
     for word in words:
-        found = [run for run in known if fnmatchcase(run.run, word)] if _is_pattern(word) else []
-        one = None if _is_pattern(word) else find(word)
-        there.update({run.run: run for run in ([one] if one else found)})
-        if not one and (not found or any(fnmatchcase(run.run_id, word) for run in index.runs())):
+        is_pattern = "/" not in word and PATTERN.search(word)
+        matching = [run for run in known if fnmatchcase(run.run, word)] if is_pattern else [find(word)]
+        found = {run.run: run for run in matching if run}
+        there |= found
+        if not found or (is_pattern and any(fnmatchcase(run.run_id, word) for run in index.runs())):
             here.append(word)
     return here, list(there.values()) if words else known
-
-
-def _is_pattern(word: str) -> bool:
-    return "/" not in word and any(char in word for char in "*?[")

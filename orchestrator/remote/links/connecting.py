@@ -6,11 +6,8 @@ import logging
 from typing import Protocol
 
 from orchestrator.base import process
-from orchestrator.base.environment import which
 from orchestrator.base.errors import SiteError
 from orchestrator.remote.links.host import CONNECT_S, LoginHost
-
-NO_ONE = "none"
 
 
 class Channel(Protocol):
@@ -48,11 +45,9 @@ def connect(host: LoginHost, command: str, *, asks: bool = True) -> Channel:
 
 def _fitting(host: LoginHost) -> str:
     """'openssh' if the user's ssh configuration shares connections to this host, which fabric cannot use."""
-    if not which("ssh"):
-        return "fabric"
     try:
         said = process.run(["ssh", "-G", "--", host.address], timeout_s=CONNECT_S)
-    except SiteError:
+    except SiteError:  # there is no ssh, for example
         return "fabric"
-    options = dict(line.split(" ", 1) for line in said.stdout.splitlines() if " " in line)
-    return "openssh" if options.get("controlpath", NO_ONE) != NO_ONE else "fabric"
+    shares = any(line.startswith("controlpath ") and line != "controlpath none" for line in said.stdout.splitlines())
+    return "openssh" if shares else "fabric"
