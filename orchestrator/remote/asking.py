@@ -50,10 +50,6 @@ class Gathered:
             raise BadAnswer(f"{self._host.address}: it writes more than {LARGEST_BYTES:,} bytes as an answer")
         self.content += data
 
-    @property
-    def text(self) -> str:
-        return self.content.decode(errors="replace")
-
 
 def call(
     link: Session, request: Mapping[str, Any], out: Take, err: Take, name: str = "", waits: Iterator[float] = USUAL
@@ -85,10 +81,8 @@ def _read(link: Session, name: str, out: Take, err: Take, waits: Iterator[float]
         answer, data = link.ask({"ask": "read", "call": name, "out": out_at, "err": err_at, "wait_s": wait_s})
         new = _new(link.host, answer, data)
         out_at, err_at = out_at + new.out, err_at + new.err
-        if new.out:
-            out(data[: new.out])
-        if new.err:
-            err(data[new.out :])
+        out(data[: new.out])
+        err(data[new.out :])
         if data:
             continue
         if new.gone:
@@ -127,7 +121,7 @@ def answer(
     """
     out, err = Gathered(link.host), Gathered(link.host)
     code = call(link, request, out, err, name, _waiting(link.host, within_s))
-    said = err.text.strip()
+    said = err.content.decode(errors="replace").strip()
     if code:
         error: type[TorusrunError] = UserError if code == USER_MISTAKE else SiteError
         raise error(f"{link.host.address}: {said.removeprefix('torusrun: ') or f'it ended with exit code {code}'}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.base.errors import UserError
 from orchestrator.images import source
-from orchestrator.remote.links.host import BadAnswer, LoginHost, of
+from orchestrator.remote.links.host import BadAnswer, of
 from orchestrator.remote.login_node import sent_files
 from orchestrator.remote.session import Session, received
 from orchestrator.runs.attempts.create import written
@@ -41,16 +41,10 @@ def carried(
     loaded = load(path, site=site, settings=settings)
     _check_image(loaded)
     request = _request(loaded, planned, [*settings, *([f"code={NO_CODE}"] if planned.code and not code else [])])
-    with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Session(host_of(planned)) as link:
+    with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Session(of(planned.site)) as link:
         if code and planned.code:
             _send_code(link, planned, request, Path(folder) / "code")
         yield link, request
-
-
-def host_of(planned: Plan) -> LoginHost:
-    host = of(planned.site)
-    assert host
-    return host
 
 
 def _check_image(loaded: Loaded) -> None:

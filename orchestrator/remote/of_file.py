@@ -15,8 +15,8 @@ from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import NoAnswer
 from orchestrator.remote import asking, remote_runs
 from orchestrator.remote.asking import Gone
-from orchestrator.remote.carried import carried, host_of
-from orchestrator.remote.links.host import Unanswered
+from orchestrator.remote.carried import carried
+from orchestrator.remote.links.host import Unanswered, of
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
 from orchestrator.runs.attempts.make_hold import held_plan
@@ -37,7 +37,7 @@ def submit(
 
     Raises UserError for a mistake in the files, SiteError for a refusal, NoAnswer if the result is unknown.
     """
-    host = host_of(planned)
+    host = of(planned.site)
     how = {
         "after": [remote_runs.on(host, word) for word in after],
         "after_any": [remote_runs.on(host, word) for word in after_any],

@@ -45,6 +45,7 @@ class HostRefused(SiteError):
     """There is no connection and a repetition does not help: an unknown key, no permission, no Python."""
 
 
-def of(site: Site) -> LoginHost | None:
-    """The login node of a site; None for a site of this machine."""
-    return LoginHost(site.host, site.connect, site.python or PYTHON) if site.host else None
+def of(site: Site) -> LoginHost:
+    """The login node of a site that has one."""
+    assert site.host
+    return LoginHost(site.host, site.connect, site.python or PYTHON)
