@@ -13,7 +13,6 @@ import importlib.metadata
 import io
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import orchestrator
@@ -26,32 +25,27 @@ from orchestrator.remote.login_node.boot import NEEDS, PACKAGES
 MADE = (1980, 1, 1, 0, 0, 0)  # a fixed time: the same files give the same archive
 
 
-@dataclass(frozen=True)
-class Archive:
-    """Files by their paths."""
-
-    files: dict[str, bytes]
-
-    @functools.cached_property
-    def name(self) -> str:
-        """The name of the folder into which it is unpacked. It depends on the content."""
-        total = hashlib.sha256()
-        for path, content in sorted(self.files.items()):
-            total.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\n".encode())
-        return f"torusrun-{__version__}-{total.hexdigest()[:16]}"
-
-    def packed(self) -> bytes:
-        written = io.BytesIO()
-        with zipfile.ZipFile(written, "w") as archive:
-            for path in sorted(self.files):
-                archive.writestr(zipfile.ZipInfo(path, MADE), self.files[path], zipfile.ZIP_DEFLATED)
-        return written.getvalue()
+@functools.cache
+def files() -> dict[str, bytes]:
+    """The files by their paths. Raises SiteError if a package has no files to send."""
+    return {**dict(_own()), **{path: content for name, _, _ in PACKAGES for path, content in _package(name)}}
 
 
 @functools.cache
-def made() -> Archive:
-    """The archive. Raises SiteError if a package has no files to send."""
-    return Archive({**dict(_own()), **{path: content for name, _, _ in PACKAGES for path, content in _package(name)}})
+def name() -> str:
+    """The name of the folder into which the archive is unpacked. It depends on the content."""
+    total = hashlib.sha256()
+    for path, content in sorted(files().items()):
+        total.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+    return f"torusrun-{__version__}-{total.hexdigest()[:16]}"
+
+
+def packed() -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        for path, content in sorted(files().items()):
+            archive.writestr(zipfile.ZipInfo(path, MADE), content, zipfile.ZIP_DEFLATED)
+    return written.getvalue()
 
 
 def _own() -> Iterator[tuple[str, bytes]]:

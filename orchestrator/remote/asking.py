@@ -9,6 +9,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import repeat
 from typing import IO, Any, TypeVar
 
@@ -16,8 +17,7 @@ from orchestrator.base import private
 from orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
 from orchestrator.base.terminal.plain import plain, say
 from orchestrator.remote.links.host import BadAnswer, LoginHost, Unanswered
-from orchestrator.remote.replies import NewOutput, received
-from orchestrator.remote.session import Session
+from orchestrator.remote.session import Session, received
 
 Take = Callable[[bytes], object]
 Kind = TypeVar("Kind")
@@ -27,6 +27,16 @@ EMPTY_S = 0.02  # pause after an empty answer: one that came at once must not ca
 LONGEST_S = 2 * 3600.0  # for an answer: a submission may build an image first
 QUIET_S = 30.0  # then the user learns that an answer is awaited
 LARGEST_BYTES = 64 << 20  # of an answer, which may hold all metrics of a run
+
+
+@dataclass(frozen=True)
+class NewOutput:
+    """The numbers of new bytes of a call's output and of its errors, and its exit code if it has ended."""
+
+    out: int
+    err: int
+    exit: int | None
+    gone: bool
 
 
 class Gathered:
@@ -40,44 +50,47 @@ class Gathered:
             raise BadAnswer(f"{self._host.address}: it writes more than {LARGEST_BYTES:,} bytes as an answer")
         self.content += data
 
-    @property
-    def text(self) -> str:
-        return self.content.decode(errors="replace")
-
 
 def call(
-    link: Session, request: Mapping[str, Any], out: Take, err: Take, name: str, waits: Iterator[float] = USUAL
+    link: Session, request: Mapping[str, Any], out: Take, err: Take, name: str = "", waits: Iterator[float] = USUAL
 ) -> int:
     """Run a request on the login node and pass on its output as it arrives. Returns its exit code.
 
-    A request with an `argv` is `python -m ARGV...`, any other one an action of login_node/actions.py. A name that was
-    used before starts no second call. `err` gets its standard error. `waits` has for each question the seconds that
-    the login node may wait for output.
+    A request with an `argv` is `python -m ARGV...`, any other one an action of login_node/actions.py. A call with a
+    `name` is kept there: the same name starts no second call. `err` gets its standard error. `waits` has for each
+    question the seconds that the login node may wait for output.
     Raises Gone if the call is gone, LinkLost if the link is, BadAnswer for impossible answers.
     """
+    kept, name = bool(name), name or secrets.token_hex(12)
     link.ask({"ask": "start", "call": name}, json.dumps(request).encode())
-    out_at = err_at = 0
     try:
-        while True:
-            wait_s = next(waits)
-            answer, data = link.ask({"ask": "read", "call": name, "out": out_at, "err": err_at, "wait_s": wait_s})
-            new = _new(link.host, answer, data)
-            out_at, err_at = out_at + new.out, err_at + new.err
-            if new.out:
-                out(data[: new.out])
-            if new.err:
-                err(data[new.out :])
-            if data:
-                continue
-            if new.gone:
-                raise Gone(f"{link.host.address}: what was begun there is gone, as after a restart of the login node")
-            if new.exit is not None:
-                return new.exit
-            time.sleep(EMPTY_S)
+        code = _read(link, name, out, err, waits)
     except KeyboardInterrupt:
         with contextlib.suppress(SiteError):
             link.ask({"ask": "stop", "call": name})
         raise
+    if not kept:
+        link.ask({"ask": "forget", "call": name})
+    return code
+
+
+def _read(link: Session, name: str, out: Take, err: Take, waits: Iterator[float]) -> int:
+    """Pass on the output of a call until its end. Returns its exit code."""
+    out_at = err_at = 0
+    for wait_s in waits:
+        answer, data = link.ask({"ask": "read", "call": name, "out": out_at, "err": err_at, "wait_s": wait_s})
+        new = _new(link.host, answer, data)
+        out_at, err_at = out_at + new.out, err_at + new.err
+        out(data[: new.out])
+        err(data[new.out :])
+        if data:
+            continue
+        if new.gone:
+            break
+        if new.exit is not None:
+            return new.exit
+        time.sleep(EMPTY_S)
+    raise Gone(f"{link.host.address}: what was begun there is gone, as after a restart of the login node")
 
 
 def _new(host: LoginHost, answer: dict[str, Any], data: bytes) -> NewOutput:
@@ -106,12 +119,9 @@ def answer(
     An answer with a `name` is kept there, so that a second request finds it. `text` is applied to every string of the
     answer. Raises UserError or SiteError with the reported problem, Unanswered if there is no such answer.
     """
-    kept, name = bool(name), name or secrets.token_hex(12)
     out, err = Gathered(link.host), Gathered(link.host)
     code = call(link, request, out, err, name, _waiting(link.host, within_s))
-    if not kept:
-        link.ask({"ask": "forget", "call": name})
-    said = err.text.strip()
+    said = err.content.decode(errors="replace").strip()
     if code:
         error: type[TorusrunError] = UserError if code == USER_MISTAKE else SiteError
         raise error(f"{link.host.address}: {said.removeprefix('torusrun: ') or f'it ended with exit code {code}'}")
@@ -129,14 +139,6 @@ def _waiting(host: LoginHost, within_s: float) -> Iterator[float]:
             say(f"{host.address} is at work and has not answered yet")
         yield LOOKS_S
     raise Unanswered(f"{host.address}: it has not answered within {within_s:g} s")
-
-
-def verb(link: Session, argv: list[str]) -> int:
-    """Run a verb on the login node as if it ran here. Returns its exit code."""
-    name = secrets.token_hex(12)
-    code = call(link, {"argv": ["orchestrator", *argv]}, shown(sys.stdout), shown(sys.stderr), name)
-    link.ask({"ask": "forget", "call": name})
-    return code
 
 
 def shown(stream: IO[str]) -> Take:

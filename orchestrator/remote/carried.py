@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import getpass
+import json
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import UserError
 from orchestrator.images import source
-from orchestrator.remote.links.host import BadAnswer, LoginHost, of
+from orchestrator.remote.links.host import BadAnswer, of
 from orchestrator.remote.login_node import sent_files
-from orchestrator.remote.replies import received
-from orchestrator.remote.session import Lasting, Session
+from orchestrator.remote.session import Session, received
 from orchestrator.runs.attempts.create import written
 from orchestrator.runs.code.freeze import freeze
 from orchestrator.runs.folder import provenance
@@ -41,14 +41,10 @@ def carried(
     loaded = load(path, site=site, settings=settings)
     _check_image(loaded)
     request = _request(loaded, planned, [*settings, *([f"code={NO_CODE}"] if planned.code and not code else [])])
-    with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Lasting(host_of(planned)) as link:
-        yield link, {**request, "code": _send_code(link, planned, Path(folder) / "code") if code else None}
-
-
-def host_of(planned: Plan) -> LoginHost:
-    host = of(planned.site)
-    assert host
-    return host
+    with tempfile.TemporaryDirectory(prefix="torusrun-") as folder, Session(of(planned.site)) as link:
+        if code and planned.code:
+            _send_code(link, planned, request, Path(folder) / "code")
+        yield link, request
 
 
 def _check_image(loaded: Loaded) -> None:
@@ -65,24 +61,24 @@ def _request(loaded: Loaded, planned: Plan, settings: Sequence[str]) -> Request:
     gathered, diff = provenance.gather(folder)
     asked_from = {"host": socket.gethostname(), "user": getpass.getuser(), "folder": str(folder)}
     values = as_written(replace(loaded.site, host=None, connect=None))
+    site = json.dumps({key: value for key, value in values.items() if value is not None})
+    file, site_name = Path(loaded.source).name, Path(loaded.site_source).stem
+    files = [(f"spec/{file}", loaded.text), (f"site/{site_name}.yaml", site)]  # below the folder of the call
+    provenance_here = {"git": gathered["git"], "submitted_from": asked_from}
     return {
         "run": planned.run_id,
-        "source": loaded.source,
-        "file": Path(loaded.source).name,
-        "text": loaded.text,
-        "site": {key: value for key, value in values.items() if value is not None},
-        "site_source": loaded.site_source,
-        "site_name": Path(loaded.site_source).stem,
+        "site_name": site_name,
+        "files": files,
+        "names": [(files[0][0], loaded.source), (files[1][0], loaded.site_source)],  # those on this machine
         "settings": list(settings),
-        "provenance": {"git": gathered["git"], "submitted_from": asked_from},
-        "diff": diff,
+        "origin": {"provenance": provenance_here, "diff": diff, "code": {}},
+        "code": None,
     }
 
 
-def _send_code(link: Session, planned: Plan, copy: Path) -> Request | None:
-    """Freeze the code and send its missing files. Returns its entry in the request, or None if there is no code."""
-    if not planned.code:
-        return None
+def _send_code(link: Session, planned: Plan, request: Request, copy: Path) -> None:
+    """Freeze the code, send its missing files, and add it to the request."""
+    assert planned.code
     frozen = freeze(
         planned.code, copy, planned.run.code_limit_bytes, leave_out=written(planned), secret=planned.secret_files
     )
@@ -94,15 +90,14 @@ def _send_code(link: Session, planned: Plan, copy: Path) -> Request | None:
             raise BadAnswer(f"{link.host.address}: it wants a file that it was not offered")
         _send(link, sha256, files[sha256])
     record = frozen.record()
-    origin = {key: record[key] for key in ("source", "commit", "dirty", "notes")}
-    return sent_files.as_json(entries, frozen.checksum, origin)
+    request["origin"]["code"] = {key: record[key] for key in ("source", "commit", "dirty", "notes")}
+    request["names"].append((sent_files.CODE, record["source"]))
+    request["code"] = {"sha256": frozen.checksum, "entries": [asdict(entry) for entry in entries]}
 
 
 def _send(link: Session, sha256: str, path: Path) -> None:
-    size, at, last = path.stat().st_size, 0, False
+    size = path.stat().st_size
     with path.open("rb") as file:
-        while not last:
-            piece = file.read(PIECE_BYTES)
-            last = at + len(piece) >= size
-            link.ask({"ask": "keep", "sha256": sha256, "at": at, "last": last}, piece)
-            at += len(piece)
+        for at in range(0, size or 1, PIECE_BYTES):
+            question = {"ask": "keep", "sha256": sha256, "at": at, "last": at + PIECE_BYTES >= size}
+            link.ask(question, file.read(PIECE_BYTES))

@@ -17,7 +17,7 @@ from orchestrator.remote.links.frames import PIECE_BYTES
 from orchestrator.remote.links.host import BadAnswer, LinkLost
 from orchestrator.remote.login_node.sent_files import SentEntry
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.session import Lasting, Session
+from orchestrator.remote.session import Session
 from orchestrator.runs.folder.collect import collecting
 from orchestrator.spec.paths import absolute
 
@@ -31,7 +31,7 @@ def collect(run: Known, into: Path, checkpoints: str) -> Path:
     Raises UserError if `into` exists, SiteError if the copy fails or there is no room for it.
     """
     name = f"collect-{secrets.token_hex(12)}"
-    with collecting(into) as partial, Lasting(run.host) as link, _forgotten(link, name):
+    with collecting(into) as partial, Session(run.host) as link, _forgotten(link, name):
         request = {"do": "collect", "run": run.run, "checkpoints": checkpoints}
         entries = asking.answer(link, request, tuple[SentEntry, ...], name, text=str, within_s=COPIED_S)
         _check_room(link, entries, partial)

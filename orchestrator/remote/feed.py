@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from orchestrator.base.terminal.plain import plain
 from orchestrator.remote import status
 from orchestrator.remote.links.host import BadAnswer
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.replies import News, received
-from orchestrator.remote.session import Lasting
+from orchestrator.remote.session import Session, received
 from orchestrator.report.screen.detail import Detail
 from orchestrator.runs.state.follow import aged
 from orchestrator.runs.state.view import View
@@ -25,6 +24,16 @@ LARGEST_BYTES = 16 << 20  # for news of several thousand nodes
 NOT_YET = "its login node has not answered yet"
 
 
+@dataclass(frozen=True)
+class News:
+    """The news of watched runs; `login_node/watching.py` describes the parts."""
+
+    views: Mapping[str, View | None] = field(default_factory=dict)
+    detail: tuple[int, Detail] | None = None
+    rows: tuple[tuple[str, str], ...] | None = None
+    over: bool = False
+
+
 class Feed:
     """Runs of one login node, in the form of `watch.watched.WatchedRuns`."""
 
@@ -34,9 +43,9 @@ class Feed:
         """Raises SiteError if the login node does not answer."""
         self.note, self.over = "", False  # as of the last look
         self._all_over = self._left = False
-        self._runs, self._link = list(runs), Lasting(runs[0].host, say=self._say)
+        self._runs, self._link = list(runs), Session(runs[0].host, say=self._say)
         self._views = [(status.unknown(run, NOT_YET), time.monotonic()) for run in runs]  # with arrival times
-        self._detail: tuple[int, Detail] = -1, Detail()
+        self.newest: tuple[int, Detail] = -1, Detail()  # a run's number, and its details
         self._rows: list[tuple[str, str]] = []
         self._wanted = -1
         self._error: Exception | None = None
@@ -69,10 +78,6 @@ class Feed:
         self._wanted = number
         return FarDetails(self, number)
 
-    def detail(self, number: int) -> Detail:
-        """The newest details of a run; empty if those are another run's."""
-        return self._detail[1] if self._detail[0] == number else Detail()
-
     def rows(self, view: View) -> list[tuple[str, str]]:
         return self._rows
 
@@ -92,21 +97,20 @@ class Feed:
             self._error = error
 
     def _take(self, news: News) -> None:
-        views: dict[int, View | None] = {self._number(word): view for word, view in news.views.items()}
-        views |= {self._number(number): None for number in news.missing}
         with self._lock:
             self.note = ""
-            for number, view in views.items():
+            for word, view in news.views.items():
+                number = self._number(word)
                 run, before = self._runs[number], self._views[number][0]
                 is_new = view is None or view.state is not before.state
                 self._views[number] = status.taken(run, view, keep=is_new), time.monotonic()
             if news.detail:
                 number, detail = news.detail
-                self._detail = number, replace(detail, losses=sorted(detail.losses))
+                self.newest = number, replace(detail, losses=sorted(detail.losses))
             self._rows = self._rows if news.rows is None else list(news.rows)
             self._all_over = news.over
 
-    def _number(self, word: str | int) -> int:
+    def _number(self, word: str) -> int:
         """The number of a run. Raises BadAnswer if there is no such run."""
         try:
             return range(len(self._runs)).index(int(word))
@@ -114,11 +118,13 @@ class Feed:
             raise BadAnswer(f"{self._link.host.address}: it reports a run that it was not asked about") from None
 
 
+@dataclass(frozen=True)
 class FarDetails:
-    """One run of a feed."""
+    """The newest details of one run of a feed; empty if those are another run's."""
 
-    def __init__(self, feed: Feed, number: int) -> None:
-        self._feed, self._number = feed, number
+    feed: Feed
+    number: int
 
     def look(self, view: View) -> Detail:
-        return self._feed.detail(self._number)
+        number, detail = self.feed.newest
+        return detail if number == self.number else Detail()

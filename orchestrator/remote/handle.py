@@ -80,11 +80,10 @@ class RunThere(Run):
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
         """As in `Run`. Raises LinkLost if the link breaks, which ends the command."""
-        from orchestrator.remote.replies import received
-        from orchestrator.remote.session import Session
+        from orchestrator.remote.session import Session, received
 
         host, words = self.known.host, ["shell", self.id, f"--rank={rank}", "--", *command]
-        with Session(host) as session:
+        with Session(host, 0) as session:
             answer, _ = session.ask({"ask": "command", "words": words})
             return session.interact(received(host, str, answer.get("command"), str), terminal=terminal)
 
@@ -103,8 +102,8 @@ class RunThere(Run):
     ) -> Any:
         """The return value of the run's function on the login node, as a value of this type."""
         from orchestrator.remote import asking
-        from orchestrator.remote.session import Lasting
+        from orchestrator.remote.session import Session
 
         request = {"do": "run", "run": self.id, "function": function, "values": values or {}}
-        with Lasting(self.known.host) as link:
+        with Session(self.known.host) as link:
             return asking.answer(link, request, kind, within_s=within_s or asking.LONGEST_S)

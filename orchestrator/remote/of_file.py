@@ -15,10 +15,9 @@ from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import NoAnswer
 from orchestrator.remote import asking, remote_runs
 from orchestrator.remote.asking import Gone
-from orchestrator.remote.carried import carried, host_of
-from orchestrator.remote.links.host import Unanswered
+from orchestrator.remote.carried import carried
+from orchestrator.remote.links.host import Unanswered, of
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.replies import VerbOutput
 from orchestrator.remote.session import Session
 from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.plan.plan import Plan
@@ -38,7 +37,7 @@ def submit(
 
     Raises UserError for a mistake in the files, SiteError for a refusal, NoAnswer if the result is unknown.
     """
-    host = host_of(planned)
+    host = of(planned.site)
     how = {
         "after": [remote_runs.on(host, word) for word in after],
         "after_any": [remote_runs.on(host, word) for word in after_any],
@@ -79,10 +78,10 @@ def run(
     """
     with carried(planned, path, site, settings) as (link, request):
         request = {**request, "do": "verb", "verb": verb, "options": list(options)}
-        ended = asking.answer(link, request, VerbOutput, text=str)
-    for stream, text in ((sys.stderr, ended.err), (sys.stdout, ended.out)):
+        out, err, code = asking.answer(link, request, tuple[str, str, int], text=str)
+    for stream, text in ((sys.stderr, err), (sys.stdout, out)):
         print(text, end="", file=stream, flush=True)
-    return ended.code
+    return code
 
 
 def _made(link: Session, request: dict[str, Any]) -> Known:

@@ -10,6 +10,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from orchestrator.base import private
@@ -18,6 +19,7 @@ from orchestrator.base.json_files import read_object, write_json
 from orchestrator.base.typed import record_of
 from orchestrator.remote.links.host import LoginHost
 from orchestrator.runs.folder import index
+from orchestrator.runs.state.selection import PATTERN
 from orchestrator.runs.state.view import View
 from orchestrator.spec.paths import state_folder
 
@@ -96,18 +98,16 @@ def find(word: str) -> Known | None:
     if not known:
         return None
     if word == "last":
-        here = index.runs()
-        newest = known[-1]
-        return None if here and _made_s(here[-1].run_id) > newest.submitted_s else newest
-    matching = [run for run in known if run.run.startswith(word)]
-    exact = [run for run in matching if run.run == word]
-    here_too = [run.run_id for run in index.runs() if run.run_id.startswith(word)] if matching else []
-    if exact or word in here_too or not matching:
-        return exact[0] if exact else None
-    if len(matching) + len(here_too) > 1:
-        names = ", ".join([*here_too, *(run.run for run in matching)])
-        raise UserError(f"{word!r} begins the ids of {len(matching) + len(here_too)} runs: {names}")
-    return matching[0]
+        newest, here = known[-1], index.runs()
+        is_here = here and (index.made_ns(here[-1]) or 0) / 1e9 > newest.submitted_s
+        return None if is_here else newest
+    there = {run.run: run for run in known if run.run.startswith(word)}
+    ids = [run.run_id for run in index.runs() if run.run_id.startswith(word)] if there else []
+    if word in there or word in ids or not there:
+        return there.get(word)
+    if len(names := [*ids, *there]) > 1:
+        raise UserError(f"{word!r} begins the ids of {len(names)} runs: {', '.join(names)}")
+    return there[names[0]]
 
 
 def on(host: LoginHost, word: str) -> str:
@@ -116,13 +116,15 @@ def on(host: LoginHost, word: str) -> str:
     Raises UserError if it names a run elsewhere.
     """
     found = find(word)
-    if found is None:
-        if here := _here(word):
-            raise _elsewhere(here, "this machine", host)
-        return word
-    if found.host.address != host.address:
+    if found and found.host.address != host.address:
         raise _elsewhere(found.run, found.host.address, host)
-    return found.run
+    if found:
+        return found.run
+    try:
+        here = index.find(word)
+    except UserError:
+        return word
+    raise _elsewhere(here.run_id, "this machine", host)
 
 
 def held_on(host: LoginHost, word: str) -> str:
@@ -133,23 +135,8 @@ def held_on(host: LoginHost, word: str) -> str:
     return word
 
 
-def _here(word: str) -> str:
-    """The id of the run of this machine that `word` names; '' if it names none."""
-    try:
-        return index.find(word).run_id
-    except UserError:
-        return ""
-
-
 def _elsewhere(run: str, place: str, host: LoginHost) -> UserError:
     return UserError(f"{run} is a run of {place}, and this one goes to {host.address}: name a run there")
-
-
-def _made_s(run_id: str) -> float:
-    try:
-        return (index.place() / run_id).lstat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def newest(known: Sequence[Known], most: int) -> list[Known]:
@@ -160,19 +147,12 @@ def newest(known: Sequence[Known], most: int) -> list[Known]:
 
 def split(words: Sequence[str]) -> tuple[list[str], list[Known]]:
     """The words that name local runs, or patterns, and the runs on login nodes that the words name."""
-    from fnmatch import fnmatchcase
-
-    known, here, there = runs(), [], {}
-    if not known:
-        return list(words), []
+    known, here, there = runs(), [], dict[str, Known]()
     for word in words:
-        found = [run for run in known if fnmatchcase(run.run, word)] if _is_pattern(word) else []
-        one = None if _is_pattern(word) else find(word)
-        there.update({run.run: run for run in ([one] if one else found)})
-        if not one and (not found or any(fnmatchcase(run.run_id, word) for run in index.runs())):
+        is_pattern = "/" not in word and PATTERN.search(word)
+        matching = [run for run in known if fnmatchcase(run.run, word)] if is_pattern else [find(word)]
+        found = {run.run: run for run in matching if run}
+        there |= found
+        if not found or (is_pattern and any(fnmatchcase(run.run_id, word) for run in index.runs())):
             here.append(word)
     return here, list(there.values()) if words else known
-
-
-def _is_pattern(word: str) -> bool:
-    return "/" not in word and any(char in word for char in "*?[")

@@ -11,24 +11,25 @@ import shlex
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.base import process, strangers
 from orchestrator.base.errors import SiteError
-from orchestrator.base.terminal.plain import say
+from orchestrator.base.json_files import parsed
+from orchestrator.base.terminal.plain import plain, say
+from orchestrator.base.typed import record_of
 from orchestrator.remote import archive
-from orchestrator.remote.archive import Archive
 from orchestrator.remote.links import frames
-from orchestrator.remote.links.channel import SILENCE_S, Channel
-from orchestrator.remote.links.connecting import connect
+from orchestrator.remote.links.connecting import Channel, connect
 from orchestrator.remote.links.frames import Frame, Unpacker
-from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost
+from orchestrator.remote.links.host import SILENCE_S, BadAnswer, HostRefused, LinkLost, LoginHost
 from orchestrator.remote.login_node import boot
-from orchestrator.remote.replies import received
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 GREETING_BYTES = 1 << 16  # some shells print text before
+MOST_PARTS = 1_000_000  # lists and objects in an answer
+LONGEST_WHY = 200  # characters of the description of a bad answer
 LARGEST_ANSWER = 2 * frames.PIECE_BYTES  # a call's output and its errors
 ANSWER_BYTES = 1 << 16  # of an answer's header, which may repeat names from the question
 SLOWEST_BYTES_PER_S = 8192  # a slower answer is not awaited
@@ -40,27 +41,38 @@ SAID_NOTHING = "it said nothing"
 LINK_ENDED = ("the link broke", "the connection ended")  # a link's message if its program ended without one
 
 Heard = Callable[[float], object]
+Kind = TypeVar("Kind")
 
 
 class Session:
-    """An open connection. `ask` repeats nothing: LinkLost reports a broken link.
+    """A connection that is reopened when its link breaks, and then repeats the question; all questions may be repeated.
 
-    Received data is bounded in size and time. `heard` is called at each sign of life, with the extra time (in seconds)
-    that is allowed for the next one. Unless `asks`, the user is not asked for a password or the like.
+    It gives up after `patience_s` without an answer, and tries the first connection once. `say` gets messages about the
+    link. Received data is bounded in size and time. `heard` is called at each sign of life, with the extra time (in
+    seconds) that is allowed for the next one. Unless `asks`, the user is not asked for a password or the like.
     """
 
-    def __init__(self, host: LoginHost, *, asks: bool = True, heard: Heard = lambda more_s: None) -> None:
-        self.host, self._asks, self._heard = host, asks, heard
+    def __init__(
+        self,
+        host: LoginHost,
+        patience_s: float = PATIENCE_S,
+        say: Callable[[str], object] = say,
+        *,
+        asks: bool = True,
+        heard: Heard = lambda more_s: None,
+    ) -> None:
+        self.host, self._patience_s, self._say, self._asks, self._heard = host, patience_s, say, asks, heard
         self._open()
+        self._tried, self._answered_s = 0, time.monotonic()  # connections since the last answer, and its time
 
     def _open(self) -> None:
         self._until_s = float("inf")  # of time.monotonic(): the deadline of an answer that has begun
-        sent = archive.made()
+        archive.name()  # this takes a moment, and is kept
         self._heard(0.0)
         self._link: Channel = connect(self.host, _command(self.host.python), asks=self._asks)
         self._unpacker = Unpacker(self._receive)
         try:
-            self._begin(sent)
+            self._begin()
         except LinkLost as error:
             self.close()
             raise _not_begun(self.host, error) from None
@@ -68,18 +80,17 @@ class Session:
             self.close()
             raise
 
-    def _begin(self, sent: Archive) -> None:
+    def _begin(self) -> None:
         program = b"".join(Path(file).read_bytes() for file in (strangers.__file__, boot.__file__))
         try:
-            self._link.send(b"%d\n%b%b" % (len(program), program, frames.packed({"archive": sent.name})))
-            self._unpacker.skip_to(boot.MARK, GREETING_BYTES)
+            self._link.send(b"%d\n%b%b" % (len(program), program, frames.packed({"archive": archive.name()})))
+            self._unpacker.until(boot.MARK, GREETING_BYTES)
         except ValueError as error:
             raise HostRefused(
                 f"{self.host.address}: its shell prints {str(error)!r} and does not start Python"
             ) from None
-        self.installs = bool(received(self.host, tuple[str, ...], self._answer()[0].get("missing")))
-        if self.installs:
-            content = sent.packed()
+        if received(self.host, tuple[str, ...], self._answer()[0].get("missing")):
+            content = archive.packed()
             self._heard(INSTALL_S)
             self._link.send(frames.packed({"sha256": hashlib.sha256(content).hexdigest()}, content))
         self._answer()
@@ -87,8 +98,34 @@ class Session:
     def ask(self, question: Mapping[str, Any], payload: bytes = b"", *, largest_bytes: int = LARGEST_ANSWER) -> Frame:
         """The answer to a question. Raises LinkLost, BadAnswer, and SiteError for a problem that the host reports."""
         packed = frames.packed(question, payload)
-        self._link.send(packed)
-        return self._answer(ANSWER_BYTES + len(packed) - len(payload), largest_bytes)
+        while True:
+            try:
+                self._link.send(packed)
+                answer = self._answer(ANSWER_BYTES + len(packed) - len(payload), largest_bytes)
+            except LinkLost as error:
+                self._again(error)
+            else:
+                self._tried, self._answered_s = 0, time.monotonic()
+                return answer
+
+    def _again(self, error: LinkLost) -> None:
+        """Connect again. Raises LinkLost if that fails for too long."""
+        self.close()
+        if self._patience_s <= 0:
+            raise error
+        self._say(f"{error}; trying again")
+        while True:
+            if self._tried and time.monotonic() > self._answered_s + self._patience_s:
+                raise LinkLost(f"{error}; given up after {self._patience_s:g} s")
+            if self._tried:
+                time.sleep(WAITS_S[min(self._tried, len(WAITS_S)) - 1])
+            self._tried += 1
+            try:
+                self._open()
+                self._say(f"{self.host.address}: connected again")
+                return
+            except LinkLost as again:
+                error = again
 
     def interact(self, command: str, *, terminal: bool) -> int:
         """Run the command of an answer over the same link; see `Channel.interact`."""
@@ -123,6 +160,20 @@ class Session:
         self.close()
 
 
+def received(host: LoginHost, kind: type[Kind], sent: Any, text: Callable[[str], str] = plain) -> Kind:
+    """The value in a login node's answer: JSON text, or the form that `record_of` takes. Raises BadAnswer."""
+    try:
+        if isinstance(sent, (bytes, bytearray)):
+            if sent.count(b"[") + sent.count(b"{") > MOST_PARTS:  # it would take many times as much memory as bytes
+                raise ValueError("it has too many parts")
+            sent = parsed(bytes(sent))
+        found: Kind = record_of(kind, sent, text)
+    except ValueError as error:
+        why = plain(str(error))[:LONGEST_WHY]
+        raise BadAnswer(f"{host.address}: its answer is not what torusrun sends: {why}") from None
+    return found
+
+
 def _command(python: str) -> str:
     """The fixed command. The shell on the login node expands a home folder in it."""
     home, _, rest = python.partition("/")
@@ -139,44 +190,3 @@ def _not_begun(host: LoginHost, error: LinkLost) -> SiteError:
     ended = f"`{host.python}` ended with exit code {error.ended_with} there"
     needs = "Python 3.10 or newer is needed: name one as `python` in the site"
     return HostRefused(f"{host.address}: {why}; {ended}; {needs}")
-
-
-class Lasting(Session):
-    """A session that is reopened when its link breaks. It then repeats the question; all questions may be repeated.
-
-    The first connection is tried once: a host that does not answer is reported at once.
-    """
-
-    def __init__(self, host: LoginHost, patience_s: float = PATIENCE_S, say: Callable[[str], object] = say) -> None:
-        super().__init__(host)
-        self._patience_s, self._say = patience_s, say
-        self._tried, self._answered_s = 0, time.monotonic()  # connections since the last answer, and its time
-
-    def ask(self, question: Mapping[str, Any], payload: bytes = b"", *, largest_bytes: int = LARGEST_ANSWER) -> Frame:
-        """The answer to a question. Raises LinkLost if nothing has been answered for `patience_s`."""
-        while True:
-            try:
-                answer = super().ask(question, payload, largest_bytes=largest_bytes)
-            except LinkLost as error:
-                self._again(error)
-            else:
-                self._tried, self._answered_s = 0, time.monotonic()
-                return answer
-
-    def _again(self, error: LinkLost) -> None:
-        self.close()
-        if self._patience_s <= 0:
-            raise error
-        self._say(f"{error}; trying again")
-        while True:
-            if self._tried and time.monotonic() > self._answered_s + self._patience_s:
-                raise LinkLost(f"{error}; given up after {self._patience_s:g} s")
-            if self._tried:
-                time.sleep(WAITS_S[min(self._tried, len(WAITS_S)) - 1])
-            self._tried += 1
-            try:
-                self._open()
-                self._say(f"{self.host.address}: connected again")
-                return
-            except LinkLost as again:
-                error = again

@@ -55,7 +55,7 @@ class _Asked:
         from orchestrator.remote.session import Session
 
         try:
-            with Session(self._host, asks=False, heard=self._heard) as link:
+            with Session(self._host, 0, asks=False, heard=self._heard) as link:
                 request = {"do": "views", "runs": [run.run for run in self._runs]}
                 self._found = asking.answer(link, request, dict[str, View | None], within_s=LONGEST_S)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from orchestrator.base.errors import UserError
@@ -29,8 +30,10 @@ def of_one_host(words: Sequence[str]) -> list[Known]:
 
 
 def run_there(found: Known, verb: str, options: Sequence[str] = ()) -> int:
+    """Run the verb on the login node as if it ran here. Returns its exit code."""
     from orchestrator.remote import asking
-    from orchestrator.remote.session import Lasting
+    from orchestrator.remote.session import Session
 
-    with Lasting(found.host) as link:
-        return asking.verb(link, [verb, found.run, *options])
+    with Session(found.host) as link:
+        request = {"argv": ["orchestrator", verb, found.run, *options]}
+        return asking.call(link, request, asking.shown(sys.stdout), asking.shown(sys.stderr))

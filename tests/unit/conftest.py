@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.remote import session
-from orchestrator.remote.session import Lasting
+from orchestrator.remote.session import Session
 from tests.unit.far import HERE, Pipe
 
 
@@ -24,7 +24,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("installed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "connect", lambda host, command, **how: Pipe(command, place))
-        Lasting(HERE, 0).close()
+        Session(HERE, 0).close()
     return place
 
 

@@ -20,8 +20,7 @@ from orchestrator.remote.feed import Feed
 from orchestrator.remote.handle import RunThere
 from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.replies import received
-from orchestrator.remote.session import Lasting, Session
+from orchestrator.remote.session import Session, received
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.state.view import View
 from tests.unit.bad_node import BOOT, FLOOD, SILENCE, Replay, command, frame, wrote
@@ -174,7 +173,7 @@ def test_a_login_node_that_takes_connections_and_never_answers_is_given_up(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = leads_to(monkeypatch, lambda *_: "", most=0)
-    link = Lasting(HERE, 60.0, lambda text: None)
+    link = Session(HERE, 60.0, lambda text: None)
     with pytest.raises(LinkLost, match="given up after 60 s"):
         link.ask({"ask": "missing", "sha256s": []})
     assert len(made) > 2 and clock.now_s < 200

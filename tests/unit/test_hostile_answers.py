@@ -41,9 +41,9 @@ RIGHT: dict[str, Any] = {
     "resume": "/runs/a-1/checkpoints/3",
     "wait_until_held": VIEW,
     "submit": "the scheduler did not answer",
-    "verb": {"out": "fits\n", "err": "", "code": 0},
+    "verb": ["fits\n", "", 0],
     "collect": [{**FILE, "name": "d", "kind": "folder"}, {**FILE, "name": "d/f"}],
-    "look": {"views": {"0": VIEW}, "detail": [0, DETAILS], "rows": [["run", "a-1"]], "missing": [], "over": True},
+    "look": {"views": {"0": VIEW}, "detail": [0, DETAILS], "rows": [["run", "a-1"]], "over": True},
 }
 EVIL = [
     None, True, -1, 0, 10**30, 1e300, -1e300, 1e17, math.inf, math.nan, "", "\x1b[2J\n\r\t", "\ud800\0", "../../x",

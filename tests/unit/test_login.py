@@ -43,6 +43,14 @@ def server(home: Path) -> Iterator[SshServer]:
         yield server
 
 
+@pytest.fixture
+def asking(home: Path) -> Iterator[SshServer]:
+    """A known server that asks for a code, which is 'right'."""
+    with SshServer(home, [query(("Code: ", False))], ["right"]) as server:
+        knows(home, f"{server.name} {server.line}")
+        yield server
+
+
 def knows(home: Path, *lines: str) -> None:
     (home / ".ssh/known_hosts").write_text("".join(f"{each}\n" for each in lines))
 
@@ -130,31 +138,24 @@ def test_a_second_factor_is_typed_unseen(home: Path) -> None:
         assert server.given == ["push", code] and code not in terminal.written and "push" in terminal.written
 
 
-def test_a_wrong_or_missing_second_factor_is_refused(home: Path) -> None:
-    for keys, why in (("wrong\n", "does not let you in: Authentication failed"), ("\x04", "was given none")):
-        with SshServer(home, [query(("Code: ", False))], ["right"]) as server:
-            knows(home, f"{server.name} {server.line}")
-            with Terminal(LOG_IN, server.host.address) as terminal:
-                terminal.until("Code: ")
-                terminal.press(keys)
-                assert terminal.ended() == 0 and terminal.settled
-            assert "HostRefused" in terminal.written and why in terminal.written
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [("wrong\n", "HostRefused .*does not let you in: Authentication failed"), ("\x04", "HostRefused .*was given none"),
+     ("\x03", "KeyboardInterrupt")],
+)  # fmt: skip
+def test_without_the_second_factor_nobody_is_let_in_and_the_terminal_is_restored(
+    asking: SshServer, keys: str, why: str
+) -> None:
+    with Terminal(LOG_IN, asking.host.address) as terminal:
+        terminal.until("Code: ")
+        terminal.press(keys)
+        assert (terminal.ended() != 0) == (keys == "\x03") and terminal.settled
+    assert re.search(why, terminal.written)
 
 
-def test_ctrl_c_at_a_second_factor_restores_the_terminal(home: Path) -> None:
-    with SshServer(home, [query(("Code: ", False))], ["right"]) as server:
-        knows(home, f"{server.name} {server.line}")
-        with Terminal(LOG_IN, server.host.address) as terminal:
-            terminal.until("Code: ")
-            terminal.press("\x03")
-            assert terminal.ended() != 0 and terminal.settled
-
-
-def test_without_a_terminal_a_second_factor_is_refused(home: Path) -> None:
-    with SshServer(home, [query(("Code: ", False))], ["right"]) as server:
-        knows(home, f"{server.name} {server.line}")
-        with pytest.raises(HostRefused, match="no terminal is free to ask you: .*connect: openssh.*ControlMaster"):
-            ThroughFabric(server.host, "true")
+def test_without_a_terminal_a_second_factor_is_refused(asking: SshServer) -> None:
+    with pytest.raises(HostRefused, match="no terminal is free to ask you: .*connect: openssh.*ControlMaster"):
+        ThroughFabric(asking.host, "true")
 
 
 def test_a_login_without_any_key_is_refused(home: Path, server: SshServer) -> None:

@@ -1,6 +1,7 @@
 """Remote runs without ssh: the other side is a process of this machine, and its link breaks wherever a test says."""
 
 import base64
+import hashlib
 import io
 import json
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import repeat
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from orchestrator.remote.links.frames import Unpacker, packed
 from orchestrator.remote.links.host import LinkLost, LoginHost
 from orchestrator.remote.login_node import boot, sent_files, store
 from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.session import Lasting, Session
+from orchestrator.remote.session import Session
 from orchestrator.runs.state.view import View
 from tests.e2e.places import until
 from tests.unit.far import HERE, Pipe
@@ -39,7 +40,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, far: Path, lives: list[float]) -> 
     monkeypatch.setattr(session, "connect", lambda host, command, **how: Pipe(command, far, left.pop(0)))
 
 
-def said(link_: Lasting, *argv: str, name: str = "call") -> tuple[int, bytes, bytes]:
+def said(link_: Session, *argv: str, name: str = "call") -> tuple[int, bytes, bytes]:
     out, err = bytearray(), bytearray()
     return asking.call(link_, {"argv": argv}, out.extend, err.extend, name), bytes(out), bytes(err)
 
@@ -48,35 +49,34 @@ def said(link_: Lasting, *argv: str, name: str = "call") -> tuple[int, bytes, by
 def test_frames_come_out_as_they_went_in_however_they_are_cut(sent_: list, size: int) -> None:
     stream = io.BytesIO(b"Welcome!\nMARK" + b"".join(packed({"h": header}, data) for header, data in sent_))
     unpacker = Unpacker(lambda: stream.read(size))
-    unpacker.skip_to(b"MARK", 100)
+    unpacker.until(b"MARK", 100)
     assert [((frame := unpacker.frame())[0]["h"], frame[1]) for _ in sent_] == sent_
 
 
 def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
     with pytest.raises(ValueError, match="noise"):
-        Unpacker(lambda: b"noise\n").skip_to(b"MARK", 100)
+        Unpacker(lambda: b"noise\n").until(b"MARK", 100)
     with pytest.raises(ValueError):
         Unpacker(lambda: b'{"bytes": -1}\n').frame()
 
 
-def test_torusrun_is_installed_once_whole_and_of_this_version(bare: Path) -> None:
-    with Lasting(HERE, 0) as first:
-        assert first.installs
+def test_torusrun_is_installed_once_whole_and_of_this_version(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Session(HERE, 0) as first:
         code, out, err = said(first, "orchestrator", "version")
     assert (code, err) == (0, b""), err
-    with Lasting(HERE, 0) as second:
-        assert not second.installs
     folder = bare / ".local/share/torusrun"
     (own,) = folder.glob("torusrun-*")
-    assert own.name == archive.made().name and not list(folder.glob(".*"))
+    assert own.name == archive.name() and not list(folder.glob(".*"))
     assert (own / "orchestrator/data/templates/job/script.sh.j2").is_file()
+    monkeypatch.setattr(archive, "packed", lambda: pytest.fail("it is sent again"))
+    Session(HERE, 0).close()
 
 
 def test_another_version_over_there_is_not_used(bare: Path) -> None:
     older = bare / ".local/share/torusrun/torusrun-0.0.9-0123456789abcdef/orchestrator"
     older.mkdir(parents=True)
     (older / "__init__.py").write_text("raise SystemExit('the older one')")
-    with Lasting(HERE, 0) as there:
+    with Session(HERE, 0) as there:
         assert said(there, "orchestrator", "version")[0] == 0
 
 
@@ -84,16 +84,16 @@ def test_another_version_over_there_is_not_used(bare: Path) -> None:
 @pytest.mark.parametrize("taken", ["", ".local", ".local/share/torusrun", "its own"])
 def test_nothing_is_imported_from_a_folder_that_a_stranger_may_have_filled(taken: str, bare: Path) -> None:
     """A folder's name tells what is in it, so everybody can make it where he may write."""
-    folder = bare / ".local/share/torusrun" / archive.made().name
+    folder = bare / ".local/share/torusrun" / archive.name()
     (folder / "orchestrator").mkdir(parents=True, mode=0o700)
     (folder / "orchestrator" / "__init__.py").write_text(f"open({str(bare / 'pwned')!r}, 'w')\n")
     os.chown(folder if taken == "its own" else bare / taken, 4321, 4321)
     with pytest.raises(SiteError, match="belongs to user 4321"):
-        Lasting(HERE, 0)
+        Session(HERE, 0)
     os.chown(folder if taken == "its own" else bare / taken, 0, 0)
     (folder if taken == "its own" else bare / taken).chmod(0o757)
     with pytest.raises(SiteError, match="others may write into this folder"):
-        Lasting(HERE, 0)
+        Session(HERE, 0)
     assert not (bare / "pwned").exists()
 
 
@@ -101,7 +101,7 @@ def test_an_archive_that_is_not_whole_is_not_installed(bare: Path, monkeypatch: 
     damaged = lambda header, payload=b"": packed(header, payload[:-1] + b"x" if payload else b"")  # noqa: E731
     monkeypatch.setattr(session.frames, "packed", damaged)
     with pytest.raises(SiteError, match="arrived damaged"):
-        Lasting(HERE, 0)
+        Session(HERE, 0)
     assert not list((bare / ".local/share/torusrun").glob("*"))
 
 
@@ -112,7 +112,7 @@ def test_what_is_sent_is_what_torusrun_says_it_needs() -> None:
     needed = {line.split(">")[0] for line in tomllib.loads(text)["project"]["dependencies"]}
     names = {name for name, _, _ in boot.PACKAGES}
     assert needed - names == {"rich", "fabric"}, "these two work on this side alone"
-    files = archive.made().files
+    files = archive.files()
     for folder in ("orchestrator", "training", *(f"{boot.NEEDS}/{name}" for name in names)):
         assert any(path.startswith(f"{folder}/") and path.endswith(".py") for path in files), folder
     assert not any(path.endswith((".so", ".pyc")) for path in files)
@@ -130,14 +130,14 @@ def test_what_a_call_writes_comes_once_and_in_order_over_links_that_break(
 ) -> None:
     (far / "counts.py").write_text("import time\nfor i in range(400): print('line', i, flush=True); time.sleep(0.002)")
     breaking(monkeypatch, far, lives)
-    with Lasting(HERE, 60, say=lambda text: None) as there:
+    with Session(HERE, 60, say=lambda text: None) as there:
         code, out, _ = said(there, "counts")
     assert code == 0 and out.decode().splitlines() == [f"line {number}" for number in range(400)]
 
 
 def test_a_call_of_one_name_is_made_once(far: Path) -> None:
     (far / "once.py").write_text("open('made', 'a').write('x')")
-    with Lasting(HERE, 0) as there:
+    with Session(HERE, 0) as there:
         for _ in range(3):
             assert said(there, "once", name="same")[0] == 0
         assert (far / "made").read_text() == "x"
@@ -152,14 +152,14 @@ def test_a_call_of_one_name_is_made_once(far: Path) -> None:
 )  # fmt: skip
 def test_a_call_ends_as_its_program_does(far: Path, program: str, code: int, last: bytes) -> None:
     (far / "program.py").write_text(program)
-    with Lasting(HERE, 0) as there:
+    with Session(HERE, 0) as there:
         found, _, err = said(there, "program")
     assert found == code and err.strip().endswith(last) and bool(last) == bool(err)
 
 
 def test_a_call_that_was_killed_is_gone(far: Path) -> None:
     (far / "killed.py").write_text("import os, signal; print('begun'); os.kill(os.getpid(), signal.SIGKILL)")
-    with Lasting(HERE, 0) as there, pytest.raises(asking.Gone, match="is gone"):
+    with Session(HERE, 0) as there, pytest.raises(asking.Gone, match="is gone"):
         said(there, "killed")
 
 
@@ -175,13 +175,13 @@ def test_a_call_and_what_it_started_ends_when_that_is_asked_for(how: str, far: P
         there.ask({"ask": how, "call": "call"})
         yield from repeat(0.1)
 
-    with Lasting(HERE, 0) as there, suppress(asking.Gone):
+    with Session(HERE, 0) as there, suppress(asking.Gone):
         asking.call(there, {"argv": ["sleeps"]}, out.extend, lambda data: None, "call", asks())
     until(lambda: not Path(f"/proc/{int(out)}").exists(), "the program to end", 30)
 
 
 def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:
-    with Lasting(HERE, 0) as there:
+    with Session(HERE, 0) as there:
         for name in ("../x", "", ".hidden", "a/b", "x" * 300):
             with pytest.raises(SiteError, match="names no call"):
                 there.ask({"ask": "start", "call": name})
@@ -189,8 +189,7 @@ def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:
 
 def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
     content = os.urandom(1000)
-    (home / "file").write_bytes(content)
-    sha256 = sent_files.checksum(home / "file")
+    sha256 = hashlib.sha256(content).hexdigest()
     store.keep(sha256, 0, False, content[:600])
     assert store.missing([sha256]) == [sha256]
     store.keep(sha256, 0, False, content[:600])  # asked again
@@ -215,16 +214,17 @@ def test_code_is_assembled_as_it_was_frozen_or_refused(home: Path, tmp_path: Pat
     for entry in entries:
         if entry.kind == "file":
             store.keep(entry.sha256, 0, True, (tmp_path / "copy" / entry.name).read_bytes())
-    made = sent_files.assemble(sent_files.as_json(entries, frozen.checksum, {}), home / "there")
+    sent = {"sha256": frozen.checksum, "entries": [asdict(entry) for entry in entries]}
+    made = sent_files.assemble(sent, home / "there")
     assert [(e.name, e.kind, e.sha256) for e in sent_files.listing(made)] == [
         (e.name, e.kind, e.sha256) for e in entries
     ]
     assert os.access(made / "run me.sh", os.X_OK)
     with pytest.raises(SiteError, match="damaged"):
-        sent_files.assemble(sent_files.as_json(entries[:-1], frozen.checksum, {}), home / "there")
-    outside = sent_files.SentEntry("../outside", "folder", 0o700)
+        sent_files.assemble({**sent, "entries": sent["entries"][:-1]}, home / "there")
+    outside = {"name": "../outside", "kind": "folder", "mode": 0o700}
     with pytest.raises(SiteError, match="not below"):
-        sent_files.assemble(sent_files.as_json([outside], frozen.checksum, {}), home / "there")
+        sent_files.assemble({**sent, "entries": [outside]}, home / "there")
 
 
 def run_of(name: str, submitted_s: float = 1000.0, **changes: object) -> Known:
@@ -285,7 +285,7 @@ def test_the_fixed_command_means_the_same_in_every_shell() -> None:
 
 def test_the_words_of_a_shell_are_no_text_for_the_shell_of_the_login_node(far: Path) -> None:
     words = ["version", 'it\'s "so" $HOME `x` !! \n é']
-    with Session(HERE) as there:
+    with Session(HERE, 0) as there:
         answer, _ = there.ask({"ask": "command", "words": words})
     *_, word = shlex.split(answer["command"])
     assert re.fullmatch("[A-Za-z0-9_=-]+", word) and json.loads(base64.urlsafe_b64decode(word)) == words

@@ -103,7 +103,7 @@ def test_news_are_what_has_changed(home: Path, monkeypatch: pytest.MonkeyPatch) 
     run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
     watching, found = Watching(["none-1", run.run_id]), dict[str, Any]()
     until(lambda: found.update(news(watching)) or found.get("over"), "the end of the run", 30)
-    assert found["missing"] == [0] and found["views"]["1"]["state"] == "COMPLETED"
+    assert found["views"]["0"] is None and found["views"]["1"]["state"] == "COMPLETED"
     assert news(watching) == {}
 
 

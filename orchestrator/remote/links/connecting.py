@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
 from orchestrator.base import process
-from orchestrator.base.environment import which
 from orchestrator.base.errors import SiteError
-from orchestrator.remote.links.channel import CONNECT_S, Channel
-from orchestrator.remote.links.host import LoginHost
+from orchestrator.remote.links.host import CONNECT_S, LoginHost
 
-NO_ONE = "none"
+
+class Channel(Protocol):
+    """The standard streams of one command on the login node."""
+
+    def send(self, data: bytes) -> None:
+        """Send bytes. Raises LinkLost if the link does not take them within SILENCE_S."""
+
+    def receive(self) -> bytes:
+        """The next bytes, at least one. Raises LinkLost at the end, and after SILENCE_S without bytes."""
+
+    def interact(self, command: str, *, terminal: bool) -> int:
+        """Run another command with the streams of this program, with `terminal` on a terminal there; its exit code.
+
+        Raises LinkLost if the link breaks.
+        """
+
+    def close(self) -> None: ...
 
 
 def connect(host: LoginHost, command: str, *, asks: bool = True) -> Channel:
@@ -30,11 +45,9 @@ def connect(host: LoginHost, command: str, *, asks: bool = True) -> Channel:
 
 def _fitting(host: LoginHost) -> str:
     """'openssh' if the user's ssh configuration shares connections to this host, which fabric cannot use."""
-    if not which("ssh"):
-        return "fabric"
     try:
         said = process.run(["ssh", "-G", "--", host.address], timeout_s=CONNECT_S)
-    except SiteError:
+    except SiteError:  # there is no ssh, for example
         return "fabric"
-    options = dict(line.split(" ", 1) for line in said.stdout.splitlines() if " " in line)
-    return "openssh" if options.get("controlpath", NO_ONE) != NO_ONE else "fabric"
+    shares = any(line.startswith("controlpath ") and line != "controlpath none" for line in said.stdout.splitlines())
+    return "openssh" if shares else "fabric"

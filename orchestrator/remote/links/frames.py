@@ -25,13 +25,9 @@ class Unpacker:
     def __init__(self, receive: Callable[[], bytes]) -> None:
         self._receive, self._buffer = receive, bytearray()
 
-    def skip_to(self, mark: bytes, most: int) -> None:
-        """Skip everything up to `mark`, and the mark. Raises ValueError unless it is among the first `most` bytes."""
-        self._until(mark, most)
-
     def frame(self, longest_header: int = LONGEST_HEADER, largest_payload: int = LARGEST_PAYLOAD) -> Frame:
         """The next frame. Raises ValueError with an explanation if it is not a frame, or is larger than allowed."""
-        header = parsed(self._until(b"\n", longest_header))
+        header = parsed(self.until(b"\n", longest_header))
         size = header.get("bytes") if isinstance(header, dict) else None
         if type(size) is not int or not 0 <= size <= largest_payload:
             raise ValueError(f"a message of {str(size)[:20]} bytes")
@@ -39,7 +35,7 @@ class Unpacker:
             self._buffer += self._receive()
         return header, self._take(size)
 
-    def _until(self, mark: bytes, most: int) -> bytes:
+    def until(self, mark: bytes, most: int) -> bytes:
         """The bytes before `mark`, which is dropped. Raises ValueError unless it is among the first `most` bytes."""
         while (found := self._buffer.find(mark, 0, most)) < 0:
             if len(self._buffer) >= most:

@@ -1,4 +1,4 @@
-"""A login node: its address, its kind of connection, and its Python."""
+"""A login node: its address, its kind of connection, its Python; limits of time; errors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from orchestrator.base.errors import SiteError
 from orchestrator.spec.site import Site
 
 PYTHON = "python3"
+SILENCE_S = 20.0  # the login node answers at least every 2 s, so a link is broken after such a silence
+CONNECT_S = 10.0
+LOGIN_S = 120.0  # for a user who types a second factor
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class HostRefused(SiteError):
     """There is no connection and a repetition does not help: an unknown key, no permission, no Python."""
 
 
-def of(site: Site) -> LoginHost | None:
-    """The login node of a site; None for a site of this machine."""
-    return LoginHost(site.host, site.connect, site.python or PYTHON) if site.host else None
+def of(site: Site) -> LoginHost:
+    """The login node of a site that has one."""
+    assert site.host
+    return LoginHost(site.host, site.connect, site.python or PYTHON)

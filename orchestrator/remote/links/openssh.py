@@ -9,8 +9,7 @@ import sys
 from typing import IO
 
 from orchestrator.base import process
-from orchestrator.remote.links.channel import CONNECT_S, LOGIN_S, SILENCE_S
-from orchestrator.remote.links.host import HostRefused, LinkLost, LoginHost
+from orchestrator.remote.links.host import CONNECT_S, LOGIN_S, SILENCE_S, HostRefused, LinkLost, LoginHost
 
 BLOCK_BYTES = 1 << 16
 REFUSALS = ("Host key verification failed", "Permission denied", "REMOTE HOST IDENTIFICATION HAS CHANGED")
@@ -33,7 +32,7 @@ class OpenSSH:
     def send(self, data: bytes) -> None:
         left = memoryview(data)
         while left:
-            self._wait(self._in, selectors.EVENT_WRITE, SILENCE_S if self._heard else self._login_s)
+            self._wait(self._in, selectors.EVENT_WRITE)
             try:
                 left = left[os.write(self._in.fileno(), left[:BLOCK_BYTES]) :]
             except BlockingIOError:
@@ -43,7 +42,7 @@ class OpenSSH:
 
     def receive(self) -> bytes:
         while True:
-            self._wait(self._out, selectors.EVENT_READ, SILENCE_S if self._heard else self._login_s)
+            self._wait(self._out, selectors.EVENT_READ)
             try:
                 data = os.read(self._out.fileno(), BLOCK_BYTES)
             except BlockingIOError:
@@ -53,7 +52,8 @@ class OpenSSH:
             self._heard = True
             return data
 
-    def _wait(self, stream: IO[bytes], event: int, longest_s: float) -> None:
+    def _wait(self, stream: IO[bytes], event: int) -> None:
+        longest_s = SILENCE_S if self._heard else self._login_s
         with selectors.DefaultSelector() as selector:
             selector.register(stream, event)
             if not selector.select(longest_s):

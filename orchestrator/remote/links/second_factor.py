@@ -12,8 +12,7 @@ from typing import Any
 import paramiko
 
 from orchestrator.base.private import plain
-from orchestrator.remote.links.channel import LOGIN_S
-from orchestrator.remote.links.host import HostRefused
+from orchestrator.remote.links.host import LOGIN_S, HostRefused
 
 SHARE = (
     "let OpenSSH keep a connection that torusrun shares: `connect: openssh` in the site; ControlMaster, ControlPath "

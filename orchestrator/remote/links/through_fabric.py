@@ -18,8 +18,7 @@ import paramiko
 from fabric import Connection
 
 from orchestrator.remote.links import host_keys
-from orchestrator.remote.links.channel import CONNECT_S, SILENCE_S
-from orchestrator.remote.links.host import HostRefused, LinkLost, LoginHost
+from orchestrator.remote.links.host import CONNECT_S, SILENCE_S, HostRefused, LinkLost, LoginHost
 from orchestrator.remote.links.host_keys import HostKeys
 from orchestrator.remote.links.relay import relay
 from orchestrator.remote.links.second_factor import SHARE, AskingTransport
@@ -107,8 +106,6 @@ class ThroughFabric:
             self._channel = self._connection.create_session()
             self._channel.settimeout(SILENCE_S)
             self._channel.exec_command(command)
-        except HostRefused:
-            raise
         except paramiko.AuthenticationException as error:
             if any(words in str(error) for words in CUT_OFF):
                 raise LinkLost(f"{self._name}: the link broke: {error}") from None

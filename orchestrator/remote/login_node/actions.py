@@ -25,12 +25,11 @@ from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.folder import index
 from orchestrator.runs.folder.collect import collect
 from orchestrator.runs.handle import Run
-from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
 
-SPEC, SITE, CODE = "spec", "site", "code"  # folders in the folder of the call
 VERB_S = 7200.0
 
 Request = dict[str, Any]
@@ -56,52 +55,39 @@ def _submit(folder: Path, request: Request) -> Any:
     """Make the run of this id unless it exists. Returns why it is unknown whether it was submitted; else ''."""
     if any(run.run_id == request["run"] for run in index.runs()):
         return ""
-    planned = _plan(folder, request)
-    if request["do"] == "hold":
+    held = request["do"] == "hold"
+    later = held or any(request[key] for key in ("after", "after_any", "held"))
+    file, site, settings = _placed(folder, request)
+    planned = plan(file, site=str(site), settings=settings, run_id=request["run"], later=later)
+    if held:
         planned = held_plan(planned, request["time_s"], request["name"], request["run"])
         how: dict[str, Any] = {"idle_s": request["idle_s"]}
     else:
         after = to_wait_for(planned.site.scheduler, request["after"], request["after_any"])
         how = {"after": after, "into": in_hold.find(request["held"]) if request["held"] else None}
-    origin = Origin(request["provenance"], request["diff"], (request["code"] or {}).get("origin", {}))
     try:
-        submit.first(planned, folder / SPEC, origin=origin, **how)
+        submit.first(planned, file.parent, origin=Origin(**request["origin"]), **how)
     except NoAnswer as error:  # the run stays, and is found by its name
         return str(error)
     return ""
 
 
-def _plan(folder: Path, request: Request) -> Plan:
-    file, site, settings = _placed(folder, request)
-    later = request["do"] == "hold" or any(request.get(key) for key in ("after", "after_any", "held"))
-    return plan(file, site=str(site), settings=settings, run_id=request["run"], later=later)
-
-
 def _placed(folder: Path, request: Request) -> tuple[Path, Path, list[str]]:
     """A run file, its site and its overrides, as a verb takes them here."""
-    for made in (SPEC, SITE):
-        (folder / made).mkdir(mode=0o700, exist_ok=True)
-    file, site = _files(folder, request)
-    write_text(file, request["text"], secret=True)
-    write_text(site, json.dumps(request["site"]), secret=True)
+    for name, text in request["files"]:
+        (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
+        write_text(folder / name, text, secret=True)
+    file, site = (folder / name for name, _ in request["files"])
     if not request["code"]:
         return file, site, request["settings"]
-    code = sent_files.assemble(request["code"], folder / CODE)
+    code = sent_files.assemble(request["code"], folder / sent_files.CODE)
     return file, site, [*request["settings"], f"code={json.dumps(str(code))}"]
-
-
-def _files(folder: Path, request: Request) -> tuple[Path, Path]:
-    return folder / SPEC / request["file"], folder / SITE / f"{request['site_name']}.yaml"
 
 
 def _renamed(text: str, folder: Path, request: Request) -> str:
     """A text in which the files of a request have their names on the user's machine."""
-    if "source" not in request:
-        return text
-    file, site = _files(folder, request)
-    code = (request["code"] or {}).get("origin", {}).get("source", folder / CODE)
-    for path, name in ((file, request["source"]), (site, request["site_source"]), (folder / CODE, code)):
-        text = text.replace(str(path), str(name))
+    for path, name in request.get("names", ()):
+        text = text.replace(str(folder / path), name)
     return text
 
 
@@ -111,8 +97,8 @@ def _verb(folder: Path, request: Request) -> Any:
     words = [request["verb"], file, f"--site={site}", *(f"--set={text}" for text in settings), *request["options"]]
     command = process.module(sys.executable, "orchestrator", *words)
     ended = process.run(command, timeout_s=VERB_S, environment=os.environ)
-    printed = {"out": _renamed(ended.stdout, folder, request), "err": _renamed(ended.stderr, folder, request)}
-    return {**printed, "code": ended.exit_code if ended.exit_code >= 0 else SITE_FAILED}
+    printed = [_renamed(text, folder, request) for text in (ended.stdout, ended.stderr)]
+    return [*printed, ended.exit_code if ended.exit_code >= 0 else SITE_FAILED]
 
 
 def _views(folder: Path, request: Request) -> Any:

@@ -5,6 +5,7 @@ It ends on request. A program that only reports (logs, watch) also ends if its o
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -58,21 +59,15 @@ def _run(module: str) -> int:
 
 
 def _end(folder: Path, reports: bool) -> None:
-    """End this program and all that it started when a stop is requested."""
-    while not (_forgotten(folder, reports) or (folder / "stop").exists()):
-        time.sleep(LOOKS_S)
+    """End this program and all that it started when a stop is requested, or a report is not read for UNREAD_S."""
+    read_s = time.time()
+    with contextlib.suppress(FileNotFoundError):  # the call was removed
+        while not (folder / "stop").exists() and not (reports and time.time() - read_s > UNREAD_S):
+            time.sleep(LOOKS_S)
+            read_s = (folder / "read").stat().st_mtime
     os.killpg(0, signal.SIGINT)
     time.sleep(KILLED_AFTER_S)
     os.killpg(0, signal.SIGKILL)
-
-
-def _forgotten(folder: Path, reports: bool) -> bool:
-    """Whether the call was removed, or its report was not read for UNREAD_S."""
-    try:
-        read_s = (folder / "read").stat().st_mtime
-    except FileNotFoundError:
-        return True
-    return reports and time.time() - read_s > UNREAD_S
 
 
 if __name__ == "__main__":

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import stat
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import SiteError
-from orchestrator.base.private import open_regular
 from orchestrator.remote.login_node import store
 from orchestrator.runs.code.freeze import checksum_of
+from training.files.checksum import sha256_of
 
-BLOCK_BYTES = 1 << 20
+CODE = "code"  # the folder of the code in the folder of a call
 
 
 @dataclass(frozen=True)
@@ -45,25 +44,14 @@ def listed(folder: Path, path: Path) -> SentEntry:
         return SentEntry(name, "link", mode, target=os.readlink(path))
     if stat.S_ISDIR(status.st_mode):
         return SentEntry(name, "folder", mode)
-    return SentEntry(name, "file", mode, status.st_size, checksum(path))
-
-
-def checksum(path: Path) -> str:
-    """The SHA-256 of a regular file. Raises OSError."""
-    digest = hashlib.sha256()
-    with open(open_regular(path), "rb", buffering=0) as file:
-        while block := file.read(BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def as_json(entries: list[SentEntry], total: str, origin: dict[str, Any]) -> dict[str, Any]:
-    """The code's entry in a request to submit. `total` is the checksum of the whole, `origin` names its source."""
-    return {"sha256": total, "entries": [asdict(entry) for entry in entries], "origin": origin}
+    return SentEntry(name, "file", mode, status.st_size, sha256_of(path))
 
 
 def assemble(code: dict[str, Any], into: Path) -> Path:
-    """The folder `into`, made from files in the store. Raises SiteError unless it equals the frozen code."""
+    """The folder `into`, made from files in the store. Raises SiteError unless it equals the frozen code.
+
+    `code` has the `sha256` of the whole, and `entries` as `listing` makes them.
+    """
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(mode=0o700)
     for entry in (SentEntry(**values) for values in code["entries"]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
 from orchestrator.spec.paths import checked, home
+from training.files.checksum import sha256_of
 
 CHECKSUM = re.compile(r"[0-9a-f]{64}")
 
@@ -43,13 +43,9 @@ def keep(sha256: str, at: int, last: bool, content: bytes) -> None:
         file.seek(at)
         file.write(content)
         file.truncate()
-        if not last:
-            return
-        file.seek(0)
-        found = hashlib.sha256()
-        while block := file.read(1 << 20):
-            found.update(block)
-    if found.hexdigest() != sha256:
+    if not last:
+        return
+    if (found := sha256_of(unfinished)) != sha256:
         unfinished.unlink(missing_ok=True)
-        raise SiteError(f"a file arrived damaged: it has SHA-256 {found.hexdigest()}, {sha256} was sent; try again")
+        raise SiteError(f"a file arrived damaged: it has SHA-256 {found}, {sha256} was sent; try again")
     unfinished.replace(path)

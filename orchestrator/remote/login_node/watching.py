@@ -1,9 +1,8 @@
-"""Runs that a session watches. A thread looks at them, and keeps their news until the next question.
+"""Runs that a session watches. A thread looks at them, so that a slow scheduler delays no answer.
 
 News are an object with some of these keys:
 
-    views     {number of the run: its view}, of runs that have changed
-    missing   numbers of runs that do not exist
+    views     {number of the run: its view}, of runs that have changed; null for a run that does not exist
     detail    [number, details] of the wanted run
     rows      the table at the end of a run, if one is watched
     over      true once all runs are over
@@ -14,9 +13,9 @@ from __future__ import annotations
 import functools
 import json
 import os
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -33,91 +32,71 @@ DETAIL_S = 2.0
 AGES = ("age_s", "eta_s", "last_step_age_s")  # values that change with time alone
 
 
-@functools.lru_cache(1)
-def watching(names: tuple[str, ...]) -> Watching:
-    """The started watching of these runs."""
-    return Watching(names)
-
-
 class Watching:
-    """A thread that looks at runs. The number of a run is its index in `names`."""
+    """Runs that a thread looks at when asked. The number of a run is its index in `names`."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._names, self._lock = names, threading.Condition()
-        self._news: dict[str, Any] = {}
-        self._said: dict[str, Any] = {}
-        self._wanted = self._shown = -1
-        self._due_s = float("-inf")
-        self._error: TorusrunError | None = None
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._names, self._thread = names, ThreadPoolExecutor(1)
+        self._looking: Future[dict[str, Any]] | None = None
+        self._said: dict[int, dict[str, Any] | None] = {}  # the views of the last look
+        self._shown = -1
+        self._due_s = self._detail_due_s = float("-inf")
 
     def news(self, wanted: int, wait_s: float) -> bytes:
-        """The news since the last call. Waits a moment for some. Raises the error that ended the watching."""
-        with self._lock:
-            self._wanted = wanted
-            self._lock.notify_all()
-            self._lock.wait_for(lambda: self._news or self._error, wait_s)
-            news, self._news = self._news, {}
-        if self._error:
-            raise self._error
-        return json.dumps(news).encode()
+        """The news since the last call; none if that takes more than `wait_s`. Raises SiteError if a look fails."""
+        rest_s = self._due_s - time.monotonic()
+        if not self._looking and wanted == self._shown and rest_s > 0:
+            time.sleep(min(rest_s, wait_s))
+            return b"{}"
+        self._looking = self._looking or self._thread.submit(self._look, wanted)
+        if not wait([self._looking], wait_s).done:
+            return b"{}"
+        looked, self._looking = self._looking, None
+        return json.dumps(looked.result()).encode()
 
-    def _watch(self) -> None:
+    def _look(self, wanted: int) -> dict[str, Any]:
         try:
-            os.environ.update(process.login_environment())  # it has the commands of the scheduler
-            time.tzset()
-            self._follow()
-        except TorusrunError as error:
-            self._error = error
+            if not self._said:
+                self._begin()
+            return self._news(wanted)
+        except TorusrunError:
+            raise
         except Exception as error:
-            self._error = SiteError(report(error, ["watch"]))
+            raise SiteError(report(error, ["watch"])) from None
 
-    def _follow(self) -> None:
+    def _begin(self) -> None:
+        os.environ.update(process.login_environment())  # it has the commands of the scheduler
+        time.tzset()
         known = {run.run_id: run for run in index.runs()}
         self._there = [n for n, name in enumerate(self._names) if name in known]
         self._watched = WatchedHere([known[self._names[n]] for n in self._there])
-        self._tell({"missing": [n for n in range(len(self._names)) if n not in self._there]})
-        while True:
-            self._tell(self._look())
-            if self._watched.over:
-                return
-            with self._lock:
-                self._lock.wait_for(lambda: self._wanted != self._shown, self._watched.rest_s)
 
-    def _tell(self, new: dict[str, Any]) -> None:
-        with self._lock:
-            views = {**self._news.get("views", {}), **new.get("views", {})}
-            self._news.update({**new, **({"views": views} if views else {})})
-            self._lock.notify_all()
+    def _news(self, wanted: int) -> dict[str, Any]:
+        views = dict(zip(self._there, self._watched.look(), strict=True))
+        rows = {n: views[n].as_json() if n in views else None for n in range(len(self._names))}
+        changed = {n: row for n, row in rows.items() if n not in self._said or _lasting(row) != _lasting(self._said[n])}
+        self._said, over = rows, self._watched.over
+        table = self._watched.rows(*views.values()) if changed and len(views) == 1 else None
+        news = {"views": changed, "detail": self._detail(wanted, views), "rows": table, "over": over}
+        self._due_s = float("inf") if over else time.monotonic() + self._watched.rest_s
+        return {key: value for key, value in news.items() if value}
 
-    def _look(self) -> dict[str, Any]:
-        views, new = dict(zip(self._there, self._watched.look(), strict=True)), dict[str, Any]()
-        if changed := {n: view.as_json() for n, view in views.items() if self._is_new(f"view {n}", _lasting(view))}:
-            new["views"] = changed
-        if detail := self._detail(views):
-            new["detail"] = detail
-        if changed and len(self._there) == 1 and self._is_new("rows", rows := self._watched.rows(*views.values())):
-            new["rows"] = rows
-        return {**new, "over": True} if self._watched.over else new
-
-    def _detail(self, views: dict[int, View]) -> list[Any] | None:
-        """The details of the wanted run, if they are due and new."""
-        wanted, is_other, self._shown = self._wanted, self._wanted != self._shown, self._wanted
-        if wanted not in views or not (is_other or time.monotonic() >= self._due_s or self._watched.over):
+    def _detail(self, wanted: int, views: Mapping[int, View]) -> list[Any] | None:
+        """The details of the wanted run, if they are due."""
+        is_other, self._shown = wanted != self._shown, wanted
+        if wanted not in views or not (is_other or time.monotonic() >= self._detail_due_s or self._watched.over):
             return None
         if is_other:
             self._details = self._watched.details(self._there.index(wanted))
-        found = [wanted, asdict(_thinned(self._details.look(views[wanted])))]
-        self._due_s = time.monotonic() + DETAIL_S
-        return found if self._is_new("detail", found) else None
-
-    def _is_new(self, key: str, value: Any) -> bool:
-        before, self._said[key] = self._said.get(key), value
-        return bool(before != value)
+        self._detail_due_s = time.monotonic() + DETAIL_S
+        return [wanted, asdict(_thinned(self._details.look(views[wanted])))]
 
 
-def _lasting(view: View) -> dict[str, Any]:
-    return {key: value for key, value in view.as_json().items() if key not in AGES}
+watching = functools.lru_cache(1)(Watching)  # a session watches the same runs until its end
+
+
+def _lasting(row: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: value for key, value in (row or {}).items() if key not in AGES}
 
 
 def _thinned(detail: Detail) -> Detail:
