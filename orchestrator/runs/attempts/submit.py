@@ -63,11 +63,11 @@ def first(
     return run
 
 
-def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[AttemptPlan, Request, str]:
-    """(the first attempt of a plan, the request of its job, the job's script)."""
+def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[Request, str]:
+    """(the request of the first attempt's job, the job's script)."""
     run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
     asked = _request(planned, run, after)
-    return planned, asked, script(planned, run.attempt(1), asked)
+    return asked, script(planned, run.attempt(1), asked)
 
 
 def later(

@@ -93,7 +93,7 @@ def _keep(plan: Plan, kept: Path, directory: Path) -> None:
         link.symlink_to(kept)
 
 
-def _meanings(codes: ExitCodes) -> dict[int, Meaning]:
+def _meanings(codes: ExitCodes) -> dict[str, Meaning]:
     said = {Meaning.DONE: codes.done, Meaning.LATER: codes.later, Meaning.NEVER: codes.never}
-    meanings = {code: meaning for meaning, named in said.items() for code in named}
-    return meanings if 0 in meanings else {**meanings, 0: Meaning.FAILED}
+    meanings = {str(code): meaning for meaning, named in said.items() for code in named}
+    return {"0": Meaning.FAILED, **meanings}

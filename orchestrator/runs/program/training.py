@@ -19,11 +19,11 @@ STAGING_TIMEOUT_S = 3600.0  # if nodes first copy shards to their own disks, whi
 TOKEN_BYTES = 32  # of the secret that only the ranks of an attempt know
 MODULES = {"train": "training", "measure": "training.measure"}
 EXIT_CODES = {
-    exits.EXIT_DONE: Meaning.DONE,
-    exits.EXIT_CUT_OFF: Meaning.CUT_OFF,
-    exits.EXIT_NO_CHECKPOINT: Meaning.UNSAVED,
-    exits.EXIT_STOPPED: Meaning.LATER,
-    exits.EXIT_OTHER_NODES: Meaning.OTHER_NODES,
+    str(exits.EXIT_DONE): Meaning.DONE,
+    str(exits.EXIT_CUT_OFF): Meaning.CUT_OFF,
+    str(exits.EXIT_NO_CHECKPOINT): Meaning.UNSAVED,
+    str(exits.EXIT_STOPPED): Meaning.LATER,
+    str(exits.EXIT_OTHER_NODES): Meaning.OTHER_NODES,
 }
 
 
