@@ -140,7 +140,7 @@ class Supervisor:
         # The ranks may have been asked to stop, and have ended, before the supervisor was asked.
         evidence, stop = self._evidence(running, code), running.stop or self.told or self._cancelled()
         if self._is_followed(evidence, stop):
-            from orchestrator.job.handover import hand_over  # imports all code for submitting: half of a start's time
+            from orchestrator.runs.attempts.successor import hand_over  # half of a start's time: all code for submitting
 
             return hand_over(self.folder, self.attempt.number, self.plan)
         end = verdict(evidence, stop)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.base.states import State
 from orchestrator.cli.api import open_run
 from orchestrator.cli.main import main
-from orchestrator.job.handover import hand_over
-from orchestrator.runs.attempts import successor
+from orchestrator.runs.attempts.successor import hand_over, submit_next
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import CancelRequested, Ended, Started, Submitted
@@ -179,6 +178,15 @@ def test_nothing_follows_an_attempt_that_its_user_cancelled(cluster: Cluster) ->
     assert not run.attempt(2).folder.exists()
 
 
+def test_a_cancelled_attempt_is_cancelled_even_if_no_plan_can_follow_it(cluster: Cluster) -> None:
+    run = cluster.run()
+    plan = plan_files.read_attempt(run, 1).plan
+    for path in (run.plan, run.attempt(1).plan):
+        path.write_text("{")
+    ledger.append(run.ledger, CancelRequested(1))
+    assert hand_over(run, 1, plan).reason == "cancelled by its user"
+
+
 def test_a_request_to_cancel_that_comes_during_the_submission_holds_for_the_next_attempt(cluster: Cluster) -> None:
     run = cluster.run()
     line = '{"t": 1.0, "event": "cancel_requested", "attempt": 1}'
@@ -206,7 +214,8 @@ def test_cancel_finds_the_attempt_that_was_submitted_meanwhile(cluster: Cluster)
 def test_of_two_that_go_on_one_does(cluster: Cluster) -> None:
     run = cluster.run()
     ledger.append(run.ledger, Submitted(2, "9", "slurm"))
-    assert successor.submit_next(run, 1) == Resume(2) and not run.attempt(2).folder.exists(), (
+    plan = plan_files.read_attempt(run, 1).plan
+    assert submit_next(run, 1, plan) == Resume(2) and not run.attempt(2).folder.exists(), (
         "its user's own attempt goes on"
     )
 
