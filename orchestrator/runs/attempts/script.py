@@ -21,9 +21,8 @@ def script(
     asked: Request | None = None,
     *,
     held: bool = False,
-    module: str = "orchestrator.job.attempt",
 ) -> str:
-    """The exact text of the script, which starts `module`; `asked` is the job's request if it waits for others.
+    """The exact text of the script; `asked` is the job's request if it waits for others.
 
     `held` says that a keeper starts it, in an allocation that exists already.
     """
@@ -32,7 +31,7 @@ def script(
         schedulers.get(plan.site.scheduler),
         asked or request(planned, attempt),
         attempt=attempt.folder,
-        entry=process.module(plan.python, module, attempt.folder),
+        entry=process.module(plan.python, "orchestrator.job.attempt", attempt.folder),
         title=f"torusrun {__version__}: attempt {planned.number} of run {plan.run_id}",
         modules=plan.site.modules,
         purge_modules=plan.site.purge_modules,

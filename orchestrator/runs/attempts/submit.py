@@ -26,8 +26,6 @@ from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
 
-SUPERVISOR, KEEPER = "orchestrator.job.attempt", "orchestrator.job.keeper"  # modules that job scripts start
-
 
 def first(
     plan: Plan,
@@ -50,8 +48,7 @@ def first(
         in_hold.check(plan, into)
     run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
     asked = _request(planned, run, after)
-    module = SUPERVISOR if idle_s is None else KEEPER
-    text = script(planned, run.attempt(1), asked, held=into is not None, module=module)
+    text = script(planned, run.attempt(1), asked, held=into is not None)
     create.run(planned, source, text, _submitting(planned, asked, after, into=into), origin, idle_s)
     try:
         _submit(planned, run, asked, into)
