@@ -18,7 +18,8 @@ from pathlib import Path
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
-from orchestrator.job.load.monitor import of_keeper
+from orchestrator.job.launch_order import ordered
+from orchestrator.job.load.monitor import of_node
 from orchestrator.job.recorded import recorded
 from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.supervise import Supervisor
@@ -31,7 +32,7 @@ from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.shells.starting import starter
-from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, decide
+from orchestrator.runs.state.decide import History, Policy, Resume, Stop, decide
 from training.counted import counted
 
 LOOK_S = 0.1
@@ -49,7 +50,7 @@ def keep(run: RunFolder, number: int, job: str) -> End:
         if checked.state is not State.COMPLETED:
             return checked
         plan = supervisor.plan
-        with of_keeper(attempt):
+        with of_node(attempt, *ordered(attempt), os.sched_getaffinity(0)):
             return Keeper(run, attempt, plan, allocation.idle_limit_s(run), began_s + plan.run.time_s).keep()
 
     return recorded(run, attempt, work)
@@ -155,17 +156,13 @@ class Keeper:
         for request in list(self.waiting):
             self._follow(request)
 
-    def _decide(self, request: AskedOf) -> Step:
-        """The next step for a waiting attempt: start it, end it, or let it wait."""
+    def _follow(self, request: AskedOf) -> None:
+        """Start a waiting attempt, end it, or let it wait."""
         number = request.attempt.number
         cancelled = ledger.last(ledger.events(request.run.ledger), CancelRequested, number) is not None
         at_work, left = self.child is not None, self._left()
         known = History(number, State.PENDING, cancelled=cancelled, at_work=at_work, time_left=left)
-        return decide(known, Policy.KEEPER)
-
-    def _follow(self, request: AskedOf) -> None:
-        """Start a waiting attempt, or end it, if that is its next step."""
-        step = self._decide(request)
+        step = decide(known, Policy.KEEPER)
         if isinstance(step, Resume):
             self.waiting.remove(request)
             self._start(request)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.job.launch_order import LaunchOrder, ordered
+from orchestrator.job.launch_order import LaunchOrder
 from orchestrator.job.load import cores, interfaces, memory
 from orchestrator.job.load.gpus import DRIVER, GpuWatch
 from orchestrator.job.load.step_times import StepsTold, address
@@ -95,11 +95,6 @@ def of_node(attempt: Attempt, order: LaunchOrder, placement: Placement, cores: C
     if not here:
         raise SiteError(f"{attempt.placement}: no rank is placed on {socket.gethostname()}")
     return Monitor(attempt, here[0], len(placement.hosts), Watched(cores, here, order.interface, order.hcas))
-
-
-def of_keeper(attempt: Attempt) -> Monitor:
-    """The monitor of the keeper's node in a held allocation, on which maybe no rank runs."""
-    return of_node(attempt, *ordered(attempt), os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.runs.attempts import in_hold, submit
-from orchestrator.runs.attempts.alone import alone
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.folder import allocation, claim, index, ledger
 from orchestrator.runs.folder.changes import Changes
+from orchestrator.runs.folder.checkpoints import newest as newest_below
 from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
@@ -41,7 +41,7 @@ def resume(
     two never train at once (runs/folder/claim.py). It is submitted `into` a held allocation, or to the scheduler.
     """
     index.own(run)
-    with alone(run):
+    with submit.alone(run):
         return _resume(run, current.look(run, newest=True), changes, force, new_image, into)
 
 
@@ -90,7 +90,7 @@ def _may_follow(attempt: Attempt) -> bool:
 def _checkpoint(run: RunFolder, plan: Plan) -> tuple[Path | None, float]:
     """The newest checkpoint, and its epoch if it is torusrun's training (else 0.0)."""
     if plan.run.command:
-        return command.newest_checkpoint(plan, run), 0.0
+        return newest_below(command.checkpoints(plan, run)), 0.0
     newest = newest_complete(run.checkpoints)
     return (newest.path, newest.epoch) if newest else (None, 0.0)
 

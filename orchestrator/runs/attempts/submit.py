@@ -6,16 +6,18 @@ job's name: a later client finds the job by that name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.base import private
+from orchestrator.base import lock, private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.runs.attempts import create, in_hold
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.script import script
-from orchestrator.runs.folder import index, ledger, settled
+from orchestrator.runs.folder import allocation, index, ledger, settled
+from orchestrator.runs.folder.allocation import AskedOf
 from orchestrator.runs.folder.events import Refused, Submitted, Submitting
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan import attempt_plan
@@ -95,6 +97,19 @@ def later(
         raise
 
 
+@contextmanager
+def alone(run: RunFolder, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the run's lock: only one client at a time adds an attempt, on all nodes that share the file system.
+
+    Raises UserError if another client holds it after `wait_s`, SiteError if it cannot open it. On a file system without
+    locks, the rename of a second attempt with the same number fails.
+    """
+    with lock.held(run.lock, wait_s=wait_s) as mine:
+        if mine is False:
+            raise UserError(f"another attempt of {run.run_id} is being submitted already")
+        yield
+
+
 def _request(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited]) -> Request:
     well = [awaited.job for awaited in after if not awaited.any_end]
     return request(planned, run.attempt(planned.number), well, [a.job for a in after if a.any_end])
@@ -116,14 +131,20 @@ def _submitting(
 
 
 def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocation | None) -> None:
-    """Submit the attempt to the scheduler, or to a keeper. Raises NoAnswer if there may be a job despite an error."""
+    """Submit the attempt to the scheduler, or to a keeper.
+
+    Raises NoAnswer if there may be a job despite an error, UserError if the keeper has ended meanwhile.
+    """
     attempt, site = run.attempt(planned.number), planned.plan.site
-    if into:
-        ledger.append(run.ledger, Submitted(planned.number, in_hold.hand_in(into, attempt), site.scheduler))
-        return
     try:
-        with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
-            job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
+        if into:
+            allocation.ask(into.attempt, AskedOf(attempt))
+            job = into.job
+        else:
+            with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
+                job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
+    except allocation.Closed as error:
+        raise UserError(str(error)) from None
     except NoAnswer as error:
         known = f"`torusrun status {run.run_id}` finds it by its name {asked.called!r}"
         raise NoAnswer(f"{error}; there may be a job all the same: do not submit it again, {known}") from None

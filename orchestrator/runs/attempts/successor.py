@@ -9,7 +9,6 @@ from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import State
 from orchestrator.runs.attempts import submit
-from orchestrator.runs.attempts.alone import alone
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.end_words import ended
@@ -56,7 +55,7 @@ def submit_next(run: RunFolder, number: int, plan: Plan) -> Step:
     It returns the decision: Resume has the attempt that follows, which the user may have submitted meanwhile. Raises
     SiteError or UserError if the submission failed, NoAnswer if it is unknown.
     """
-    with alone(run, LOCK_S):
+    with submit.alone(run, LOCK_S):
         events, newest = ledger.events(run.ledger), which.newest_of(run)
         cancelled = ledger.last(events, CancelRequested, number) is not None
         history = History(number, State.RUNNING, newest=newest, cancelled=cancelled, other_nodes=True)

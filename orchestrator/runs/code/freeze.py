@@ -50,7 +50,6 @@ def freeze(
     source: Path,
     into: Path,
     limit_bytes: int = limits.LIMIT_BYTES,
-    limit_files: int = limits.LIMIT_FILES,
     leave_out: Sequence[str] = (),
     secret: Sequence[str] = (),
 ) -> Frozen:
@@ -60,7 +59,8 @@ def freeze(
     folders `leave_out`, relative to the source, contain the code's output and are not copied.
     Raises UserError if the code is too large or cannot be read, SiteError if the copy cannot be written.
     """
-    selected = _selected(source, into, limit_bytes, limit_files, leave_out)
+    selected = select(source, into, leave_out)
+    limits.check(selected, limit_bytes)
     found = checkout.describe(selected.source) if selected.tracked else None
     unfinished = into.with_name(f".{into.name}")
     try:
@@ -78,16 +78,11 @@ def freeze(
 
 def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] = ()) -> SelectedCode:
     """The files that `freeze` would copy. It copies nothing. Raises UserError like `freeze`."""
-    selected = _selected(source, into, limit_bytes, limits.LIMIT_FILES, leave_out)
+    selected = select(source, into, leave_out)
+    limits.check(selected, limit_bytes)
     for entry in selected.entries:
         if entry.kind == "file":
             os.close(_opened(selected.source / entry.name))
-    return selected
-
-
-def _selected(source: Path, into: Path, limit_bytes: int, limit_files: int, leave_out: Sequence[str]) -> SelectedCode:
-    selected = select(source, into, leave_out)
-    limits.check(selected, limit_bytes, limit_files)
     return selected
 
 

@@ -14,15 +14,15 @@ LIMIT_FILES = 10_000
 SHOWN = 3
 
 
-def check(chosen: SelectedCode, limit_bytes: int, limit_files: int = LIMIT_FILES) -> None:
+def check(chosen: SelectedCode, limit_bytes: int) -> None:
     """Raise UserError if the code has more bytes or files than a run copies."""
     more = "" if chosen.complete else "more than "
     if chosen.size_bytes > limit_bytes:
         measured, limit = more + _megabytes(chosen.size_bytes), _megabytes(limit_bytes)
         sizes = Counter({entry.name: entry.size_bytes for entry in chosen.entries})
         biggest = ", ".join(f"{name} ({_megabytes(size)})" for name, size in _biggest(sizes))
-    elif chosen.files > limit_files or not chosen.complete:
-        measured, limit = f"{more}{counted(chosen.files, 'file')}", counted(limit_files, "file")
+    elif chosen.files > LIMIT_FILES or not chosen.complete:
+        measured, limit = f"{more}{counted(chosen.files, 'file')}", counted(LIMIT_FILES, "file")
         sizes = Counter({entry.name: 1 for entry in chosen.entries})
         biggest = ", ".join(f"{name} ({counted(count, 'file')})" for name, count in _biggest(sizes))
     else:

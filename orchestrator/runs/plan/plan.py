@@ -147,12 +147,17 @@ def plan(
     loaded, changes = filled_in(_with_nodes(load(path, site=site, settings=settings)))
     check(loaded, later=later)
     run = for_first_attempt(_beside(loaded.run, absolute(path).parent))
-    run_id = run_id or f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    run_id = run_id or new_id(loaded.run.name)
     folder = absolute(loaded.site.runs) / run_id
     return Plan(
         run_id, run, loaded.site, folder, loaded.site.interpreter, loaded.text, recipe_changes=changes,
         sources=(loaded.source, loaded.site_source),
     )  # fmt: skip
+
+
+def new_id(name: str) -> str:
+    """An id for a run of this name, with the time."""
+    return f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 def _with_nodes(loaded: Loaded) -> Loaded:
