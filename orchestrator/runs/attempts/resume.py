@@ -42,25 +42,19 @@ def resume(
     """
     index.own(run)
     with submit.alone(run):
-        return _resume(run, current.look(run, newest=True), changes, force, new_image, into)
-
-
-def _resume(
-    run: RunFolder, seen: View, changes: Changes, force: bool, new_image: bool, into: Allocation | None
-) -> Path | None:
-    step = decide(_history(run, seen), Policy.FORCED if force else Policy.USER)
-    if not isinstance(step, Resume):
-        raise UserError(f"{run.run_id} {step.why}")
-    history = plan_files.history(run, ledger.events(run.ledger))
-    plan = plan_files.read_first(run, seen.attempt)
-    checkpoint, epochs = _checkpoint(run, plan)
-    planned = derive(plan, history, step.attempt, changes, epochs)
-    _same_image(run, planned.plan, new_image)
-    submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)
-    if not seen.state.over and seen.job:  # forced: its remains must not keep nodes
-        with contextlib.suppress(SiteError):
-            if not in_hold.end(run, seen.attempt):
-                client.of(planned.plan.site).cancel(seen.job)
+        seen = current.look(run, newest=True)
+        step = decide(_history(run, seen), Policy.FORCED if force else Policy.USER)
+        if not isinstance(step, Resume):
+            raise UserError(f"{run.run_id} {step.why}")
+        plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
+        checkpoint, epochs = _checkpoint(run, plan)
+        planned = derive(plan, history, step.attempt, changes, epochs)
+        _same_image(run, planned.plan, new_image)
+        submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)
+        if not seen.state.over and seen.job:  # forced: its remains must not keep nodes
+            with contextlib.suppress(SiteError):
+                if not in_hold.end(run, seen.attempt):
+                    client.of(planned.plan.site).cancel(seen.job)
     return checkpoint
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.base import lock, private
@@ -51,7 +52,8 @@ def first(
     run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
     asked = _request(planned, run, after)
     text = script(planned, run.attempt(1), asked, held=into is not None)
-    create.run(planned, source, text, _submitting(planned, asked, after, into=into), origin, idle_s)
+    event = Submitting(1, asked.called, *_folders(after), held_in=_folder_of(into))
+    create.run(planned, source, text, event, origin, idle_s)
     try:
         _submit(planned, run, asked, into)
     except NoAnswer:
@@ -85,7 +87,8 @@ def later(
     asked = _request(planned, run, ())
     text = script(planned, attempt, asked, held=into is not None)
     settled.forget([run.run_id])
-    ledger.append(run.ledger, _submitting(planned, asked, (), resumes, into=into, follows=follows))
+    event = Submitting(planned.number, asked.called, resumes=resumes, changes=planned.changes, follows=follows)
+    ledger.append(run.ledger, replace(event, held_in=_folder_of(into)))
     create.attempt(attempt, planned, text)
     try:
         _submit(planned, run, asked, into)
@@ -115,19 +118,13 @@ def _request(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited]) -> 
     return request(planned, run.attempt(planned.number), well, [a.job for a in after if a.any_end])
 
 
-def _submitting(
-    planned: AttemptPlan,
-    asked: Request,
-    after: Sequence[Awaited],
-    resumes: str | None = None,
-    *,
-    into: Allocation | None = None,
-    follows: int = 0,
-) -> Submitting:
-    well = tuple(awaited.folder for awaited in after if not awaited.any_end)
-    any_end = tuple(awaited.folder for awaited in after if awaited.any_end)
-    held_in = str(into.run.folder) if into else ""
-    return Submitting(planned.number, asked.called, well, any_end, resumes, planned.changes, held_in, follows)
+def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], ...]:
+    """(the folders of the runs that must complete first, of those that only must end)."""
+    return tuple(tuple(one.folder for one in after if one.any_end is any_end) for any_end in (False, True))
+
+
+def _folder_of(into: Allocation | None) -> str:
+    return str(into.run.folder) if into else ""
 
 
 def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocation | None) -> None:

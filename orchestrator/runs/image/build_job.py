@@ -7,11 +7,10 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.base import private, process
-from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.base.states import State
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.image import building
@@ -26,25 +25,16 @@ LOOK_S = 1.0
 POLL_EVERY_S = 10.0
 
 
-@dataclass(frozen=True)
-class BuildImage:
-    """The submitted callable: it builds one image and writes its end."""
-
-    prepared: Prepared
-    site: Site
-    folder: str
-
-    def __call__(self) -> None:
-        from orchestrator.base.errors import TorusrunError
-
-        try:
-            entry = building.build(self.prepared, self.site, lambda line: print(line, flush=True))
-            end = End(State.COMPLETED, str(entry.path))
-        except TorusrunError as error:
-            end = End(State.FAILED, str(error))
-        end.write(Path(self.folder) / "end.json")
-        if end.state is not State.COMPLETED:
-            raise SystemExit(f"torusrun: {end.reason}")
+def _build(prepared: Prepared, site: Site, folder: str) -> None:
+    """The submitted function: it builds one image and writes its end."""
+    try:
+        entry = building.build(prepared, site, lambda line: print(line, flush=True))
+        end = End(State.COMPLETED, str(entry.path))
+    except TorusrunError as error:
+        end = End(State.FAILED, str(error))
+    end.write(Path(folder) / "end.json")
+    if end.state is not State.COMPLETED:
+        raise SystemExit(f"torusrun: {end.reason}")
 
 
 def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str], None]) -> None:
@@ -69,7 +59,7 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     executor = Executor(client.of(site), request, folder / "submitit", folder / "job.sh", text)
     callers = os.umask(private.UMASK)  # submitit uses the umask of this process
     try:
-        job = str(executor.submit(BuildImage(prepared, site, str(folder))).job_id)
+        job = str(executor.submit(_build, prepared, site, str(folder)).job_id)
     finally:
         os.umask(callers)
     say(f"building in job {job}; its output is in {folder}")
