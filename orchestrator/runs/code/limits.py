@@ -32,8 +32,8 @@ def check(chosen: SelectedCode, limit_bytes: int) -> None:
         ignore = "Make the folder a git checkout whose .gitignore names what is no code"
     raise UserError(
         f"{chosen.source}: the code has {more}{words(total)}; a run copies at most {words(limit)}. "
-        f"The largest parts: {biggest}. {ignore}, set `code` to a smaller folder, write `code: none` if the program is in the image, or raise "
-        "`code_limit`"
+        f"The largest parts: {biggest}. {ignore}, set `code` to a smaller folder, "
+        "write `code: none` if the program is in the image, or raise `code_limit`"
     )
 
 
