@@ -92,7 +92,8 @@ class Keeper:
                 self.closing = why
                 self._close()
             if not self.child and self.closing and not (self.waiting and self._left()):
-                return self._given_back()
+                self._refuse_waiting(self.closing)
+                return ended(How.GIVEN_BACK, why=self.closing, attempts=counted(self.attempts, "attempt"))
             time.sleep(LOOK_S)
 
     def _over(self) -> str:
@@ -106,10 +107,6 @@ class Keeper:
     def _left(self) -> bool:
         """Whether an attempt that began now would have time to run before it has to stop."""
         return time.time() < self.until_s - self.plan.site.stop_before_s
-
-    def _given_back(self) -> End:
-        self._refuse_waiting(self.closing)
-        return ended(How.GIVEN_BACK, why=self.closing, attempts=counted(self.attempts, "attempt"))
 
     def _stop(self, stop: End) -> End:
         """End the running attempt, the waiting ones, and then the allocation."""

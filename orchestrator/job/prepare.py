@@ -59,14 +59,15 @@ def launch_order(
 
 def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None) -> Program:
     """The program of the ranks: the user's command, or the one that ships with torusrun."""
+    threads = {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank)}
     if plan.run.command:
         for_scripts = f"{TRAINING}/training/{FOR_SCRIPTS}" if image else str(own_training() / FOR_SCRIPTS)
         program = command.program(plan, run, attempt, for_scripts)
-        return replace(program, environment={**_threads(plan), **program.environment})
-    program = training.program(plan, attempt, "python3" if image else plan.python)
+        return replace(program, environment={**threads, **program.environment})
     path = _python_path(plan, run, image)
     own = {"PYTHONPATH": path} if path else {}
-    return replace(program, environment={**_threads(plan), **program.environment, **plan.environment, **own})
+    program = training.program(plan, attempt, "python3" if image else plan.python)
+    return replace(program, environment={**threads, **plan.environment, **own})
 
 
 def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
@@ -78,10 +79,6 @@ def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
     if plan.code:
         entries.append(str(run.code))
     return os.pathsep.join(filter(None, entries))
-
-
-def _threads(plan: Plan) -> dict[str, str]:
-    return {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank)}
 
 
 def _rank_image(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> RankImage:

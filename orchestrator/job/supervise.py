@@ -94,6 +94,8 @@ class Supervisor:
         """The attempt's end. If it ended badly, the reason also names cores that were not given: a possible cause."""
         try:
             end = self._run(job)
+        except Superseded as error:
+            end = ended(How.SUPERSEDED, why=error)
         except TorusrunError as error:
             end = failed(error)
         if end.state in (State.COMPLETED, State.CANCELLED) or not self.short:
@@ -106,10 +108,7 @@ class Supervisor:
         ):  # some schedulers start it
             how = unmet[1].value if unmet[1] else "not known to have ended"
             return ended(How.DROPPED, awaited=unmet[0], state=how)
-        try:
-            claim.take(self.folder, self.attempt.number)
-        except Superseded as error:
-            return ended(How.SUPERSEDED, why=error)
+        claim.take(self.folder, self.attempt.number)
         write_text(self.attempt.pulse, socket.gethostname() + "\n")
         if end := self._wait_for_earlier() or settled_end(self.folder, self.attempt):
             return end

@@ -14,11 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.job.witness import Words
 from orchestrator.network.placement.mapping import Placement, same_host
 from orchestrator.runs.folder.end_words import ended, later, listed
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End, Meaning, RankEnd, signal_name
+from orchestrator.schedulers.launchers.launcher import Words
 from training.reporting.exits import EXIT_BAD_CONFIG
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know the cause: a limit, too little memory

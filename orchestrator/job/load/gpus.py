@@ -83,8 +83,7 @@ def gpus(answer: str) -> tuple[GpuLoad, ...]:
 
 
 def _gpu(number: int, row: Mapping[str, str]) -> GpuLoad:
-    told = {name: _number(row.get(name, "")) for name in ASKED}
-    index, busy, used, total, power = (told[name] for name in ASKED)
+    index, busy, used, total, power = (_number(row.get(name, "")) for name in ASKED)
     return GpuLoad(
         number if index is None else int(index),
         None if busy is None else busy / 100,

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.private import FOLDER, SECRET, open_regular
 from orchestrator.runs.code import limits
-from orchestrator.runs.code.select import Entry, SelectedCode, select
+from orchestrator.runs.code.select import Entry, SelectedCode, select, unreadable
 from orchestrator.runs.folder import checkout
 from orchestrator.runs.folder.checkout import Checkout
 from training.files.checksum import sha256_of
@@ -148,10 +148,7 @@ def _opened(path: Path) -> int:
     try:
         return open_regular(path)
     except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read: {error.strerror}; make it readable, have .gitignore name it, or name another "
-            "folder as `code`"
-        ) from None
+        raise unreadable(path, error.strerror or "") from None
 
 
 def _content(folder: Path, below: str) -> list[str]:

@@ -63,7 +63,7 @@ def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()
     try:
         real = source.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise _unreadable(source, getattr(error, "strerror", "") or "its links lead in a circle") from None
+        raise unreadable(source, getattr(error, "strerror", "") or "its links lead in a circle") from None
     if not real.is_dir():
         raise UserError(f"{source}: this is no folder: name the folder of the code, or write `code: none`")
     chosen = SelectedCode(real)
@@ -87,7 +87,7 @@ def _names(chosen: SelectedCode) -> dict[str, os.stat_result]:
         except (FileNotFoundError, NotADirectoryError):
             continue  # deleted, but still in git's index
         except OSError as error:
-            raise _unreadable(path, error.strerror or "") from None
+            raise unreadable(path, error.strerror or "") from None
         if len(found) > MOST_LOOKED_AT:
             chosen.complete = False
             break
@@ -134,7 +134,7 @@ def _walk(folder: Path, source: Path) -> Iterator[str]:
         with os.scandir(folder) as listing:
             entries = list(listing)
     except OSError as error:
-        raise _unreadable(folder, error.strerror or "") from None
+        raise unreadable(folder, error.strerror or "") from None
     if not entries and folder != source:
         yield os.path.relpath(folder, source)
     for entry in entries:
@@ -203,7 +203,7 @@ def _link(chosen: SelectedCode, name: str, copied: Set[str]) -> Entry | None:
     return Entry(name, "link", target=real)
 
 
-def _unreadable(path: Path, why: str) -> UserError:
+def unreadable(path: Path, why: str) -> UserError:
     return UserError(
         f"{path}: cannot be read: {why}; make it readable, have .gitignore name it, or name another folder as `code`"
     )
