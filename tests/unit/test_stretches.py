@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.state.decide import Resume
 from orchestrator.spec.run import RunSpec, Train
 from orchestrator.spec.site import Node, Site
+from tests.unit.slurm_programs import SlurmPrograms
 from training.checkpoint.manifest import MANIFEST, compose, name_of
 from training.progress import Progress
 from training.recipe.phases import PhaseKeys
@@ -94,22 +94,7 @@ def test_the_stretch_of_an_attempt_is_kept(tmp_path: Path) -> None:
 PHASES = "{epochs: 4, batch: 48, phases: [{until: 2, nodes: 1}, {until: 4, nodes: 2}]}"
 
 
-class Cluster:
-    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.home = home
-        (home / "bin").mkdir()
-        for name in ("squeue", "sacct", "scancel"):
-            self.program(name, "exit 0")
-        self.program("sbatch", f'echo x >> "{home}/count"; wc -l < "{home}/count"')
-        monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-        site = f"scheduler: slurm\nlauncher: srun\nnode: {{ranks: 2}}\nruns: {home}/runs\n"
-        (home / "site.yaml").write_text(site)
-        (home / "run.yaml").write_text(f"name: x\nsite: ./site.yaml\nnodes: 1\ntrain: {PHASES}\n")
-
-    def program(self, name: str, text: str) -> None:
-        (self.home / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
-        (self.home / "bin" / name).chmod(0o755)
-
+class Cluster(SlurmPrograms):
     def run(self, epochs: float = 2.0) -> RunFolder:
         """A run whose first attempt began, and wrote a checkpoint after so many epochs."""
         assert main(["submit", str(self.home / "run.yaml")]) == 0
@@ -133,7 +118,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    return Cluster(home, monkeypatch)
+    return Cluster(home, monkeypatch, f"nodes: 1\ntrain: {PHASES}", "{ranks: 2}")
 
 
 def test_the_job_submits_the_next_attempt_with_the_nodes_of_the_next_phase(cluster: Cluster) -> None:
