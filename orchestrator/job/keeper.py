@@ -1,7 +1,7 @@
 """The keeper, which works in the job of a held allocation: it checks that ranks start, then starts attempts of runs.
 
-One attempt runs at a time, by the script that its own job would run. The
-keeper ends when its user asks for it, when its time is over, or when no attempt has come for the idle limit.
+One attempt runs at a time, by the script that its own job would run. The keeper ends when its user asks for it, when
+its time is over, or when no attempt has come for the idle limit.
 """
 
 from __future__ import annotations

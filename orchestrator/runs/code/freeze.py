@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.private import FOLDER, SECRET, open_regular
 from orchestrator.runs.code import limits
-from orchestrator.runs.code.select import Entry, SelectedCode, select, unreadable
+from orchestrator.runs.code.select import Entry, SelectedCode, select, unreadable, walk
 from orchestrator.runs.folder import checkout
 from orchestrator.runs.folder.checkout import Checkout
 from training.files.checksum import sha256_of
@@ -89,7 +89,7 @@ def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] 
 def checksum_of(folder: Path) -> str:
     """The SHA-256 over names, kinds, executable bits and contents of all entries in a copy. Raises OSError."""
     total = hashlib.sha256()
-    for name in sorted(_content(folder, "")):
+    for name in sorted(walk(folder, folder, leave_out=lambda path: False)):
         path = folder / name
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
@@ -149,14 +149,3 @@ def _opened(path: Path) -> int:
         return open_regular(path)
     except OSError as error:
         raise unreadable(path, error.strerror or "") from None
-
-
-def _content(folder: Path, below: str) -> list[str]:
-    """The names of all files, links and empty folders in `folder` / `below`, relative to `folder`."""
-    found = []
-    with os.scandir(folder / below) as listing:
-        for entry in sorted(listing, key=lambda entry: entry.name):
-            name = os.path.join(below, entry.name)
-            inside = _content(folder, name) if entry.is_dir(follow_symlinks=False) else []
-            found += inside or [name]
-    return found

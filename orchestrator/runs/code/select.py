@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -80,7 +80,7 @@ def _names(chosen: SelectedCode) -> dict[str, os.stat_result]:
     """Every name that may be code, with its lstat."""
     names = _tracked(chosen)
     found: dict[str, os.stat_result] = {}
-    for name in names if names is not None else _walk(chosen.source, chosen.source):
+    for name in names if names is not None else walk(chosen.source, chosen.source, _never_code):
         path = chosen.source / name
         try:
             found[name] = path.lstat()
@@ -125,11 +125,11 @@ def _expanded(source: Path, folder: Path, listed: list[str]) -> Iterator[str]:
             inner = checkout.listed(path) if os.path.lexists(path / ".git") and checkout.is_own(path) else None
         except SiteError:
             inner = None
-        yield from _walk(path, source) if inner is None else _expanded(source, path, inner)
+        yield from walk(path, source, _never_code) if inner is None else _expanded(source, path, inner)
 
 
-def _walk(folder: Path, source: Path) -> Iterator[str]:
-    """Every file below `folder` that may be code, and every empty folder, relative to the source."""
+def walk(folder: Path, source: Path, leave_out: Callable[[str], bool]) -> Iterator[str]:
+    """Every file and link below `folder`, and every empty folder, relative to the source. Raises UserError."""
     try:
         with os.scandir(folder) as listing:
             entries = list(listing)
@@ -140,8 +140,8 @@ def _walk(folder: Path, source: Path) -> Iterator[str]:
     for entry in entries:
         if not entry.is_dir(follow_symlinks=False):
             yield os.path.relpath(entry.path, source)
-        elif not _never_code(entry.path):
-            yield from _walk(Path(entry.path), source)
+        elif not leave_out(entry.path):
+            yield from walk(Path(entry.path), source, leave_out)
 
 
 def _without_what_is_no_code(
