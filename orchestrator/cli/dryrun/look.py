@@ -83,21 +83,21 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     environment = rank.variables(MEETING if program.rendezvous else None, {})
     submit = client.of(plan.site).submit_argv(attempt.script, asked)
     return DryRun(
-        plan,
-        attempt,
-        asked,
-        submit,
-        script,
-        placement,
-        launch.command(plan, attempt, starter, _jobs_environment()),
-        launch.environment(plan, attempt, starter, {}),
-        program,
-        order,
-        environment,
-        _contained(order.container, program, environment, attempt) if order.container else None,
-        code,
-        layout.of_run(_kinds(plan)),
-        [*assumed.unavailable(submit), *notes, *plan_notes.notes(plan)],
+        plan=plan,
+        attempt=attempt,
+        request=asked,
+        submit=submit,
+        script=script,
+        placement=placement,
+        launcher=launch.command(plan, attempt, starter, _jobs_environment()),
+        launcher_environment=launch.environment(plan, attempt, starter, {}),
+        program=program,
+        order=order,
+        environment=environment,
+        container=_contained(order.container, program, environment, attempt) if order.container else None,
+        code=code,
+        files=layout.of_run(_kinds(plan)),
+        notes=[*assumed.unavailable(submit), *notes, *plan_notes.notes(plan)],
     )
 
 
