@@ -95,6 +95,9 @@ PHASES = "{epochs: 4, batch: 48, phases: [{until: 2, nodes: 1}, {until: 4, nodes
 
 
 class Cluster(SlurmPrograms):
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(home, monkeypatch, f"nodes: 1\ntrain: {PHASES}", "{ranks: 2}")
+
     def run(self, epochs: float = 2.0) -> RunFolder:
         """A run whose first attempt began, and wrote a checkpoint after so many epochs."""
         assert main(["submit", str(self.home / "run.yaml")]) == 0
@@ -118,7 +121,7 @@ class Cluster(SlurmPrograms):
 
 @pytest.fixture
 def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    return Cluster(home, monkeypatch, f"nodes: 1\ntrain: {PHASES}", "{ranks: 2}")
+    return Cluster(home, monkeypatch)
 
 
 def test_the_job_submits_the_next_attempt_with_the_nodes_of_the_next_phase(cluster: Cluster) -> None:

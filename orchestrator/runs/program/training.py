@@ -19,11 +19,11 @@ STAGING_TIMEOUT_S = 3600.0  # if nodes first copy shards to their own disks, whi
 TOKEN_BYTES = 32  # of the secret that only the ranks of an attempt know
 MODULES = {"train": "training", "measure": "training.measure"}
 EXIT_CODES = {
-    str(exits.EXIT_DONE): Meaning.DONE,
-    str(exits.EXIT_CUT_OFF): Meaning.CUT_OFF,
-    str(exits.EXIT_NO_CHECKPOINT): Meaning.UNSAVED,
-    str(exits.EXIT_STOPPED): Meaning.LATER,
-    str(exits.EXIT_OTHER_NODES): Meaning.OTHER_NODES,
+    exits.EXIT_DONE: Meaning.DONE,
+    exits.EXIT_CUT_OFF: Meaning.CUT_OFF,
+    exits.EXIT_NO_CHECKPOINT: Meaning.UNSAVED,
+    exits.EXIT_STOPPED: Meaning.LATER,
+    exits.EXIT_OTHER_NODES: Meaning.OTHER_NODES,
 }
 
 
@@ -36,7 +36,7 @@ def program(plan: Plan, attempt: Attempt, python: str) -> Program:
     """The training or the measurement of an attempt."""
     return Program(
         tuple(process.module(python, MODULES[plan.run.program], attempt.config)),
-        exit_codes=EXIT_CODES,
+        exit_codes={str(code): meaning for code, meaning in EXIT_CODES.items()},
         records_done=True,
         shows_stack=True,
         rendezvous=False,
