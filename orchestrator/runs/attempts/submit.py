@@ -118,9 +118,10 @@ def _request(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited]) -> 
     return request(planned, run.attempt(planned.number), well, [a.job for a in after if a.any_end])
 
 
-def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], ...]:
+def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(the folders of the runs that must complete first, of those that only must end)."""
-    return tuple(tuple(one.folder for one in after if one.any_end is any_end) for any_end in (False, True))
+    well = tuple(one.folder for one in after if not one.any_end)
+    return well, tuple(one.folder for one in after if one.any_end)
 
 
 def _folder_of(into: Allocation | None) -> str:
