@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import replace
 
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import NoAnswer
@@ -56,18 +55,21 @@ def submit_next(run: RunFolder, number: int, plan: Plan) -> Step:
     SiteError or UserError if the submission failed, NoAnswer if it is unknown.
     """
     with submit.alone(run, LOCK_S):
-        events, newest = ledger.events(run.ledger), which.newest_of(run)
-        cancelled = ledger.last(events, CancelRequested, number) is not None
-        history = History(number, State.RUNNING, newest=newest, cancelled=cancelled, other_nodes=True)
-        if (step := decide(history, Policy.JOB)) != Resume(number + 1) or newest > number:
-            return step  # needs no plan of another attempt
-        checkpoint = newest_complete(run.checkpoints)
+        events, checkpoint = ledger.events(run.ledger), newest_complete(run.checkpoints)
         epochs = checkpoint.epoch if checkpoint else 0.0
-        first, known = plan_files.read_first(run, number), plan_files.history(run, events)
-        planned = derive(first, known, number + 1, Changes(), epochs)
-        other_nodes = checkpoint is not None and planned.plan.run.nodes != plan.run.nodes
-        step = decide(replace(history, other_nodes=other_nodes, epochs=epochs), Policy.JOB)
-        if checkpoint and isinstance(step, Resume):
+        following = stretch_at(plan.run, epochs) if checkpoint else None
+        history = History(
+            number,
+            State.RUNNING,
+            newest=which.newest_of(run),
+            cancelled=ledger.last(events, CancelRequested, number) is not None,
+            other_nodes=following is not None and following.nodes != plan.run.nodes,
+            epochs=epochs,
+        )
+        step = decide(history, Policy.JOB)
+        if checkpoint and isinstance(step, Resume) and step.attempt > history.newest:
+            first, known = plan_files.read_first(run, number), plan_files.history(run, events)
+            planned = derive(first, known, number + 1, Changes(), epochs)
             try:
                 submit.later(planned, run, checkpoint.name, follows=number)
             except NoAnswer:
