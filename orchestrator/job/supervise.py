@@ -103,9 +103,8 @@ class Supervisor:
         return replace(end, reason=f"{end.reason}; {self.short}")
 
     def _run(self, job: str) -> End:
-        if unmet := dependencies.unmet(
-            ledger.events(self.folder.ledger), self.attempt.number
-        ):  # some schedulers start it
+        unmet = dependencies.unmet(ledger.events(self.folder.ledger), self.attempt.number)
+        if unmet:  # some schedulers start it
             how = unmet[1].value if unmet[1] else "not known to have ended"
             return ended(How.DROPPED, awaited=unmet[0], state=how)
         claim.take(self.folder, self.attempt.number)

@@ -8,7 +8,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
 from orchestrator.runs.folder import allocation, index, ledger
 from orchestrator.runs.folder.allocation import AskedOf
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.state import current
@@ -24,10 +24,6 @@ class Allocation:
     run: RunFolder
     job: str
     plan: Plan
-
-    @property
-    def attempt(self) -> Attempt:
-        return self.run.attempt(allocation.ATTEMPT)
 
 
 def find(word: str) -> Allocation:

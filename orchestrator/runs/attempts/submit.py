@@ -136,7 +136,7 @@ def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocati
     attempt, site = run.attempt(planned.number), planned.plan.site
     try:
         if into:
-            allocation.ask(into.attempt, AskedOf(attempt))
+            allocation.ask(allocation.of(into.run.folder), AskedOf(attempt))
             job = into.job
         else:
             with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
