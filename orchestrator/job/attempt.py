@@ -14,14 +14,13 @@ from orchestrator import schedulers
 from orchestrator.base import private
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.states import State
+from orchestrator.runs.folder import allocation
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan_files import read_attempt
 
 
 def main() -> None:
     os.umask(private.UMASK)
-    from orchestrator.job.supervise import supervise
-
     attempt = Attempt(Path(sys.argv[1]))
     run = RunFolder(attempt.folder.parents[1])
     try:
@@ -32,7 +31,11 @@ def main() -> None:
     os.umask(site.umask)
     job = os.environ.get(scheduler.variables.job, "unknown")
     print(f"torusrun: attempt {attempt.number} of {run.run_id}, job {job}, on {socket.gethostname()}", flush=True)
-    end = supervise(run, attempt.number, job)
+    if allocation.is_held(run):
+        from orchestrator.job.keeper import keep as work
+    else:
+        from orchestrator.job.supervise import supervise as work
+    end = work(run, attempt.number, job)
     if end.state is not State.COMPLETED:
         sys.exit(f"torusrun: {end.state.value}: {end.reason}")
 

@@ -7,24 +7,21 @@ held allocation, from the keeper.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.base.environment import safe
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.json_files import read_object, required
 from orchestrator.base.private import write_bytes
 from orchestrator.job.contained import start
-from orchestrator.job.rank import given
+from orchestrator.job.launch_order import Rank, ordered
 from orchestrator.job.stage import place
-from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder import allocation
 from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.program.what_runs import Program
 
 SHELL = ("/bin/sh", "-c", "if command -v bash > /dev/null; then exec bash; else exec sh; fi")
 
@@ -44,21 +41,18 @@ def main() -> None:
 
 def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], dict[str, str], str]:
     """(arguments, environment, folder) of `command` beside a rank. Raises SiteError if the rank has ended."""
-    launch: dict[str, Any] = json.loads(attempt.launch.read_text())
-    placement = Placement.from_json(json.loads(attempt.placement.read_text()))
+    order, placement = ordered(attempt)
     inherited = _inherited(attempt, rank)
-    program = Program.from_json(launch["program"])
-    own = given(launch, placement, rank, attempt.number, _meets(attempt), inherited)
+    own = Rank(rank, attempt, order, placement).variables(_meets(attempt), inherited)
     own["TERM"] = os.environ.get("TERM", "dumb")  # of this terminal; a job has none
-    container = launch["container"]
-    if not container:
-        return command, safe({**inherited, **own}), program.directory or str(attempt.folder)
-    image = Path(container["image"])
-    if container["stage"]:
-        image = place(container["stage"], container["sha256"])
-    started = start(container, image, command, own, inherited, attempt.rank_variables(rank))
-    if started.file_text and not attempt.rank_variables(rank).exists():
-        write_bytes(attempt.rank_variables(rank), started.file_text.encode("utf-8", "surrogateescape"))
+    if not (image := order.container):
+        return command, safe({**inherited, **own}), order.program.directory or str(attempt.folder)
+    if image.stage:
+        image = replace(image, image=str(place(image.stage, image.sha256)))
+    file = attempt.rank_variables(rank)
+    started = start(image, command, own, inherited, file)
+    if started.file_text and not file.exists():
+        write_bytes(file, started.file_text.encode("utf-8", "surrogateescape"))
     return list(started.argv), safe(started.environment), str(attempt.folder)
 
 

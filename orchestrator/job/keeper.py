@@ -1,7 +1,7 @@
-"""The keeper, which the job of a held allocation starts: it checks that ranks start, then starts attempts of runs.
+"""The keeper, which works in the job of a held allocation: it checks that ranks start, then starts attempts of runs.
 
-`orchestrator.job.keeper ATTEMPT_FOLDER`. One attempt runs at a time, by the script that its own job would run. The
-keeper ends when its user asks for it, when its time is over, or when no attempt has come for the idle limit.
+One attempt runs at a time, by the script that its own job would run. The keeper ends when its user asks for it, when
+its time is over, or when no attempt has come for the idle limit.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections import deque
 from pathlib import Path
-from types import FrameType
 
-from orchestrator import schedulers
-from orchestrator.base import private, process
-from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base import process
+from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
-from orchestrator.job.load.monitor import of_keeper
+from orchestrator.job.launch_order import ordered
+from orchestrator.job.load.monitor import of_node
 from orchestrator.job.recorded import recorded
-from orchestrator.job.supervise import PULSE_S, Supervisor
+from orchestrator.job.stop_requests import StopRequests
+from orchestrator.job.supervise import Supervisor
 from orchestrator.runs.folder import allocation, ledger
 from orchestrator.runs.folder.allocation import AskedOf, KeeperState
 from orchestrator.runs.folder.end_words import ended
@@ -32,9 +31,8 @@ from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.runs.shells.starting import starter
-from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, decide
+from orchestrator.runs.state.decide import History, Policy, Resume, Stop, decide
 from training.counted import counted
 
 LOOK_S = 0.1
@@ -42,30 +40,20 @@ WAITING_LOOK_S = 1.0  # between looks for cancellations of waiting attempts
 LONGER_S = 20.0  # an attempt that has not ended this long after kill_after is killed
 
 
-def main() -> None:
-    began_s = time.time()
-    attempt = Attempt(Path(sys.argv[1]))
-    run = RunFolder(attempt.folder.parents[1])
-    try:
-        plan = read_attempt(run, attempt.number).plan
-        scheduler = schedulers.get(plan.site.scheduler)
-        idle_s = allocation.idle_limit_s(run)
-    except TorusrunError as error:
-        sys.exit(f"torusrun: {error}")
-    os.umask(plan.site.umask)
-    job = os.environ.get(scheduler.variables.job, "unknown")
-    print(f"torusrun: {run.run_id} holds job {job} from {socket.gethostname()}", flush=True)
+def keep(run: RunFolder, number: int, job: str) -> End:
+    """Check that ranks start in the allocation, keep it until it ends, and record its end."""
+    attempt, began_s = run.attempt(number), time.time()
 
     def work() -> End:
-        checked = Supervisor(run, attempt, []).run(job)
+        supervisor = Supervisor(run, attempt, [])
+        checked = supervisor.run(job)
         if checked.state is not State.COMPLETED:
             return checked
-        with of_keeper(attempt):
-            return Keeper(run, attempt, plan, idle_s, began_s + plan.run.time_s).keep()
+        plan = supervisor.plan
+        with of_node(attempt, *ordered(attempt), os.sched_getaffinity(0)):
+            return Keeper(run, attempt, plan, allocation.idle_limit_s(run), began_s + plan.run.time_s).keep()
 
-    end = recorded(run, attempt, work)
-    if end.state is not State.COMPLETED:
-        sys.exit(f"torusrun: {end.state.value}: {end.reason}")
+    return recorded(run, attempt, work)
 
 
 class Keeper:
@@ -80,20 +68,16 @@ class Keeper:
         self.child: subprocess.Popen[bytes] | None = None
         self.since_s = time.time()
         self.attempts = 0
-        self.told: End | None = None
+        self.requests = StopRequests(run, attempt)
         self.closing = ""  # why no more requests are taken; earlier ones still run, if there is time
-        self.pulse_s = self.looked_s = 0.0
-        self.ledger_bytes = 0
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-            signal.signal(number, self._told_to_end)
+        self.looked_s = 0.0
 
     def keep(self) -> End:
         """Start the requested attempts until the allocation ends; return its end."""
         print(f"torusrun: held; {self.idle_s:g} s without an attempt end it", flush=True)
         self._tell()
         while True:
-            self._pulse()
-            if stop := self._asked():
+            if stop := self.requests.look():
                 return self._stop(stop)
             if not self.closing:
                 self._take(self.attempt.inbox)
@@ -108,7 +92,8 @@ class Keeper:
                 self.closing = why
                 self._close()
             if not self.child and self.closing and not (self.waiting and self._left()):
-                return self._given_back()
+                self._refuse_waiting(self.closing)
+                return ended(How.GIVEN_BACK, why=self.closing, attempts=counted(self.attempts, "attempt"))
             time.sleep(LOOK_S)
 
     def _over(self) -> str:
@@ -123,10 +108,6 @@ class Keeper:
         """Whether an attempt that began now would have time to run before it has to stop."""
         return time.time() < self.until_s - self.plan.site.stop_before_s
 
-    def _given_back(self) -> End:
-        self._refuse_waiting(self.closing)
-        return ended(How.GIVEN_BACK, why=self.closing, attempts=counted(self.attempts, "attempt"))
-
     def _stop(self, stop: End) -> End:
         """End the running attempt, the waiting ones, and then the allocation."""
         self._close()
@@ -138,7 +119,7 @@ class Keeper:
                 self._signal(signal.SIGTERM)
             until_s = time.monotonic() + self.plan.site.kill_after_s + LONGER_S
             while self.child.poll() is None and time.monotonic() < until_s:
-                self._pulse()
+                self.requests.look()
                 time.sleep(LOOK_S)
             if self.child.poll() is None:
                 self._signal(signal.SIGKILL)
@@ -172,17 +153,13 @@ class Keeper:
         for request in list(self.waiting):
             self._follow(request)
 
-    def _decide(self, request: AskedOf) -> Step:
-        """The next step for a waiting attempt: start it, end it, or let it wait."""
+    def _follow(self, request: AskedOf) -> None:
+        """Start a waiting attempt, end it, or let it wait."""
         number = request.attempt.number
         cancelled = ledger.last(ledger.events(request.run.ledger), CancelRequested, number) is not None
         at_work, left = self.child is not None, self._left()
         known = History(number, State.PENDING, cancelled=cancelled, at_work=at_work, time_left=left)
-        return decide(known, Policy.KEEPER)
-
-    def _follow(self, request: AskedOf) -> None:
-        """Start a waiting attempt, or end it, if that is its next step."""
-        step = self._decide(request)
+        step = decide(known, Policy.KEEPER)
         if isinstance(step, Resume):
             self.waiting.remove(request)
             self._start(request)
@@ -255,26 +232,3 @@ class Keeper:
         if self.child and self.child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.child.pid, number)
-
-    def _told_to_end(self, number: int, frame: FrameType | None) -> None:
-        self.told = self.told or ended(How.SIGNALLED, signal=signal.Signals(number).name, certain=False)
-
-    def _asked(self) -> End | None:
-        """The allocation's end if it has to end now, by its user's cancellation or a signal to its job; else None."""
-        with contextlib.suppress(OSError):
-            if (size := self.folder.ledger.stat().st_size) != self.ledger_bytes:
-                self.ledger_bytes = size
-                if ledger.last(ledger.events(self.folder.ledger), CancelRequested, self.attempt.number):
-                    return ended(How.CANCELLED)
-        return self.told
-
-    def _pulse(self) -> None:
-        if time.monotonic() > self.pulse_s + PULSE_S:
-            self.pulse_s = time.monotonic()
-            with contextlib.suppress(OSError):
-                os.utime(self.attempt.pulse)
-
-
-if __name__ == "__main__":
-    os.umask(private.UMASK)
-    main()

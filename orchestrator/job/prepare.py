@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from orchestrator.base.environment import absolute_only
 from orchestrator.base.json_files import write_json, write_text
 from orchestrator.images import runtime
 from orchestrator.images.mounts import TRAINING, own_training
+from orchestrator.job.launch_order import LaunchOrder, RankImage
 from orchestrator.network.placement.binding import beside
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
@@ -34,41 +34,39 @@ def prepare(
     (command if plan.run.command else training).make_ready(plan, run, attempt)
     program = program_of(plan, run, attempt, image)
     found = runtime.required(plan.site.container.runtime) if image else None
-    write_json(attempt.launch, launch_order(plan, program, launcher, image, found), secret=True)  # it has values of env
+    order = launch_order(plan, program, launcher, image, found)
+    write_json(attempt.launch, order.as_json(), secret=True)  # it has values of env
     return program
 
 
 def launch_order(
     plan: Plan, program: Program, launcher: Launcher, image: Image | None, found: runtime.Runtime | None
-) -> dict[str, Any]:
-    """The content of launch.json, for every rank's wrapper; `found` is the runtime that starts the image, if any.
-
-    Its values are those of JSON, and tuples.
-    """
-    return {
-        "schema": 2,
-        "run": plan.run_id,
-        "program": program.as_json(),
-        "numbers": launcher.numbers,
-        "hcas": plan.site.node.hcas,
-        "beside": beside(node_type(plan.site.node), plan.ranks_per_node),
-        "interface": plan.site.node.interface,
-        "container": _container(plan, image, program, found) if image and found else None,
-        "kill_after_s": plan.site.kill_after_s,
-        "umask": plan.site.umask,
-    }
+) -> LaunchOrder:
+    """The order for every rank's wrapper; `found` is the runtime that starts the image, if any."""
+    return LaunchOrder(
+        run=plan.run_id,
+        program=program,
+        numbers=launcher.numbers,
+        hcas=plan.site.node.hcas,
+        beside=beside(node_type(plan.site.node), plan.ranks_per_node),
+        interface=plan.site.node.interface,
+        container=_rank_image(plan, image, program, found) if image and found else None,
+        kill_after_s=plan.site.kill_after_s,
+        umask=plan.site.umask,
+    )
 
 
 def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None) -> Program:
     """The program of the ranks: the user's command, or the one that ships with torusrun."""
+    threads = {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank)}
     if plan.run.command:
         for_scripts = f"{TRAINING}/training/{FOR_SCRIPTS}" if image else str(own_training() / FOR_SCRIPTS)
         program = command.program(plan, run, attempt, for_scripts)
-        return replace(program, environment={**_threads(plan), **program.environment})
-    program = training.program(plan, attempt, "python3" if image else plan.python)
+        return replace(program, environment={**threads, **program.environment})
     path = _python_path(plan, run, image)
     own = {"PYTHONPATH": path} if path else {}
-    return replace(program, environment={**_threads(plan), **program.environment, **plan.environment, **own})
+    program = training.program(plan, attempt, "python3" if image else plan.python)
+    return replace(program, environment={**threads, **plan.environment, **own})
 
 
 def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
@@ -82,14 +80,9 @@ def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
     return os.pathsep.join(filter(None, entries))
 
 
-def _threads(plan: Plan) -> dict[str, str]:
-    return {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank)}
-
-
-def _container(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> dict[str, object]:
-    """The values that every rank needs to start in the image."""
+def _rank_image(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> RankImage:
     from orchestrator.runs.image import run_image  # half of a start's time
 
     container = run_image.container(plan, image, found)
-    directory = program.directory or container.directory
-    return {**asdict(container), "directory": directory, "stage": plan.site.container.stage, "sha256": image.sha256}
+    known = {**vars(container), "directory": program.directory or container.directory}
+    return RankImage(**known, stage=plan.site.container.stage, sha256=image.sha256)

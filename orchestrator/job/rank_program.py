@@ -15,10 +15,10 @@ from typing import Any
 from orchestrator.base import proc
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_json
+from orchestrator.job.launch_order import Rank
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.log_times import Recorder
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.program.what_runs import Program
+from orchestrator.runs.folder.run_folder import RunFolder
 
 POLL_S = 0.2
 HOST_PULSE_S = 10.0  # between the signs of life that one rank of each host gives
@@ -28,23 +28,12 @@ NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, 
 class RankProgram:
     """The program of a rank from its start to its end, and the requests to its wrapper meanwhile."""
 
-    def __init__(
-        self,
-        child: subprocess.Popen[bytes],
-        attempt: Attempt,
-        rank: int,
-        program: Program,
-        kill_after_s: float,
-        times: Recorder,
-        *,
-        pulse: bool,
-        joined: bool = False,
-    ) -> None:
-        self.child, self.attempt, self.rank = child, attempt, rank
-        self.program, self.kill_after_s, self.times = program, kill_after_s, times
-        self.pulse_s = time.monotonic() if pulse else float("inf")
+    def __init__(self, child: subprocess.Popen[bytes], rank: Rank, times: Recorder) -> None:
+        self.child, self.attempt, self.rank, self.times = child, rank.attempt, rank.number, times
+        self.program, self.kill_after_s = rank.order.program, rank.order.kill_after_s
+        self.pulse_s = time.monotonic() if rank.slot.local_rank == 0 else float("inf")
         self.newer_s = time.monotonic()
-        self.joined = joined
+        self.joined = bool(rank.order.container and rank.order.container.instance)
         self.told_s: float | None = None
         self.asked_where = False
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):

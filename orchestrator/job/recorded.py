@@ -1,21 +1,25 @@
-"""Records the end of an attempt, whatever happens."""
+"""Records the end of an attempt, whatever happens, once: its scheduler may start its job again (`scontrol requeue`)."""
 
 from __future__ import annotations
 
 import contextlib
+import shutil
+import time
 import traceback
 from collections.abc import Callable
 
 from orchestrator.base import defect
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.base.states import State
-from orchestrator.job.again import settled_end
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import Ended
+from orchestrator.runs.folder.events import Ended, Started
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End, no_room, on_full_disk
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+
+POLL_S = 0.25
+RECORDED_S = 10.0
 
 
 def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
@@ -42,3 +46,27 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
 def failed(error: TorusrunError) -> End:
     """The end of an attempt that failed with this error."""
     return ended(How.USER_ERROR if isinstance(error, UserError) else How.ERROR, why=error)
+
+
+def settled_end(run: RunFolder, attempt: Attempt) -> End | None:
+    """The attempt's end from an earlier start of its job, if that end is certain: the run may be resumed since."""
+    with contextlib.suppress(SiteError):  # a damaged record
+        if (end := End.read(attempt.end)) and end.certain:
+            return end
+    if seen := ledger.last(ledger.events(run.ledger), Ended, attempt.number):
+        return seen.end
+    return None
+
+
+def forget_first(run: RunFolder, attempt: Attempt) -> None:
+    """Remove the records of an earlier start, whose ranks have ended: they would be read as this start's.
+
+    If the job was requeued while it ran, the earlier supervisor may still write its end. This waits for that.
+    """
+    if ledger.last(ledger.events(run.ledger), Started, attempt.number):
+        until_s = time.monotonic() + RECORDED_S
+        while not attempt.end.exists() and time.monotonic() < until_s:
+            time.sleep(POLL_S)
+    with contextlib.suppress(OSError):
+        attempt.end.unlink(missing_ok=True)
+    shutil.rmtree(attempt.ranks, ignore_errors=True)

@@ -11,9 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.program.sources import Source
-from orchestrator.runs.program.sources.jsonlines import JsonLines
-from orchestrator.runs.program.sources.pattern import PatternSource
+from orchestrator.runs.program.sources.lines import JsonLines, LineSource, PatternSource
 from orchestrator.runs.program.sources.tensorboard import TensorBoard
 from orchestrator.runs.program.what_runs import Program
 from training.reporting import events
@@ -27,14 +25,14 @@ class Relay:
 
     def __init__(self, program: Program, run: RunFolder, attempt: Attempt) -> None:
         self._metrics = Metrics(run.metrics, attempt.number)
-        self._sources: list[Source] = []
+        self._sources: list[LineSource | TensorBoard] = []
         where = program.metrics
         if where and where.file:
             self._sources.append(JsonLines(Path(where.file)))
         if where and where.tensorboard:
-            events = TensorBoard(Path(where.tensorboard))
-            events.new_rows()  # rows of earlier attempts are in the run's metrics already
-            self._sources.append(events)
+            event_files = TensorBoard(Path(where.tensorboard))
+            event_files.new_rows()  # rows of earlier attempts are in the run's metrics already
+            self._sources.append(event_files)
         if where and where.pattern:
             self._sources.append(PatternSource(attempt.rank_log(0), re.compile(where.pattern)))
 

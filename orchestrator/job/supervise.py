@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -12,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 from orchestrator import schedulers
 from orchestrator.base import process
@@ -21,19 +19,18 @@ from orchestrator.base.json_files import write_text
 from orchestrator.base.states import State
 from orchestrator.images import runtime
 from orchestrator.job import gather, stage
-from orchestrator.job.again import forget_first, settled_end
 from orchestrator.job.daemon import Daemon
-from orchestrator.job.in_allocation import in_allocation
 from orchestrator.job.launch import command, environment, launcher
 from orchestrator.job.prepare import prepare
-from orchestrator.job.recorded import failed, recorded
+from orchestrator.job.recorded import failed, forget_first, recorded, settled_end
 from orchestrator.job.running import POLL_S, Running
+from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.network.placement.mapping import Placement, place
-from orchestrator.runs.folder import claim, ledger
+from orchestrator.runs.folder import allocation, claim, ledger
 from orchestrator.runs.folder.claim import Superseded
 from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import CancelRequested, Started, Unordered
+from orchestrator.runs.folder.events import Started, Unordered
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.log_times import Recorder, index_of
 from orchestrator.runs.folder.records import End, is_done
@@ -47,7 +44,6 @@ from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.runs.state import dependencies
 from orchestrator.runs.state.decide import History, Policy, Resume, decide
 
-PULSE_S = 5.0
 LOOK_S = 2.0  # between looks for a newer attempt
 EARLIER_S = 60.0  # how long an earlier attempt may take to end, in addition to kill_after of its ranks
 
@@ -62,6 +58,13 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
     return end
 
 
+def _allocation_around() -> tuple[RunFolder | None, float]:
+    """(the held allocation in which a keeper started this process, the seconds left in it); (None, 0.0) without."""
+    folder = os.environ.get(allocation.VARIABLE)
+    state = allocation.keeper_state(Attempt(Path(folder))) if folder else None
+    return (RunFolder(Path(folder).parents[1]), state.until_s - time.time()) if folder and state else (None, 0.0)
+
+
 def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
     try:
         work()
@@ -74,27 +77,25 @@ class Supervisor:
 
     def __init__(self, run: RunFolder, attempt: Attempt, times: Sequence[Recorder]) -> None:
         self.started_s = time.monotonic()
-        self.parent = os.getppid()
         self.daemon = Daemon()
         self.folder = run
         self.attempt = attempt
         self.times = times
         self.planned = read_attempt(run, attempt.number)
         self.plan: Plan = self.planned.plan
-        self.told: End | None = None
-        self.held = in_allocation(os.environ)  # the held allocation around this attempt, or None
-        self.limit_s = self.held.left_s if self.held else self.plan.run.time_s
+        self.requests = StopRequests(run, attempt)
+        self.held, left_s = _allocation_around()
+        self.limit_s = left_s if self.held else self.plan.run.time_s
         self.short = ""  # the cores that the scheduler did not give, in words
-        self.ledger_size = 0
-        self.looked_s = self.pulse_s = 0.0
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-            signal.signal(number, self._told_to_end)
+        self.looked_s = 0.0
         process.die_with_parent(signal.SIGTERM)  # the job's shell, the only process that waits for the supervisor
 
     def run(self, job: str) -> End:
         """The attempt's end. If it ended badly, the reason also names cores that were not given: a possible cause."""
         try:
             end = self._run(job)
+        except Superseded as error:
+            end = ended(How.SUPERSEDED, why=error)
         except TorusrunError as error:
             end = failed(error)
         if end.state in (State.COMPLETED, State.CANCELLED) or not self.short:
@@ -102,15 +103,11 @@ class Supervisor:
         return replace(end, reason=f"{end.reason}; {self.short}")
 
     def _run(self, job: str) -> End:
-        if unmet := dependencies.unmet(
-            ledger.events(self.folder.ledger), self.attempt.number
-        ):  # some schedulers start it
+        unmet = dependencies.unmet(ledger.events(self.folder.ledger), self.attempt.number)
+        if unmet:  # some schedulers start it
             how = unmet[1].value if unmet[1] else "not known to have ended"
             return ended(How.DROPPED, awaited=unmet[0], state=how)
-        try:
-            claim.take(self.folder, self.attempt.number)
-        except Superseded as error:
-            return ended(How.SUPERSEDED, why=error)
+        claim.take(self.folder, self.attempt.number)
         write_text(self.attempt.pulse, socket.gethostname() + "\n")
         if end := self._wait_for_earlier() or settled_end(self.folder, self.attempt):
             return end
@@ -138,9 +135,12 @@ class Supervisor:
         if running.hang and not is_done(self.attempt):
             return running.hang
         # The ranks may have been asked to stop, and have ended, before the supervisor was asked.
-        evidence, stop = self._evidence(running, code), running.stop or self.told or self._cancelled()
+        stop = running.stop or self.requests.told or self.requests.cancelled()
+        evidence = self._evidence(running, code)
         if self._is_followed(evidence, stop):
-            from orchestrator.job.handover import hand_over  # imports all code for submitting: half of a start's time
+            from orchestrator.runs.attempts.successor import (
+                hand_over,  # half of a start's time: all code for submitting
+            )
 
             return hand_over(self.folder, self.attempt.number, self.plan)
         end = verdict(evidence, stop)
@@ -210,9 +210,14 @@ class Supervisor:
             runtime.check_signature(runtime.required(site.runtime), Path(image.path))
         if not site.stage:
             image_kept.verify(image)
-        elif not (self.held and self.held.staged(image)):
+        elif not self._sent_before(image):
             scheduler = schedulers.get(self.plan.site.scheduler)
             stage.broadcast(scheduler, image, site.stage, self.plan.python, self.attempt.folder)
+
+    def _sent_before(self, image: Image) -> bool:
+        """Whether this image was sent to the nodes when the allocation began; the ranks still verify their copy."""
+        kept = image_kept.kept(self.held) if self.held else None
+        return kept is not None and kept.sha256 == image.sha256
 
     def _place(self) -> Placement:
         scheduler = schedulers.get(self.plan.site.scheduler)
@@ -233,23 +238,15 @@ class Supervisor:
         given = found.hosts[: self.plan.run.nodes] if self.held else found.hosts
         return place(self.plan.grid, given, self.plan.ranks_per_node)
 
-    def _told_to_end(self, number: int, frame: FrameType | None) -> None:
-        how = How.SIGNALLED if os.getppid() == self.parent else How.SHELL_KILLED
-        outside = ended(how, signal=signal.Signals(number).name, certain=False)
-        self.told = self.told or self._cancelled() or outside
-
     def _asked(self) -> End | None:
         """The attempt's end if it has to stop now: on request, at its time limit, or for a newer attempt; else None."""
         now_s = time.monotonic()
-        if now_s >= self.pulse_s + PULSE_S:
-            self.pulse_s = now_s
-            with contextlib.suppress(OSError):
-                os.utime(self.attempt.pulse)
         for recorder in self.times:
             recorder.look()
         if now_s > self.started_s + self.limit_s - self.plan.stop_before_s:
-            self.told = self.told or ended(How.HOLD_NEAR if self.held else How.TIME_NEAR, limit_s=self.limit_s)
-        return self.told or self._cancelled_meanwhile() or self._superseded(now_s)
+            near = ended(How.HOLD_NEAR if self.held else How.TIME_NEAR, limit_s=self.limit_s)
+            self.requests.told = self.requests.told or near
+        return self.requests.look() or self._superseded(now_s)
 
     def _superseded(self, now_s: float) -> End | None:
         if now_s < self.looked_s + LOOK_S:
@@ -260,20 +257,3 @@ class Supervisor:
         except Superseded as error:
             return ended(How.SUPERSEDED, why=error)
         return None
-
-    def _cancelled(self) -> End | None:
-        """The end of an attempt that its user cancelled, None if it is not cancelled."""
-        asked = ledger.last(ledger.events(self.folder.ledger), CancelRequested, self.attempt.number)
-        return ended(How.CANCELLED) if asked else None
-
-    def _cancelled_meanwhile(self) -> End | None:
-        """As `_cancelled`, but costs only a stat while the ledger does not grow.
-
-        Some schedulers give a job's processes little or no time when they end it. So a cancellation is written to the
-        ledger first.
-        """
-        size = self.folder.ledger.stat().st_size
-        if size == self.ledger_size:
-            return None
-        self.ledger_size = size
-        return self._cancelled()

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.job.witness import Words
 from orchestrator.network.placement.mapping import Placement, same_host
 from orchestrator.runs.folder.end_words import ended, later, listed
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End, Meaning, RankEnd, signal_name
+from orchestrator.schedulers.launchers.launcher import Words
 from training.reporting.exits import EXIT_BAD_CONFIG
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know the cause: a limit, too little memory
@@ -107,6 +107,12 @@ class Evidence:
         by_itself = end.signal in (None, signal.SIGABRT) and end.meaning is Meaning.FAILED and not end.error
         return by_itself and any(LOST_PEER.search(line) for line in self.said.get(end.rank, ()))
 
+    @property
+    def first_cut_off(self) -> RankEnd | None:
+        """The first rank that lost its connection to another."""
+        cut_off = [end for end in self.ends.values() if not end.good and self.cut_off(end)]
+        return min(cut_off, key=lambda end: (end.told, end.ended_s), default=None)
+
 
 def verdict(evidence: Evidence, stop: End | None) -> End:
     """The attempt's end; `stop` is the end to record if the attempt was asked to stop before it was done."""
@@ -118,25 +124,34 @@ def verdict(evidence: Evidence, stop: End | None) -> End:
         return evidence.end(How.NOT_DONE)
     if stop:
         return later(stop, evidence.step)
-    return (
-        _lost_host(evidence)
-        or _recorded(evidence)
-        or _killed_launcher(evidence)
-        or _failed_launcher(evidence)
-        or _silent_host(evidence)
-        or _silent_ranks(evidence)
-        or _only_cut_off(evidence)
-        or _later(evidence)
-        or evidence.end(How.RANKS_SIGNALLED, certain=False)
-    )
+    return next(_ends(evidence))
 
 
-def _lost_host(evidence: Evidence) -> End | None:
-    """The end by a host that the launcher reports as lost."""
-    if not (hosts := evidence.lost_hosts):
-        return None
-    said = next(iter(evidence.launcher.lost.values()))
-    return evidence.end(How.HOST_LOST, hosts=hosts, said=said, witness=_witness(evidence))
+def _ends(evidence: Evidence) -> Iterator[End]:
+    """The ends by every cause that the evidence shows, the first of which counts."""
+    launcher, code, cut_off = evidence.launcher, evidence.launcher_code or 0, evidence.first_cut_off
+    witness = cut_off.rank if cut_off else None
+    if hosts := evidence.lost_hosts:
+        yield evidence.end(How.HOST_LOST, hosts=hosts, said=next(iter(launcher.lost.values())), witness=witness)
+    if end := _recorded(evidence):
+        yield end
+    if code < 0:  # the ends of its ranks follow from that
+        yield evidence.end(How.LAUNCHER_KILLED, signal=signal_name(-code), certain=False)
+    if code and not evidence.ends and not evidence.told:  # its last message is the best evidence
+        if launcher.unreached:
+            yield evidence.end(How.LAUNCHER_ERROR, why=launcher.unreached, certain=False)
+        if launcher.last:
+            yield evidence.end(How.LAUNCHER_FAILED, exit_code=code, said=launcher.last, certain=False)
+    if hosts := evidence.silent_hosts:  # the scheduler may know more, maybe only minutes later
+        yield evidence.end(How.HOST_NO_RECORD, hosts=hosts, witness=witness, certain=False)
+    if evidence.silent:  # on hosts that live: their wrappers ended too fast to write a record
+        yield evidence.end(How.NO_RECORD, ranks=evidence.silent, certain=False)
+    if cut_off:  # for an unknown reason
+        yield evidence.end(How.CUT_OFF, by=cut_off, said=evidence.last_line(cut_off.rank), certain=False)
+    later = [end for end in evidence.ends.values() if end.meaning is Meaning.LATER and not end.told]
+    if later and not evidence.needs_record:  # our training only stops if asked
+        yield evidence.end(How.LATER, by=min(later, key=lambda end: end.ended_s))
+    yield evidence.end(How.RANKS_SIGNALLED, certain=False)
 
 
 def _recorded(evidence: Evidence) -> End | None:
@@ -169,62 +184,6 @@ def _own_error(evidence: Evidence, culprit: RankEnd) -> How:
         return How.OUT_OF_DEVICE_MEMORY
     ours = evidence.needs_record
     return How.BAD_CONFIGURATION if ours and culprit.exit_code == EXIT_BAD_CONFIG else How.FAILED
-
-
-def _later(evidence: Evidence) -> End | None:
-    """The end of a program that stopped by itself, to continue in another attempt; our training only stops if asked."""
-    stopped = [end for end in evidence.ends.values() if end.meaning is Meaning.LATER and not end.told]
-    if evidence.needs_record or not stopped:
-        return None
-    return evidence.end(How.LATER, by=min(stopped, key=lambda end: end.ended_s))
-
-
-def _killed_launcher(evidence: Evidence) -> End | None:
-    """The end by a signal to the launcher itself: the ends of its ranks follow from that."""
-    if evidence.launcher_code is None or evidence.launcher_code >= 0:
-        return None
-    return evidence.end(How.LAUNCHER_KILLED, signal=signal_name(-evidence.launcher_code), certain=False)
-
-
-def _failed_launcher(evidence: Evidence) -> End | None:
-    """The end by a launcher that failed before any rank left a record: its last message is the best evidence."""
-    if evidence.ends or evidence.told or not evidence.launcher_code:
-        return None
-    if evidence.launcher.unreached:
-        return evidence.end(How.LAUNCHER_ERROR, why=evidence.launcher.unreached, certain=False)
-    if not (said := evidence.launcher.last):
-        return None
-    return evidence.end(How.LAUNCHER_FAILED, exit_code=evidence.launcher_code, said=said, certain=False)
-
-
-def _silent_host(evidence: Evidence) -> End | None:
-    """The end by a host of which no rank left a record: the scheduler may know more, maybe only minutes later."""
-    if not (hosts := evidence.silent_hosts):
-        return None
-    return evidence.end(How.HOST_NO_RECORD, hosts=hosts, witness=_witness(evidence), certain=False)
-
-
-def _silent_ranks(evidence: Evidence) -> End | None:
-    """The end by ranks without a record on hosts that live: their wrappers ended too fast to write one."""
-    return evidence.end(How.NO_RECORD, ranks=evidence.silent, certain=False) if evidence.silent else None
-
-
-def _only_cut_off(evidence: Evidence) -> End | None:
-    """The end by ranks that lost their connections to each other, for an unknown reason."""
-    if not (first := _first_cut_off(evidence)):
-        return None
-    return evidence.end(How.CUT_OFF, by=first, said=evidence.last_line(first.rank), certain=False)
-
-
-def _witness(evidence: Evidence) -> int | None:
-    """The first rank that lost its connection to another."""
-    first = _first_cut_off(evidence)
-    return first.rank if first else None
-
-
-def _first_cut_off(evidence: Evidence) -> RankEnd | None:
-    cut_off = [end for end in evidence.ends.values() if not end.good and evidence.cut_off(end)]
-    return min(cut_off, key=lambda end: (end.told, end.ended_s), default=None)
 
 
 def _rest(evidence: Evidence) -> str:

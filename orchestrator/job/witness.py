@@ -11,8 +11,6 @@ from orchestrator.schedulers.launchers import FAMILIES
 from orchestrator.schedulers.launchers.launcher import Words
 from orchestrator.schedulers.remote_shell import FAILED
 
-__all__ = ["Words", "words"]
-
 LONGEST_QUOTE = 300
 SEPARATOR = re.compile(r"[-=]{20,}")
 OURS = "torusrun: "

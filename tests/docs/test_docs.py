@@ -242,7 +242,7 @@ def test_the_files_of_the_page_on_slurm_make_a_job(image: bool, home: Path, tmp_
     for name in ("train.py", "pytorch.sif"):
         (tmp_path / name).touch()
     planned = plan(tmp_path / "run.yaml")
-    assert planned.ranks == 16 and "#SBATCH --nodes=4" in proposed(planned)[2]
+    assert planned.ranks == 16 and "#SBATCH --nodes=4" in proposed(planned)[1]
 
 
 def test_the_table_of_files_names_all_that_is_in_a_run_folder() -> None:

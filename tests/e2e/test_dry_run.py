@@ -38,7 +38,7 @@ def test_an_attempt_has_what_the_dry_run_showed(home: Path) -> None:
     assert last.state.value == "COMPLETED", last.reason
     attempt = run.attempt(1)
     assert attempt.script.read_text() == shown.script
-    assert json.loads(attempt.launch.read_text()) == json.loads(json.dumps(shown.order))
+    assert json.loads(attempt.launch.read_text()) == json.loads(json.dumps(shown.order.as_json()))
     assert json.loads(attempt.placement.read_text()) == shown.placement.as_json()
     seen = json.loads(attempt.rank_log(0).read_text())
     assert seen["launcher"] == shown.launcher

@@ -14,26 +14,11 @@ from orchestrator.runs.folder import claim, index, ledger
 from orchestrator.runs.folder.events import CancelRequested, Started, Submitting
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
+from tests.unit.slurm_programs import SlurmPrograms
 
 
-class Cluster:
+class Cluster(SlurmPrograms):
     """A Slurm whose sbatch does as it is told, and which knows no job."""
-
-    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.home = home
-        (home / "bin").mkdir()
-        for name, text in (("squeue", "exit 0"), ("sacct", "exit 0"), ("scancel", "exit 0")):
-            self.program(name, text)
-        monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-        (home / "site.yaml").write_text(f"scheduler: slurm\nlauncher: srun\nruns: {home}/runs\n")
-        (home / "run.yaml").write_text("name: x\nsite: ./site.yaml\ntime: 1h\ntrain: {}\n")
-
-    def program(self, name: str, text: str) -> None:
-        (self.home / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
-        (self.home / "bin" / name).chmod(0o755)
-
-    def takes(self) -> None:
-        self.program("sbatch", f'echo x >> "{self.home}/count"; wc -l < "{self.home}/count"')
 
     def refuses(self) -> None:
         self.program(
@@ -58,7 +43,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    return Cluster(home, monkeypatch)
+    return Cluster(home, monkeypatch, "time: 1h\ntrain: {}")
 
 
 def status(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:

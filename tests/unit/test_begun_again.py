@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.states import State, Status
-from orchestrator.job.again import forget_first, settled_end
-from orchestrator.job.recorded import recorded
+from orchestrator.job.recorded import forget_first, recorded, settled_end
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import Ended
 from orchestrator.runs.folder.records import End

@@ -14,7 +14,6 @@ from orchestrator.base.states import Cause, State, Status
 from orchestrator.cli.main import main
 from orchestrator.job.hang import Where, hung, silent
 from orchestrator.job.verdict import Evidence, verdict
-from orchestrator.job.witness import Words
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
 from orchestrator.runs.folder import ledger
@@ -24,6 +23,7 @@ from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
 from orchestrator.runs.program.training import EXIT_CODES
 from orchestrator.runs.state.outcome import resolve
+from orchestrator.schedulers.launchers.launcher import Words
 from tests.unit.run_folders import make, write_specs
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
 from orchestrator.job import rank_program
+from orchestrator.job.launch_order import LaunchOrder, Rank
 from orchestrator.job.rank_program import RankProgram
+from orchestrator.network.placement.grid import Grid
+from orchestrator.network.placement.mapping import place as placed
 from orchestrator.runs.folder import claim, ledger
 from orchestrator.runs.folder.claim import Superseded
 from orchestrator.runs.folder.events import CancelRequested
@@ -156,8 +159,9 @@ def test_a_wrapper_ends_its_program_once_a_newer_attempt_has_begun(
     try:
         with log.open("ab") as output:
             program = Program(("sleep",), own_group=False)
-            times = Recorder(output.fileno(), index_of(log))
-            running = RankProgram(child, run.attempt(1), 2, program, 30.0, times, pulse=False)
+            order = LaunchOrder("x", program, ("R", "L"), (), (), None, None, 30.0, 0o077)
+            rank = Rank(0, run.attempt(1), order, placed(Grid((1, 1)), ["here"], 1))
+            running = RankProgram(child, rank, Recorder(output.fileno(), index_of(log)))
             claim.take(run, 2)
             assert running.wait() == (-signal.SIGKILL, False)
     finally:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator.base import private, process
 from orchestrator.base.errors import UserError
+from orchestrator.runs.code import limits
 from orchestrator.runs.code.freeze import checksum_of, freeze
 from orchestrator.runs.code.select import select
 
@@ -204,10 +205,11 @@ def test_too_many_bytes_name_the_largest_parts_and_copy_nothing(home: Path, tmp_
     assert not list(tmp_path.glob("*code"))
 
 
-def test_too_many_files_name_the_largest_folders(home: Path, tmp_path: Path) -> None:
+def test_too_many_files_name_the_largest_folders(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LIMIT_FILES", 10)
     folder = write(tmp_path / "many", **{f"data/{i}": "" for i in range(20)}, a="")
     with pytest.raises(UserError, match=r"21 files; a run copies at most 10 files.*: data \(20 files\), a \(1 file\)"):
-        freeze(folder, tmp_path / "code", limit_files=10)
+        freeze(folder, tmp_path / "code")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

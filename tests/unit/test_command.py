@@ -1,10 +1,13 @@
 """A command of the user's own: what may be written, and how its exit codes and its environment come out."""
 
+import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from orchestrator.base.typed import record_of
 from orchestrator.cli.main import main
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
@@ -95,7 +98,8 @@ def test_exit_codes_mean_what_the_run_says(spec: Path) -> None:
     assert meant == {
         0: Meaning.DONE, 1: Meaning.FAILED, 3: Meaning.LATER, 75: Meaning.LATER, 78: Meaning.NEVER, -9: Meaning.FAILED,
     }  # fmt: skip
-    assert Program.from_json(program.as_json()) == program, "what the wrapper reads is what the supervisor wrote"
+    kept = json.loads(json.dumps(asdict(program)))
+    assert record_of(Program, kept, str) == program, "what the wrapper reads is what the supervisor wrote"
 
 
 def test_the_checkpoints_folder_is_one_for_all_attempts(spec: Path) -> None:

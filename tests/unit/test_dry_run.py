@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,7 +149,8 @@ def test_the_line_of_the_container_is_the_one_that_a_rank_starts(project: Path, 
     shown = dry_run(planned(project, "slurm", container, COMMAND + "image: ./x.sif\n"))
     assert shown.container and shown.container[:2] == [command, "exec"] and "/tmp:/data:ro" in shown.container
     assert any(f"the job is assumed to find {command}" in note for note in shown.notes)
-    unstaged = {**shown.order["container"], "stage": None}
+    assert shown.order.container
+    unstaged = replace(shown.order.container, stage=None)
     shown.attempt.ranks.mkdir(parents=True)
     words, given = list(shown.program.argv), shown.environment
     argv, environment = contained(unstaged, words, given, {}, shown.attempt, 0, contextlib.ExitStack())

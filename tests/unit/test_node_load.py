@@ -291,7 +291,6 @@ def test_an_nvidia_smi_that_hangs_is_ended_and_delays_nobody(tmp_path: Path, mon
     pid = int(started.read_text())
     assert watch.newest() == ()
     until(lambda: not Path(f"/proc/{pid}").exists(), "nvidia-smi to be ended")
-    watch.close()
 
 
 def test_a_node_of_many_writes_less_often(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ import pytest
 
 from orchestrator import schedulers
 from orchestrator.base.render.environment import render, templates, word
+from orchestrator.base.states import Cause
 from orchestrator.runs.attempts import script as scripts
+from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.job_request import request
@@ -159,6 +161,22 @@ def test_a_script_that_dies_early_records_its_end(env: dict[str, str], tmp_path:
     assert "exit code 127 before it recorded an end" in run.attempt(1).end.read_text()
 
 
+def test_a_supervisor_that_is_killed_has_its_signal_for_a_cause(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text("#!/bin/sh\nkill -KILL $$\n")
+    (tmp_path / "python").chmod(0o700)
+    made = replace(planned(tmp_path, SITES["local"]), folder=tmp_path, python=str(tmp_path / "python"))
+    attempt = RunFolder(tmp_path).attempt(1)
+    attempt.folder.mkdir(parents=True)
+    subprocess.run(["bash"], input=scripts.script(AttemptPlan(1, made), attempt), text=True, timeout=20)
+    end = End.read(attempt.end)
+    assert (
+        end
+        and end.cause is Cause.KILLED
+        and "was killed by SIGKILL before it recorded" in end.reason
+        and not end.certain
+    )
+
+
 @pytest.mark.parametrize(
     ("site", "told"),
     [
@@ -178,6 +196,7 @@ def test_a_step_before_the_entry_that_fails_is_named(site: str, told: str, tmp_p
     module = 'module() { : "$LOADEDMODULES_NOT_SET"; [[ "$1 $2" == "load there" ]]; }; export -f module\n'
     said = subprocess.run(["bash"], input=module + text, text=True, capture_output=True, timeout=20)
     end = json.loads(run.attempt(1).end.read_text())
+    assert end["cause"] == ("unknown" if "supervisor" in told else "configuration")
     assert end["reason"].startswith(told) and said.returncode == end["exit_code"], (end, said.stderr)
     assert not (run.attempt(1).folder / "never").exists()
 

@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.runs.folder import metrics
-from orchestrator.runs.program.sources import JsonLines, PatternSource, Row, Source, TensorBoard
 from orchestrator.runs.program.sources.event import parse
-from orchestrator.runs.program.sources.rows import MOST_NUMBERS, row
+from orchestrator.runs.program.sources.lines import JsonLines, LineSource, PatternSource
+from orchestrator.runs.program.sources.rows import MOST_NUMBERS, Row, row
+from orchestrator.runs.program.sources.tensorboard import TensorBoard
 from orchestrator.runs.program.sources.tfrecord import LARGEST_BYTES, Records, masked_checksum
 
 RECORDED = Path(__file__).parent / "recorded" / "tensorboard"
@@ -32,7 +33,7 @@ def never() -> float:
     return 0.0
 
 
-MAKE: dict[str, Callable[[Path], Source]] = {
+MAKE: dict[str, Callable[[Path], LineSource | TensorBoard]] = {
     "json": lambda folder: JsonLines(folder / EVENTS, never),
     "pattern": lambda folder: PatternSource(folder / EVENTS, LOSS, never),
     "tensorboard": lambda folder: TensorBoard(folder, never),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.base.states import State
 from orchestrator.cli.api import open_run
 from orchestrator.cli.main import main
-from orchestrator.job.handover import hand_over
-from orchestrator.runs.attempts import successor
+from orchestrator.runs.attempts.successor import hand_over, submit_next
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import CancelRequested, Ended, Started, Submitted
@@ -28,6 +26,7 @@ from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.state.decide import Resume
 from orchestrator.spec.run import RunSpec, Train
 from orchestrator.spec.site import Node, Site
+from tests.unit.slurm_programs import SlurmPrograms
 from training.checkpoint.manifest import MANIFEST, compose, name_of
 from training.progress import Progress
 from training.recipe.phases import PhaseKeys
@@ -95,21 +94,9 @@ def test_the_stretch_of_an_attempt_is_kept(tmp_path: Path) -> None:
 PHASES = "{epochs: 4, batch: 48, phases: [{until: 2, nodes: 1}, {until: 4, nodes: 2}]}"
 
 
-class Cluster:
+class Cluster(SlurmPrograms):
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.home = home
-        (home / "bin").mkdir()
-        for name in ("squeue", "sacct", "scancel"):
-            self.program(name, "exit 0")
-        self.program("sbatch", f'echo x >> "{home}/count"; wc -l < "{home}/count"')
-        monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-        site = f"scheduler: slurm\nlauncher: srun\nnode: {{ranks: 2}}\nruns: {home}/runs\n"
-        (home / "site.yaml").write_text(site)
-        (home / "run.yaml").write_text(f"name: x\nsite: ./site.yaml\nnodes: 1\ntrain: {PHASES}\n")
-
-    def program(self, name: str, text: str) -> None:
-        (self.home / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
-        (self.home / "bin" / name).chmod(0o755)
+        super().__init__(home, monkeypatch, f"nodes: 1\ntrain: {PHASES}", "{ranks: 2}")
 
     def run(self, epochs: float = 2.0) -> RunFolder:
         """A run whose first attempt began, and wrote a checkpoint after so many epochs."""
@@ -179,6 +166,15 @@ def test_nothing_follows_an_attempt_that_its_user_cancelled(cluster: Cluster) ->
     assert not run.attempt(2).folder.exists()
 
 
+def test_a_cancelled_attempt_is_cancelled_even_if_no_plan_can_follow_it(cluster: Cluster) -> None:
+    run = cluster.run()
+    plan = plan_files.read_attempt(run, 1).plan
+    for path in (run.plan, run.attempt(1).plan):
+        path.write_text("{")
+    ledger.append(run.ledger, CancelRequested(1))
+    assert hand_over(run, 1, plan).reason == "cancelled by its user"
+
+
 def test_a_request_to_cancel_that_comes_during_the_submission_holds_for_the_next_attempt(cluster: Cluster) -> None:
     run = cluster.run()
     line = '{"t": 1.0, "event": "cancel_requested", "attempt": 1}'
@@ -206,7 +202,8 @@ def test_cancel_finds_the_attempt_that_was_submitted_meanwhile(cluster: Cluster)
 def test_of_two_that_go_on_one_does(cluster: Cluster) -> None:
     run = cluster.run()
     ledger.append(run.ledger, Submitted(2, "9", "slurm"))
-    assert successor.submit_next(run, 1) == Resume(2) and not run.attempt(2).folder.exists(), (
+    plan = plan_files.read_attempt(run, 1).plan
+    assert submit_next(run, 1, plan) == Resume(2) and not run.attempt(2).folder.exists(), (
         "its user's own attempt goes on"
     )
 

@@ -16,7 +16,7 @@ from orchestrator.base.states import State
 from orchestrator.job.gather import RankRecords, silences
 from orchestrator.job.hang import NOT_BEGUN, Where, hung, silent, stack
 from orchestrator.job.verdict import Evidence, verdict
-from orchestrator.job.witness import Words, words
+from orchestrator.job.witness import words
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
 from orchestrator.runs.folder.end_words import ended
@@ -25,6 +25,7 @@ from orchestrator.runs.folder.records import End, Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.program.training import EXIT_CODES
 from orchestrator.schedulers import remote_shell
+from orchestrator.schedulers.launchers.launcher import Words
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 ALL = (0, 1, 2, 3)

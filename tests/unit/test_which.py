@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
-from orchestrator.job.handover import hand_over
 from orchestrator.runs.attempts import cancel
+from orchestrator.runs.attempts.successor import hand_over
 from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from orchestrator import schedulers
 from orchestrator.base.environment import clean_environment
@@ -14,8 +12,8 @@ from orchestrator.cli.dryrun import assumed
 from orchestrator.images.runtime import COMMANDS, Runtime
 from orchestrator.job import launch, stage
 from orchestrator.job.contained import start
+from orchestrator.job.launch_order import LaunchOrder, Rank, RankImage
 from orchestrator.job.prepare import launch_order, program_of
-from orchestrator.job.rank import given
 from orchestrator.network.placement.mapping import Placement, place
 from orchestrator.runs.attempts import create
 from orchestrator.runs.attempts.submit import proposed
@@ -23,7 +21,6 @@ from orchestrator.runs.code.select import SelectedCode
 from orchestrator.runs.folder import run_folder
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.image.login import login
-from orchestrator.runs.image.recorded import Image
 from orchestrator.runs.plan import notes as plan_notes
 from orchestrator.runs.plan.auto_grid import with_expected_grid
 from orchestrator.runs.plan.phase_groups import in_words, stretches
@@ -55,7 +52,7 @@ class DryRun:
     launcher: list[str]
     launcher_environment: dict[str, str]
     program: Program
-    order: dict[str, Any]
+    order: LaunchOrder
     environment: dict[str, str]
     container: list[str] | None
     code: SelectedCode | None
@@ -70,7 +67,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     """
     run = RunFolder(plan.folder)
     attempt = run.attempt(1)
-    planned, asked, script = proposed(plan, after)
+    asked, script = proposed(plan, after)
     image, code = create.check(plan)
     plan = with_expected_grid(plan)
     placement = place(plan.grid, _hosts(plan), plan.ranks_per_node)
@@ -82,24 +79,25 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     found = _runtime(plan, notes) if image else None
     program = program_of(plan, run, attempt, image)
     order = launch_order(plan, program, starter, image, found)
-    environment = given(order, placement, 0, planned.number, MEETING if program.rendezvous else None)
+    rank = Rank(0, attempt, order, placement)
+    environment = rank.variables(MEETING if program.rendezvous else None, {})
     submit = client.of(plan.site).submit_argv(attempt.script, asked)
     return DryRun(
-        plan,
-        attempt,
-        asked,
-        submit,
-        script,
-        placement,
-        launch.command(plan, attempt, starter, _jobs_environment()),
-        launch.environment(plan, attempt, starter, {}),
-        program,
-        order,
-        environment,
-        _contained(order["container"], image, program, environment, attempt) if image else None,
-        code,
-        run_folder.files(_kinds(plan)),
-        [*assumed.unavailable(submit), *notes, *plan_notes.notes(plan)],
+        plan=plan,
+        attempt=attempt,
+        request=asked,
+        submit=submit,
+        script=script,
+        placement=placement,
+        launcher=launch.command(plan, attempt, starter, _jobs_environment()),
+        launcher_environment=launch.environment(plan, attempt, starter, {}),
+        program=program,
+        order=order,
+        environment=environment,
+        container=_contained(order.container, program, environment, attempt) if order.container else None,
+        code=code,
+        files=run_folder.files(_kinds(plan)),
+        notes=[*assumed.unavailable(submit), *notes, *plan_notes.notes(plan)],
     )
 
 
@@ -125,12 +123,11 @@ def _jobs_environment() -> Mapping[str, str]:
     return {**clean_environment(), **dict.fromkeys(("PYTHONPATH", "TORUSRUN_SCRATCH"), "")}
 
 
-def _contained(
-    kept: Mapping[str, Any], image: Image, program: Program, environment: Mapping[str, str], attempt: Attempt
-) -> list[str]:
+def _contained(image: RankImage, program: Program, environment: Mapping[str, str], attempt: Attempt) -> list[str]:
     """The command that starts rank 0's program in the image, or in the node's own copy if the site stages it."""
-    path = stage.below(kept["stage"], image.sha256) if kept["stage"] else Path(image.path)
-    return list(start(kept, path, program.argv, environment, {}, attempt.rank_variables(0)).argv)
+    if image.stage:
+        image = replace(image, image=str(stage.below(image.stage, image.sha256)))
+    return list(start(image, program.argv, environment, {}, attempt.rank_variables(0)).argv)
 
 
 def _kinds(plan: Plan) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from orchestrator.base.render.environment import word
@@ -46,7 +47,7 @@ def as_json(shown: DryRun, answer: str | None = None) -> dict[str, Any]:
             "directory": str(shown.attempt.folder),
             "environment": shown.launcher_environment,
         },
-        "program": shown.program.as_json(),
+        "program": asdict(shown.program),
         "container": shown.container,
         "environment": shown.environment,
         "code": _code_record(shown),

@@ -29,7 +29,6 @@ class GpuWatch:
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
-        self._over = threading.Event()
         self._found: tuple[float, tuple[GpuLoad, ...]] = (0.0, ())
         threading.Thread(target=self._ask, name="gpus", daemon=True).start()
 
@@ -38,16 +37,13 @@ class GpuWatch:
         told_s, gpus = self._found
         return gpus if time.monotonic() < told_s + ANSWER_S + self._every_s else ()
 
-    def close(self) -> None:
-        self._over.set()
-
     def _ask(self) -> None:
-        rest_s = 0.0
-        while not self._over.wait(rest_s):
+        while True:
             try:
                 self._found, rest_s = (time.monotonic(), gpus(answer())), self._every_s
             except (SiteError, OSError, ValueError):
                 rest_s = REST_S
+            time.sleep(rest_s)
 
 
 def answer() -> str:
@@ -87,8 +83,7 @@ def gpus(answer: str) -> tuple[GpuLoad, ...]:
 
 
 def _gpu(number: int, row: Mapping[str, str]) -> GpuLoad:
-    told = {name: _number(row.get(name, "")) for name in ASKED}
-    index, busy, used, total, power = (told[name] for name in ASKED)
+    index, busy, used, total, power = (_number(row.get(name, "")) for name in ASKED)
     return GpuLoad(
         number if index is None else int(index),
         None if busy is None else busy / 100,

@@ -22,7 +22,8 @@ def counters(interface: str | None, adapters: Collection[str], root: Path = Path
     ports = infiniband(adapters, root)
     known = interfaces((root / "proc/net/dev").read_text())
     used = [interface] if interface else default_routes((root / "proc/net/route").read_text())
-    used = [name for name in used if name in known] or [name for name in known if _is_hardware(name, root)]
+    if not (used := [name for name in used if name in known]):  # cards have a device; bridges and the like have none
+        used = [name for name in known if (root / "sys/class/net" / name / "device").exists()]
     return {name: known[name] for name in used if not (ports and _is_infiniband(name, root))} | ports
 
 
@@ -63,11 +64,6 @@ def rates(before: Counters, now: Counters, passed_s: float) -> Sequence[NetworkL
         if came >= 0 and went >= 0 and passed_s > 0:
             found.append(NetworkLoad(name, round(came / passed_s), round(went / passed_s)))
     return sorted(found, key=lambda link: link.name)
-
-
-def _is_hardware(name: str, root: Path) -> bool:
-    """Whether an interface is a card, and not a virtual one for bridges and containers."""
-    return (root / "sys/class/net" / name / "device").exists()
 
 
 def _is_infiniband(name: str, root: Path) -> bool:

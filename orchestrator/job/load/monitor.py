@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.json_files import read_object
+from orchestrator.job.launch_order import LaunchOrder
 from orchestrator.job.load import cores, interfaces, memory
 from orchestrator.job.load.gpus import DRIVER, GpuWatch
 from orchestrator.job.load.step_times import StepsTold, address
@@ -86,7 +86,7 @@ class Monitor:
             before, until_s = now, max(until_s, time.monotonic() - self._every_s) + self._every_s
 
 
-def of_node(attempt: Attempt, launch: Mapping[str, Any], placement: Placement, cores: Collection[int]) -> Monitor:
+def of_node(attempt: Attempt, order: LaunchOrder, placement: Placement, cores: Collection[int]) -> Monitor:
     """The monitor of this process's node, recorded under the first rank that is placed here.
 
     `cores` are the job's cores on this node. Raises SiteError if no rank is placed here.
@@ -94,13 +94,7 @@ def of_node(attempt: Attempt, launch: Mapping[str, Any], placement: Placement, c
     here = [slot.rank for slot in placement.slots if same_host(slot.host, socket.gethostname())]
     if not here:
         raise SiteError(f"{attempt.placement}: no rank is placed on {socket.gethostname()}")
-    return Monitor(attempt, here[0], len(placement.hosts), Watched(cores, here, launch["interface"], launch["hcas"]))
-
-
-def of_keeper(attempt: Attempt) -> Monitor:
-    """The monitor of the keeper's node in a held allocation, on which maybe no rank runs."""
-    placement = Placement.from_json(read_object(attempt.placement) or {})
-    return of_node(attempt, read_object(attempt.launch) or {}, placement, os.sched_getaffinity(0))
+    return Monitor(attempt, here[0], len(placement.hosts), Watched(cores, here, order.interface, order.hcas))
 
 
 @dataclass(frozen=True)

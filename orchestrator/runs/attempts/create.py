@@ -143,12 +143,12 @@ def _check_started(plan: Plan, is_copied: Callable[[str], bool]) -> None:
 def attempt(made: Attempt, planned: AttemptPlan, text: str) -> None:
     """Make the folder of a later attempt, with the job script `text`. Raises SiteError if that fails."""
     try:
-        _remove(made.unfinished)  # of a client that was killed
+        shutil.rmtree(made.unfinished.folder, ignore_errors=True)  # of a client that was killed
         with private.umask(planned.plan.site.umask):
             _fill(made.unfinished, planned, text)
         made.unfinished.folder.rename(made.folder)
     except (OSError, SiteError) as error:
-        _remove(made.unfinished)
+        shutil.rmtree(made.unfinished.folder, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) else error
         raise SiteError(f"{made.folder}: the attempt cannot be made: {reason}") from None
 
@@ -159,7 +159,7 @@ def take_back(made: Attempt) -> None:
         made.folder.rename(made.unfinished.folder)
     except OSError:
         return
-    _remove(made.unfinished)
+    shutil.rmtree(made.unfinished.folder, ignore_errors=True)
 
 
 def _fill(made: Attempt, planned: AttemptPlan, text: str) -> None:
@@ -168,7 +168,3 @@ def _fill(made: Attempt, planned: AttemptPlan, text: str) -> None:
     reserve(made.end)
     write_attempt(made, planned)
     write_text(made.script, text, secret=bool(planned.plan.environment))
-
-
-def _remove(made: Attempt) -> None:
-    shutil.rmtree(made.folder, ignore_errors=True)

@@ -8,8 +8,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
 from orchestrator.runs.folder import allocation, index, ledger
 from orchestrator.runs.folder.allocation import AskedOf
-from orchestrator.runs.folder.events import Started, Submitted
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.state.poll import look
@@ -26,10 +25,6 @@ class Allocation:
     job: str
     plan: Plan
 
-    @property
-    def attempt(self) -> Attempt:
-        return self.run.attempt(allocation.ATTEMPT)
-
 
 def find(word: str) -> Allocation:
     """The held allocation that `word` names, as for runs, without those that are over; 'last' is the newest.
@@ -40,22 +35,13 @@ def find(word: str) -> Allocation:
     if not allocation.is_held(run):
         raise UserError(f"{run.run_id} is no held allocation: `torusrun hold RUN.yaml` makes one")
     index.own(run)
-    job = _kept_job(run)
+    job = allocation.job(run) if allocation.takes_attempts(run) else None  # then no query of the scheduler is needed
     if job is None:
         seen = look(run)
         job = None if seen.state.over or seen.state is State.UNKNOWN else seen.job
         if job is None:
             raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): no attempt can be started in it")
     return Allocation(run, job, read_plan(run, allocation.ATTEMPT))
-
-
-def _kept_job(run: RunFolder) -> str | None:
-    """The job of an allocation whose keeper is alive; else None. It needs no query of the scheduler."""
-    if not allocation.takes_attempts(run):
-        return None
-    events = ledger.events(run.ledger)
-    made = ledger.last(events, Submitted, allocation.ATTEMPT) or ledger.last(events, Started, allocation.ATTEMPT)
-    return made.job if made else None
 
 
 def _open(word: str) -> RunFolder | None:
@@ -91,18 +77,6 @@ def misfits(plan: Plan, held: Plan) -> list[str]:
     if plan.run.queue and plan.run.queue != (held.run.queue or held.site.queue):
         wrong.append(f"the run wants the queue {plan.run.queue!r}")
     return wrong
-
-
-def hand_in(into: Allocation, attempt: Attempt) -> str:
-    """Request the start of an attempt from the keeper, after the earlier requests; its job.
-
-    Raises UserError if the keeper has ended meanwhile.
-    """
-    try:
-        allocation.ask(into.attempt, AskedOf(attempt))
-    except allocation.Closed as error:
-        raise UserError(str(error)) from None
-    return into.job
 
 
 def end(run: RunFolder, number: int) -> bool:

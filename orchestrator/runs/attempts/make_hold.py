@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.base import process
 from orchestrator.base.errors import UserError
 from orchestrator.runs.attempts import submit
 from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.spec.kinds import DURATION, NAME, Kind
+from orchestrator.runs.plan.attempt_plan import option
+from orchestrator.runs.plan.plan import Plan, new_id
+from orchestrator.spec.kinds import DURATION, NAME
 from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
 from orchestrator.spec.run import NO_CODE
 from training.recipe.train import Train
@@ -35,7 +33,7 @@ def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = 
 
     For trainings they load PyTorch, so that every node has it in memory. `run_id` is an id chosen elsewhere, if any.
     """
-    name = _parsed("--name", NAME, name) if name else f"held-{plan.run.name}"[:LONGEST_NAME]
+    name = option("--name", NAME, name) if name else f"held-{plan.run.name}"[:LONGEST_NAME]
     python = "python3" if plan.run.image else plan.python
     run = replace(
         plan.run,
@@ -53,18 +51,11 @@ def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = 
     )
     if run.time_s <= plan.site.stop_before_s:
         raise UserError(f"--time must be longer than the site's stop_before ({plan.site.stop_before_s:g}s)")
-    run_id = run_id or f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    run_id = run_id or new_id(name)
     folder = plan.folder.with_name(run_id)
     return replace(plan, run_id=run_id, run=run, folder=folder, chosen=None, stretch=None, recipe_changes=())
 
 
-def duration(option: str, text: str) -> float:
+def duration(name: str, text: str) -> float:
     """The seconds of an option's value. Raises UserError if it is not a duration."""
-    return float(_parsed(option, DURATION, text))
-
-
-def _parsed(option: str, kind: Kind, text: str) -> Any:
-    try:
-        return kind.parse(text)
-    except ValueError as error:
-        raise UserError(f"{option}: {text!r} {error}") from None
+    return float(option(name, DURATION, text))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.runs.attempts import in_hold, submit
-from orchestrator.runs.attempts.alone import alone
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.folder import allocation, claim, index, ledger
 from orchestrator.runs.folder.changes import Changes
+from orchestrator.runs.folder.checkpoints import newest as newest_below
 from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
@@ -41,26 +41,20 @@ def resume(
     two never train at once (runs/folder/claim.py). It is submitted `into` a held allocation, or to the scheduler.
     """
     index.own(run)
-    with alone(run):
-        return _resume(run, look(run, newest=True), changes, force, new_image, into)
-
-
-def _resume(
-    run: RunFolder, seen: View, changes: Changes, force: bool, new_image: bool, into: Allocation | None
-) -> Path | None:
-    step = decide(_history(run, seen), Policy.FORCED if force else Policy.USER)
-    if not isinstance(step, Resume):
-        raise UserError(f"{run.run_id} {step.why}")
-    history = plan_files.history(run, ledger.events(run.ledger))
-    plan = plan_files.read_first(run, seen.attempt)
-    checkpoint, epochs = _checkpoint(run, plan)
-    planned = derive(plan, history, step.attempt, changes, epochs)
-    _same_image(run, planned.plan, new_image)
-    submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)
-    if not seen.state.over and seen.job:  # forced: its remains must not keep nodes
-        with contextlib.suppress(SiteError):
-            if not in_hold.end(run, seen.attempt):
-                client.of(planned.plan.site).cancel(seen.job)
+    with submit.alone(run):
+        seen = look(run, newest=True)
+        step = decide(_history(run, seen), Policy.FORCED if force else Policy.USER)
+        if not isinstance(step, Resume):
+            raise UserError(f"{run.run_id} {step.why}")
+        plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
+        checkpoint, epochs = _checkpoint(run, plan)
+        planned = derive(plan, history, step.attempt, changes, epochs)
+        _same_image(run, planned.plan, new_image)
+        submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)
+        if not seen.state.over and seen.job:  # forced: its remains must not keep nodes
+            with contextlib.suppress(SiteError):
+                if not in_hold.end(run, seen.attempt):
+                    client.of(planned.plan.site).cancel(seen.job)
     return checkpoint
 
 
@@ -90,7 +84,7 @@ def _may_follow(attempt: Attempt) -> bool:
 def _checkpoint(run: RunFolder, plan: Plan) -> tuple[Path | None, float]:
     """The newest checkpoint, and its epoch if it is torusrun's training (else 0.0)."""
     if plan.run.command:
-        return command.newest_checkpoint(plan, run), 0.0
+        return newest_below(command.checkpoints(plan, run)), 0.0
     newest = newest_complete(run.checkpoints)
     return (newest.path, newest.epoch) if newest else (None, 0.0)
 

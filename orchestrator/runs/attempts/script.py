@@ -20,9 +20,8 @@ def script(
     asked: Request | None = None,
     *,
     held: bool = False,
-    module: str = "orchestrator.job.attempt",
 ) -> str:
-    """The exact text of the script, which starts `module`; `asked` is the job's request if it waits for others.
+    """The exact text of the script; `asked` is the job's request if it waits for others.
 
     `held` says that a keeper starts it, in an allocation that exists already.
     """
@@ -31,7 +30,7 @@ def script(
         plan.site,
         asked or request(planned, attempt),
         attempt=attempt.folder,
-        entry=process.module(plan.python, module, attempt.folder),
+        entry=process.module(plan.python, "orchestrator.job.attempt", attempt.folder),
         title=f"torusrun {__version__}: attempt {planned.number} of run {plan.run_id}",
         setup=plan.run.setup,
         environment={**python_path(), **plan.environment},

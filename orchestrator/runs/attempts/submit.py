@@ -6,16 +6,19 @@ job's name: a later client finds the job by that name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base import private
+from orchestrator.base import lock, private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.runs.attempts import create, in_hold
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.script import script
-from orchestrator.runs.folder import index, ledger, settled
+from orchestrator.runs.folder import allocation, index, ledger, settled
+from orchestrator.runs.folder.allocation import AskedOf
 from orchestrator.runs.folder.events import Refused, Submitted, Submitting
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan import attempt_plan
@@ -25,8 +28,6 @@ from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
-
-SUPERVISOR, KEEPER = "orchestrator.job.attempt", "orchestrator.job.keeper"  # modules that job scripts start
 
 
 def first(
@@ -50,9 +51,9 @@ def first(
         in_hold.check(plan, into)
     run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
     asked = _request(planned, run, after)
-    module = SUPERVISOR if idle_s is None else KEEPER
-    text = script(planned, run.attempt(1), asked, held=into is not None, module=module)
-    create.run(planned, source, text, _submitting(planned, asked, after, into=into), origin, idle_s)
+    text = script(planned, run.attempt(1), asked, held=into is not None)
+    event = Submitting(1, asked.called, *_folders(after), held_in=_folder_of(into))
+    create.run(planned, source, text, event, origin, idle_s)
     try:
         _submit(planned, run, asked, into)
     except NoAnswer:
@@ -63,11 +64,11 @@ def first(
     return run
 
 
-def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[AttemptPlan, Request, str]:
-    """(the first attempt of a plan, the request of its job, the job's script)."""
+def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[Request, str]:
+    """(the request of the first attempt's job, the job's script)."""
     run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
     asked = _request(planned, run, after)
-    return planned, asked, script(planned, run.attempt(1), asked)
+    return asked, script(planned, run.attempt(1), asked)
 
 
 def later(
@@ -86,7 +87,8 @@ def later(
     asked = _request(planned, run, ())
     text = script(planned, attempt, asked, held=into is not None)
     settled.forget([run.run_id])
-    ledger.append(run.ledger, _submitting(planned, asked, (), resumes, into=into, follows=follows))
+    event = Submitting(planned.number, asked.called, resumes=resumes, changes=planned.changes, follows=follows)
+    ledger.append(run.ledger, replace(event, held_in=_folder_of(into)))
     create.attempt(attempt, planned, text)
     try:
         _submit(planned, run, asked, into)
@@ -98,35 +100,49 @@ def later(
         raise
 
 
+@contextmanager
+def alone(run: RunFolder, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the run's lock: only one client at a time adds an attempt, on all nodes that share the file system.
+
+    Raises UserError if another client holds it after `wait_s`, SiteError if it cannot open it. On a file system without
+    locks, the rename of a second attempt with the same number fails.
+    """
+    with lock.held(run.lock, wait_s=wait_s) as mine:
+        if mine is False:
+            raise UserError(f"another attempt of {run.run_id} is being submitted already")
+        yield
+
+
 def _request(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited]) -> Request:
     well = [awaited.job for awaited in after if not awaited.any_end]
     return request(planned, run.attempt(planned.number), well, [a.job for a in after if a.any_end])
 
 
-def _submitting(
-    planned: AttemptPlan,
-    asked: Request,
-    after: Sequence[Awaited],
-    resumes: str | None = None,
-    *,
-    into: Allocation | None = None,
-    follows: int = 0,
-) -> Submitting:
-    well = tuple(awaited.folder for awaited in after if not awaited.any_end)
-    any_end = tuple(awaited.folder for awaited in after if awaited.any_end)
-    held_in = str(into.run.folder) if into else ""
-    return Submitting(planned.number, asked.called, well, any_end, resumes, planned.changes, held_in, follows)
+def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(the folders of the runs that must complete first, of those that only must end)."""
+    well = tuple(one.folder for one in after if not one.any_end)
+    return well, tuple(one.folder for one in after if one.any_end)
+
+
+def _folder_of(into: Allocation | None) -> str:
+    return str(into.run.folder) if into else ""
 
 
 def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocation | None) -> None:
-    """Submit the attempt to the scheduler, or to a keeper. Raises NoAnswer if there may be a job despite an error."""
+    """Submit the attempt to the scheduler, or to a keeper.
+
+    Raises NoAnswer if there may be a job despite an error, UserError if the keeper has ended meanwhile.
+    """
     attempt, site = run.attempt(planned.number), planned.plan.site
-    if into:
-        ledger.append(run.ledger, Submitted(planned.number, in_hold.hand_in(into, attempt), site.scheduler))
-        return
     try:
-        with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
-            job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
+        if into:
+            allocation.ask(allocation.of(into.run.folder), AskedOf(attempt))
+            job = into.job
+        else:
+            with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
+                job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
+    except allocation.Closed as error:
+        raise UserError(str(error)) from None
     except NoAnswer as error:
         known = f"`torusrun status {run.run_id}` finds it by its name {asked.called!r}"
         raise NoAnswer(f"{error}; there may be a job all the same: do not submit it again, {known}") from None

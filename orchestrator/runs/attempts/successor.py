@@ -2,64 +2,88 @@
 
 from __future__ import annotations
 
+import socket
+
+from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import State
 from orchestrator.runs.attempts import submit
-from orchestrator.runs.attempts.alone import alone
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.changes import Changes
+from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import CancelRequested, Submitted
+from orchestrator.runs.folder.how_ended import How
+from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan import plan_files
-from orchestrator.runs.plan.attempt_plan import AttemptPlan, derive
+from orchestrator.runs.plan.attempt_plan import derive
+from orchestrator.runs.plan.phase_groups import stretch_at
+from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.state import which
-from orchestrator.runs.state.decide import History, Policy, Resume, Step, decide
+from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, decide
 from orchestrator.schedulers import client
 from training.checkpoint.manifest import newest_complete
 
 LOCK_S = 120.0  # a client that resumes a run holds its lock during the submission
 
 
-def submit_next(run: RunFolder, number: int) -> Step:
+def hand_over(run: RunFolder, number: int, plan: Plan) -> End:
+    """Submit the next attempt of a training that has reached the end of its stretch; return the end of this attempt.
+
+    `plan` is the plan of attempt `number`.
+    """
+    following = stretch_at(plan.run, plan.stretch[1]) if plan.stretch else None
+    wanted = f"phase {following.first} wants {following.on_nodes}" if following else "the training wants other nodes"
+    try:
+        step = submit_next(run, number, plan)
+    except NoAnswer as error:
+        return ended(How.PERHAPS_HANDED_OVER, wanted=wanted, next=number + 1, why=error, followed_by=number + 1)
+    except TorusrunError as error:
+        step = Stop(str(error))
+    if isinstance(step, Resume):
+        return ended(How.HANDED_OVER, wanted=wanted, next=step.attempt, followed_by=step.attempt)
+    if isinstance(step, Stop) and step.by_user:
+        return ended(How.CANCELLED)
+    to_do = f"`torusrun resume {run.run_id}` continues with {following.on_nodes if following else 'them'}"
+    return ended(How.NOT_HANDED_OVER, wanted=wanted, host=socket.gethostname(), why=step.why, to_do=to_do)
+
+
+def submit_next(run: RunFolder, number: int, plan: Plan) -> Step:
     """Submit the attempt that follows attempt `number`, on the nodes that the newest checkpoint's phase wants.
 
     It returns the decision: Resume has the attempt that follows, which the user may have submitted meanwhile. Raises
     SiteError or UserError if the submission failed, NoAnswer if it is unknown.
     """
-    with alone(run, LOCK_S):
+    with submit.alone(run, LOCK_S):
         events, checkpoint = ledger.events(run.ledger), newest_complete(run.checkpoints)
-        before, epochs = plan_files.read_attempt(run, number).plan, checkpoint.epoch if checkpoint else 0.0
-        planned = derive(
-            plan_files.read_first(run, number), plan_files.history(run, events), number + 1, Changes(), epochs
-        )
+        epochs = checkpoint.epoch if checkpoint else 0.0
+        following = stretch_at(plan.run, epochs) if checkpoint else None
         history = History(
             number,
             State.RUNNING,
             newest=which.newest_of(run),
             cancelled=ledger.last(events, CancelRequested, number) is not None,
-            other_nodes=checkpoint is not None and planned.plan.run.nodes != before.run.nodes,
+            other_nodes=following is not None and following.nodes != plan.run.nodes,
             epochs=epochs,
         )
         step = decide(history, Policy.JOB)
         if checkpoint and isinstance(step, Resume) and step.attempt > history.newest:
-            _submit(run, planned, checkpoint.name)
+            first, known = plan_files.read_first(run, number), plan_files.history(run, events)
+            planned = derive(first, known, number + 1, Changes(), epochs)
+            try:
+                submit.later(planned, run, checkpoint.name, follows=number)
+            except NoAnswer:
+                _cancel_too(run, number)
+                raise
+            _cancel_too(run, number)
         return step
 
 
-def _submit(run: RunFolder, planned: AttemptPlan, checkpoint: str) -> None:
-    try:
-        submit.later(planned, run, checkpoint, follows=planned.number - 1)
-    except NoAnswer:
-        _cancel_too(run, planned.number - 1, None)
-        raise
-    submitted = ledger.last(ledger.events(run.ledger), Submitted, planned.number)
-    _cancel_too(run, planned.number - 1, submitted.job if submitted else None)
-
-
-def _cancel_too(run: RunFolder, number: int, job: str | None) -> None:
+def _cancel_too(run: RunFolder, number: int) -> None:
     """Cancel the next attempt too, if a request to cancel came during its submission."""
-    if not ledger.last(ledger.events(run.ledger), CancelRequested, number):
+    events = ledger.events(run.ledger)
+    if not ledger.last(events, CancelRequested, number):
         return
     ledger.append(run.ledger, CancelRequested(number + 1))
-    if job:
-        client.of(plan_files.read_plan(run, number + 1).site).cancel(job)
+    if submitted := ledger.last(events, Submitted, number + 1):
+        client.of(plan_files.read_plan(run, number + 1).site).cancel(submitted.job)

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.private import FOLDER, SECRET, open_regular
 from orchestrator.runs.code import limits
-from orchestrator.runs.code.select import Entry, SelectedCode, select
+from orchestrator.runs.code.select import Entry, SelectedCode, select, unreadable, walk
 from orchestrator.runs.folder import checkout
 from orchestrator.runs.folder.checkout import Checkout
 from training.files.checksum import sha256_of
@@ -50,7 +50,6 @@ def freeze(
     source: Path,
     into: Path,
     limit_bytes: int = limits.LIMIT_BYTES,
-    limit_files: int = limits.LIMIT_FILES,
     leave_out: Sequence[str] = (),
     secret: Sequence[str] = (),
 ) -> Frozen:
@@ -60,7 +59,8 @@ def freeze(
     folders `leave_out`, relative to the source, contain the code's output and are not copied.
     Raises UserError if the code is too large or cannot be read, SiteError if the copy cannot be written.
     """
-    selected = _selected(source, into, limit_bytes, limit_files, leave_out)
+    selected = select(source, into, leave_out)
+    limits.check(selected, limit_bytes)
     found = checkout.describe(selected.source) if selected.tracked else None
     unfinished = into.with_name(f".{into.name}")
     try:
@@ -78,23 +78,18 @@ def freeze(
 
 def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] = ()) -> SelectedCode:
     """The files that `freeze` would copy. It copies nothing. Raises UserError like `freeze`."""
-    selected = _selected(source, into, limit_bytes, limits.LIMIT_FILES, leave_out)
+    selected = select(source, into, leave_out)
+    limits.check(selected, limit_bytes)
     for entry in selected.entries:
         if entry.kind == "file":
             os.close(_opened(selected.source / entry.name))
     return selected
 
 
-def _selected(source: Path, into: Path, limit_bytes: int, limit_files: int, leave_out: Sequence[str]) -> SelectedCode:
-    selected = select(source, into, leave_out)
-    limits.check(selected, limit_bytes, limit_files)
-    return selected
-
-
 def checksum_of(folder: Path) -> str:
     """The SHA-256 over names, kinds, executable bits and contents of all entries in a copy. Raises OSError."""
     total = hashlib.sha256()
-    for name in sorted(_content(folder, "")):
+    for name in sorted(walk(folder, folder, leave_out=lambda path: False)):
         path = folder / name
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
@@ -153,18 +148,4 @@ def _opened(path: Path) -> int:
     try:
         return open_regular(path)
     except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read: {error.strerror}; make it readable, have .gitignore name it, or name another "
-            "folder as `code`"
-        ) from None
-
-
-def _content(folder: Path, below: str) -> list[str]:
-    """The names of all files, links and empty folders in `folder` / `below`, relative to `folder`."""
-    found = []
-    with os.scandir(folder / below) as listing:
-        for entry in sorted(listing, key=lambda entry: entry.name):
-            name = os.path.join(below, entry.name)
-            inside = _content(folder, name) if entry.is_dir(follow_symlinks=False) else []
-            found += inside or [name]
-    return found
+        raise unreadable(path, error.strerror or "") from None

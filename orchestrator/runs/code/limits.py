@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from functools import partial
 
 from orchestrator.base.errors import UserError
 from orchestrator.runs.code.select import SelectedCode
@@ -14,26 +15,25 @@ LIMIT_FILES = 10_000
 SHOWN = 3
 
 
-def check(chosen: SelectedCode, limit_bytes: int, limit_files: int = LIMIT_FILES) -> None:
+def check(chosen: SelectedCode, limit_bytes: int) -> None:
     """Raise UserError if the code has more bytes or files than a run copies."""
     more = "" if chosen.complete else "more than "
     if chosen.size_bytes > limit_bytes:
-        measured, limit = more + _megabytes(chosen.size_bytes), _megabytes(limit_bytes)
+        total, limit, words = chosen.size_bytes, limit_bytes, _megabytes
         sizes = Counter({entry.name: entry.size_bytes for entry in chosen.entries})
-        biggest = ", ".join(f"{name} ({_megabytes(size)})" for name, size in _biggest(sizes))
-    elif chosen.files > limit_files or not chosen.complete:
-        measured, limit = f"{more}{counted(chosen.files, 'file')}", counted(limit_files, "file")
+    elif chosen.files > LIMIT_FILES or not chosen.complete:
+        total, limit, words = chosen.files, LIMIT_FILES, partial(counted, noun="file")
         sizes = Counter({entry.name: 1 for entry in chosen.entries})
-        biggest = ", ".join(f"{name} ({counted(count, 'file')})" for name, count in _biggest(sizes))
     else:
         return
+    biggest = ", ".join(f"{name} ({words(size)})" for name, size in _biggest(sizes))
     ignore = "Have .gitignore name what is no code"
     if not chosen.tracked:
         ignore = "Make the folder a git checkout whose .gitignore names what is no code"
     raise UserError(
-        f"{chosen.source}: the code has {measured}; a run copies at most {limit}. The largest parts: {biggest}. "
-        f"{ignore}, set `code` to a smaller folder, write `code: none` if the program is in the image, or raise "
-        "`code_limit`"
+        f"{chosen.source}: the code has {more}{words(total)}; a run copies at most {words(limit)}. "
+        f"The largest parts: {biggest}. {ignore}, set `code` to a smaller folder, "
+        "write `code: none` if the program is in the image, or raise `code_limit`"
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -63,7 +63,7 @@ def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()
     try:
         real = source.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise _unreadable(source, getattr(error, "strerror", "") or "its links lead in a circle") from None
+        raise unreadable(source, getattr(error, "strerror", "") or "its links lead in a circle") from None
     if not real.is_dir():
         raise UserError(f"{source}: this is no folder: name the folder of the code, or write `code: none`")
     chosen = SelectedCode(real)
@@ -80,14 +80,14 @@ def _names(chosen: SelectedCode) -> dict[str, os.stat_result]:
     """Every name that may be code, with its lstat."""
     names = _tracked(chosen)
     found: dict[str, os.stat_result] = {}
-    for name in names if names is not None else _walk(chosen.source, chosen.source):
+    for name in names if names is not None else walk(chosen.source, chosen.source, _never_code):
         path = chosen.source / name
         try:
             found[name] = path.lstat()
         except (FileNotFoundError, NotADirectoryError):
             continue  # deleted, but still in git's index
         except OSError as error:
-            raise _unreadable(path, error.strerror or "") from None
+            raise unreadable(path, error.strerror or "") from None
         if len(found) > MOST_LOOKED_AT:
             chosen.complete = False
             break
@@ -125,23 +125,23 @@ def _expanded(source: Path, folder: Path, listed: list[str]) -> Iterator[str]:
             inner = checkout.listed(path) if os.path.lexists(path / ".git") and checkout.is_own(path) else None
         except SiteError:
             inner = None
-        yield from _walk(path, source) if inner is None else _expanded(source, path, inner)
+        yield from walk(path, source, _never_code) if inner is None else _expanded(source, path, inner)
 
 
-def _walk(folder: Path, source: Path) -> Iterator[str]:
-    """Every file below `folder` that may be code, and every empty folder, relative to the source."""
+def walk(folder: Path, source: Path, leave_out: Callable[[str], bool]) -> Iterator[str]:
+    """Every file and link below `folder`, and every empty folder, relative to the source. Raises UserError."""
     try:
         with os.scandir(folder) as listing:
             entries = list(listing)
     except OSError as error:
-        raise _unreadable(folder, error.strerror or "") from None
+        raise unreadable(folder, error.strerror or "") from None
     if not entries and folder != source:
         yield os.path.relpath(folder, source)
     for entry in entries:
         if not entry.is_dir(follow_symlinks=False):
             yield os.path.relpath(entry.path, source)
-        elif not _never_code(entry.path):
-            yield from _walk(Path(entry.path), source)
+        elif not leave_out(entry.path):
+            yield from walk(Path(entry.path), source, leave_out)
 
 
 def _without_what_is_no_code(
@@ -203,7 +203,7 @@ def _link(chosen: SelectedCode, name: str, copied: Set[str]) -> Entry | None:
     return Entry(name, "link", target=real)
 
 
-def _unreadable(path: Path, why: str) -> UserError:
+def unreadable(path: Path, why: str) -> UserError:
     return UserError(
         f"{path}: cannot be read: {why}; make it readable, have .gitignore name it, or name another folder as `code`"
     )

@@ -6,11 +6,11 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.base import private, process
-from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.base.states import State
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.image import building
@@ -25,25 +25,16 @@ LOOK_S = 1.0
 POLL_EVERY_S = 10.0
 
 
-@dataclass(frozen=True)
-class BuildImage:
-    """The submitted callable: it builds one image and writes its end."""
-
-    prepared: Prepared
-    site: Site
-    folder: str
-
-    def __call__(self) -> None:
-        from orchestrator.base.errors import TorusrunError
-
-        try:
-            entry = building.build(self.prepared, self.site, lambda line: print(line, flush=True))
-            end = End(State.COMPLETED, str(entry.path))
-        except TorusrunError as error:
-            end = End(State.FAILED, str(error))
-        end.write(Path(self.folder) / "end.json")
-        if end.state is not State.COMPLETED:
-            raise SystemExit(f"torusrun: {end.reason}")
+def _build(prepared: Prepared, site: Site, folder: str) -> None:
+    """The submitted function: it builds one image and writes its end."""
+    try:
+        entry = building.build(prepared, site, lambda line: print(line, flush=True))
+        end = End(State.COMPLETED, str(entry.path))
+    except TorusrunError as error:
+        end = End(State.FAILED, str(error))
+    end.write(Path(folder) / "end.json")
+    if end.state is not State.COMPLETED:
+        raise SystemExit(f"torusrun: {end.reason}")
 
 
 def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str], None]) -> None:
@@ -67,7 +58,7 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     )  # fmt: skip
     private.write_bytes(folder / "job.sh", text.encode())
     with private.umask(private.UMASK):  # that of submitit's file, and of a local job
-        DelayedSubmission(BuildImage(prepared, site, str(folder))).dump(pickles / "image.pkl")
+        DelayedSubmission(_build, prepared, site, str(folder)).dump(pickles / "image.pkl")
         job = client.of(site).submit(folder / "job.sh", request)
     JobPaths(pickles, job).move_temporary_file(pickles / "image.pkl", "submitted_pickle")
     say(f"building in job {job}; its output is in {folder}")

@@ -21,13 +21,12 @@ from orchestrator.spec.site import Site
 
 def of_plan(plan: Plan) -> Image | None:
     """The image of a plan; None for a run without one. Raises UserError if it is not built or is missing."""
-    return None if plan.run.image is None else _found(plan, plan.run.image)
-
-
-def _found(plan: Plan, text: str) -> Image:
+    if (text := plan.run.image) is None:
+        return None
     named = source.parse(text)
     if named.kind == "SIF":
-        return _own(Path(named.place))
+        with explained(f"{named.place}: the image cannot be read", UserError):
+            return Image(named.place, file_checksum(Path(named.place)), Path(named.place).stem)
     entry = newest(named, plan.site)
     build = build_command(plan)
     if entry is None:
@@ -60,11 +59,6 @@ def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
         return cache(site).get(convert.conversion(named, compression).key)
     sources = prepare.sources(image_file.find(named.text), site.container.mpi == "host", compression)
     return cache(site).newest_of(sources)
-
-
-def _own(path: Path) -> Image:
-    with explained(f"{path}: the image cannot be read", UserError):
-        return Image(str(path), file_checksum(path), path.stem)
 
 
 def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:

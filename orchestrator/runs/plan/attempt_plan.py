@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, UserError
@@ -17,8 +18,7 @@ from orchestrator.runs.folder.events import Event, Started, Submitting
 from orchestrator.runs.plan.fits import Misfit, misfits
 from orchestrator.runs.plan.phase_groups import on_fixed_nodes, stretch_at
 from orchestrator.runs.plan.plan import ChosenGrid, Plan
-from orchestrator.spec.kinds import GRID, NODES, seconds
-from orchestrator.spec.kinds import grid as as_grid
+from orchestrator.spec.kinds import DURATION, GRID, NODES, Kind
 
 MOST_EXCLUDED = 10_000
 HOST = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -99,17 +99,19 @@ def changes(
     time: str | None = None, nodes: int | None = None, grid: str | None = None, exclude: Sequence[str] = ()
 ) -> Changes:
     """The changes by the options --time, --nodes, --grid and --exclude. Raises UserError with the option's name."""
-    try:
-        time_s = seconds(time) if time else None
-    except ValueError as error:
-        raise UserError(f"--time: {time!r} {error}") from None
+    time_s = option("--time", DURATION, time) if time else None
     if nodes is not None and (wrong := NODES.complaint(nodes)):
         raise UserError(f"--nodes {wrong}, not {nodes}")
-    try:
-        size = as_grid(grid) if grid else None
-    except ValueError as error:
-        raise UserError(f"--grid: {grid!r} {error}") from None
+    size = option("--grid", GRID, grid) if grid else None
     return Changes(time_s, nodes, size, tuple(dict.fromkeys(host for text in exclude for host in _hosts(text))))
+
+
+def option(name: str, kind: Kind, text: str) -> Any:
+    """The value of an option. Raises UserError with the option's name."""
+    try:
+        return kind.parse(text)
+    except ValueError as error:
+        raise UserError(f"{name}: {text!r} {error}") from None
 
 
 def _hosts(text: str) -> list[str]:

@@ -50,14 +50,13 @@ def check(loaded: Loaded, *, later: bool = False) -> None:
         schedulers.get(loaded.site.scheduler)
     except UserError as error:
         raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {error}")]) from None
-    problems = [loaded.problem(misfit.key, str(misfit)) for misfit in misfits(loaded.run, loaded.site)]
-    folder = absolute(loaded.source).parent
-    of_command = fits_command.misfits(loaded.run, loaded.marks, folder)
-    problems += [loaded.problem(key, message) for key, message in of_command]
-    for looked_for in (fits_files.misfits, fits_mpi.misfits):
-        found = looked_for(loaded.run, loaded.site, folder, later=later)
-        problems += [loaded.problem(key, message) for key, message in found]
-    problems += [loaded.site_problem(misfit.key, str(misfit)) for misfit in _site_misfits(loaded.run, loaded.site)]
+    run, site, folder = loaded.run, loaded.site, absolute(loaded.source).parent
+    found = [(misfit.key, str(misfit)) for misfit in misfits(run, site)]
+    found += fits_command.misfits(run, loaded.marks, folder)
+    found += fits_files.misfits(run, site, folder, later=later)
+    found += fits_mpi.misfits(run, site, folder, later=later)
+    problems = [loaded.problem(key, message) for key, message in found]
+    problems += [loaded.site_problem(misfit.key, str(misfit)) for misfit in _site_misfits(run, site)]
     if problems:
         raise SpecError(problems)
 

@@ -15,7 +15,6 @@ from orchestrator.images import source
 from orchestrator.network.placement.grid import Grid, asked
 from orchestrator.runs.plan.fits import check
 from orchestrator.runs.plan.phase_groups import for_first_attempt
-from orchestrator.runs.plan.recipe import filled_in
 from orchestrator.schedulers.launchers import family
 from orchestrator.spec.load import Loaded, load
 from orchestrator.spec.paths import absolute
@@ -144,15 +143,20 @@ def plan(
     `later` says that it begins after other runs or in a held allocation: missing files may exist then. Raises SpecError
     if keys of the run do not fit together.
     """
-    loaded, changes = filled_in(_with_nodes(load(path, site=site, settings=settings)))
+    loaded, changes = _filled_in(_with_nodes(load(path, site=site, settings=settings)))
     check(loaded, later=later)
     run = for_first_attempt(_beside(loaded.run, absolute(path).parent))
-    run_id = run_id or f"{loaded.run.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    run_id = run_id or new_id(loaded.run.name)
     folder = absolute(loaded.site.runs) / run_id
     return Plan(
         run_id, run, loaded.site, folder, loaded.site.interpreter, loaded.text, recipe_changes=changes,
         sources=(loaded.source, loaded.site_source),
     )  # fmt: skip
+
+
+def new_id(name: str) -> str:
+    """An id for a run of this name, with the time."""
+    return f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 def _with_nodes(loaded: Loaded) -> Loaded:
@@ -162,6 +166,19 @@ def _with_nodes(loaded: Loaded) -> Loaded:
     if "nodes" in loaded.marks or not run.grid or not several or left or family(site.launcher).one_node:
         return loaded
     return replace(loaded, run=replace(run, nodes=several))
+
+
+def _filled_in(loaded: Loaded) -> tuple[Loaded, tuple[Change, ...]]:
+    """(the run with the values of its recipe for keys that its file lacks, its changes to the recipe)."""
+    run, site = loaded.run, loaded.site
+    if run.command or run.train.recipe is None:
+        return loaded, ()
+    from training.recipe.published import resolve  # imported late: it reads YAML
+
+    given = frozenset(key.removeprefix("train.") for key in loaded.marks if key.startswith("train."))
+    ranks = run.nodes * (run.ranks_per_node or site.node.ranks)
+    train, changes = resolve(run.train, given, ranks, gpus=site.node.gpus > 0)
+    return replace(loaded, run=replace(run, train=train)), changes
 
 
 def _beside(run: RunSpec, folder: Path) -> RunSpec:

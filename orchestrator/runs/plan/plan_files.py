@@ -35,14 +35,7 @@ def write_attempt(attempt: Attempt, planned: AttemptPlan) -> None:
 
 def read_attempt(run: RunFolder, number: int) -> AttemptPlan:
     """The plan of an attempt. Raises SiteError if it cannot be read."""
-    path = run.attempt(number).plan
-    plan, kept = _read(path, run.folder)
-    try:
-        changed = Changes.from_json(kept["changes"])
-        exclude = Changes.from_json({"exclude": kept["exclude"]}).exclude
-    except (KeyError, ValueError) as error:
-        raise SiteError(f"{path}: the plan is damaged: {error}") from None
-    return AttemptPlan(number, plan, changed, exclude)
+    return _read(run.attempt(number).plan, run.folder, number)
 
 
 def read_plan(run: RunFolder, number: int) -> Plan:
@@ -80,13 +73,14 @@ def _first(run: RunFolder, *paths: Path) -> Plan:
     wrong = []
     for path in paths:
         try:
-            return _read(path, run.folder)[0]
+            return _read(path, run.folder).plan
         except SiteError as error:
             wrong.append(error)
     raise wrong[0]
 
 
-def _read(path: Path, folder: Path) -> tuple[Plan, dict[str, Any]]:
+def _read(path: Path, folder: Path, number: int = 0) -> AttemptPlan:
+    """The plan in `path`, of attempt `number`, or of the run for 0."""
     try:
         kept = json.loads(private.read_bytes(path, LARGEST_BYTES))
         if kept["schema"] != SCHEMA:
@@ -95,7 +89,10 @@ def _read(path: Path, folder: Path) -> tuple[Plan, dict[str, Any]]:
         site = read_value(Site, kept["site"], f"{path} (site)")
         changes = tuple(Change(**each) for each in kept.get("recipe", {}).get("changes", []))
         plan = Plan(kept["run"], run, site, folder, kept["python"], stretch=_stretch(kept), recipe_changes=changes)
-        return plan, kept
+        if not number:
+            return AttemptPlan(0, plan)
+        exclude = Changes.from_json({"exclude": kept["exclude"]}).exclude
+        return AttemptPlan(number, plan, Changes.from_json(kept["changes"]), exclude)
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SpecError) as error:

@@ -18,9 +18,18 @@ from orchestrator.spec.program import ExitCodes
 
 
 def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
-    """Make the folder of checkpoints. Raises SiteError if it cannot be made."""
+    """Make the folder of checkpoints, and link the command's own name for it to it.
+
+    Raises SiteError if it cannot be made.
+    """
+    folder, kept = plan.run.checkpoints.folder, checkpoints(plan, run)
     try:
-        _keep(plan, checkpoints(plan, run), working_directory(plan, run, attempt))
+        private.make(kept, plan.site.umask)
+        if folder and not os.path.isabs(folder):
+            link = working_directory(plan, run, attempt) / folder
+            if not link.is_symlink():
+                private.make(link.parent, plan.site.umask)
+                link.symlink_to(kept)
     except OSError as error:
         raise SiteError(f"{error.filename}: the folder of checkpoints cannot be made: {error.strerror}") from None
 
@@ -76,24 +85,7 @@ def checkpoints(plan: Plan, run: RunFolder) -> Path:
     return Path(folder) if folder and os.path.isabs(folder) else run.checkpoints
 
 
-def newest_checkpoint(plan: Plan, run: RunFolder) -> Path | None:
-    """The checkpoint for the command's next attempt; None if there is none."""
-    return newest(checkpoints(plan, run))
-
-
-def _keep(plan: Plan, kept: Path, directory: Path) -> None:
-    """Make the folder of checkpoints, and link the command's own name for it to it."""
-    folder = plan.run.checkpoints.folder
-    private.make(kept, plan.site.umask)
-    if not folder or os.path.isabs(folder):
-        return
-    link = directory / folder
-    if not link.is_symlink():
-        private.make(link.parent, plan.site.umask)
-        link.symlink_to(kept)
-
-
-def _meanings(codes: ExitCodes) -> dict[int, Meaning]:
+def _meanings(codes: ExitCodes) -> dict[str, Meaning]:
     said = {Meaning.DONE: codes.done, Meaning.LATER: codes.later, Meaning.NEVER: codes.never}
-    meanings = {code: meaning for meaning, named in said.items() for code in named}
-    return meanings if 0 in meanings else {**meanings, 0: Meaning.FAILED}
+    meanings = {str(code): meaning for meaning, named in said.items() for code in named}
+    return {"0": Meaning.FAILED, **meanings}

@@ -12,7 +12,7 @@ from orchestrator.network.placement.mapping import Placement
 def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int) -> dict[str, str]:
     """The variables with a program's rank, and the number of ranks and nodes."""
     slot = placement.slots[rank]
-    hosts = list(dict.fromkeys(slot.host for slot in placement.slots))
+    hosts = placement.hosts
     node = hosts.index(slot.host)
     ranks, here = len(placement.slots), sum(other.host == slot.host for other in placement.slots)
     return {
@@ -38,7 +38,7 @@ def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int
 
 def master_environment(placement: Placement, rank: int, address: str, port: int | str) -> dict[str, str]:
     """The variables with the meeting point of the ranks. A torchrun (one per node) reads the PET_ ones."""
-    hosts = list(dict.fromkeys(slot.host for slot in placement.slots))
+    hosts = placement.hosts
     return {
         "MASTER_ADDR": address,
         "MASTER_PORT": str(port),

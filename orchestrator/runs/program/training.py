@@ -36,7 +36,7 @@ def program(plan: Plan, attempt: Attempt, python: str) -> Program:
     """The training or the measurement of an attempt."""
     return Program(
         tuple(process.module(python, MODULES[plan.run.program], attempt.config)),
-        exit_codes=EXIT_CODES,
+        exit_codes={str(code): meaning for code, meaning in EXIT_CODES.items()},
         records_done=True,
         shows_stack=True,
         rendezvous=False,

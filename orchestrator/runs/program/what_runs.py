@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from orchestrator.runs.folder.records import Meaning
 
@@ -31,18 +30,19 @@ class Program:
     """A command with all facts that the wrapper and the supervisor need.
 
     `environment` is the same for every rank. `directory` is the working directory, '' for the attempt's folder.
-    `exit_codes` has the meanings of exit codes; another code means a failure, unless it is 0. `records_done` says that
-    the program writes the attempt's done.json, without which it is not done; otherwise it is done once all ranks ended
-    well. `shows_stack` says that it writes its stack to its log on SIGUSR1. `rendezvous` says that its ranks meet at
-    MASTER_ADDR and MASTER_PORT. `own_group` says that it starts in its own process group, which the launcher's signals
-    do not reach. `metrics` is None if it writes the run's metrics itself.
+    `exit_codes` has the meanings of exit codes (as text); another code means a failure, unless it is 0.
+    `records_done` says that the program writes the attempt's done.json, without which it is not done; otherwise it
+    is done once all ranks ended well. `shows_stack` says that it writes its stack to its log on SIGUSR1.
+    `rendezvous` says that its ranks meet at MASTER_ADDR and MASTER_PORT. `own_group` says that it starts in its own
+    process group, which the launcher's signals do not reach. `metrics` is None if it writes the run's metrics
+    itself.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     directory: str = ""
     stop_signal: int = signal.SIGTERM
-    exit_codes: Mapping[int, Meaning] = field(default_factory=dict)
+    exit_codes: Mapping[str, Meaning] = field(default_factory=dict)
     records_done: bool = False
     shows_stack: bool = False
     rendezvous: bool = True
@@ -51,19 +51,9 @@ class Program:
 
     def meaning(self, exit_code: int) -> Meaning:
         """The meaning of an exit code (negative: a signal)."""
-        return self.exit_codes.get(exit_code, Meaning.FAILED if exit_code else Meaning.DONE)
-
-    def as_json(self) -> dict[str, Any]:
-        codes = {str(code): meaning.value for code, meaning in self.exit_codes.items()}
-        return {**asdict(self), "environment": dict(self.environment), "exit_codes": codes}
+        return self.exit_codes.get(str(exit_code), Meaning.FAILED if exit_code else Meaning.DONE)
 
     @property
     def says_later(self) -> bool:
         """Whether it has an exit code for "continue later"."""
         return Meaning.LATER in self.exit_codes.values()
-
-    @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Program:
-        codes = {int(code): Meaning(meaning) for code, meaning in kept["exit_codes"].items()}
-        metrics = MetricsSource(**kept["metrics"]) if kept["metrics"] else None
-        return cls(**{**kept, "argv": tuple(kept["argv"]), "exit_codes": codes, "metrics": metrics})

@@ -3,25 +3,23 @@
 import contextlib
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator.base.errors import SiteError
+from orchestrator.images.command import Bind
+from orchestrator.images.runtime import Runtime
 from orchestrator.job.contained import contained
+from orchestrator.job.launch_order import RankImage
 from orchestrator.runs.folder.run_folder import Attempt
 
 NOTHING = contextlib.ExitStack()
 SECRET = "$(id) is; a 'secret'"
 
 
-def kept(version: list[int]) -> dict[str, Any]:
-    runtime = {"command": "singularity", "product": "singularity", "version": version}
-    return {
-        "runtime": runtime, "image": "/c/x.sif", "binds": [{"host": "/a:b" if version == [0] else "/a"}],
-        "gpu": "", "writable": "", "directory": "/", "extra": [], "stage": None, "sha256": "0" * 64,
-        "environment": {}, "instance": "",
-    }  # fmt: skip
+def kept(version: tuple[int, ...], bind: str = "/a") -> RankImage:
+    runtime = Runtime("singularity", "singularity", version)
+    return RankImage(runtime, "/c/x.sif", (Bind(bind),), directory="/", sha256="0" * 64)
 
 
 @pytest.fixture
@@ -32,7 +30,7 @@ def attempt(tmp_path: Path) -> Attempt:
 
 
 def test_a_value_is_in_a_file_of_the_users_alone_and_in_no_word(attempt: Attempt) -> None:
-    argv, environment = contained(kept([3, 8, 7]), ["python3"], {"TOKEN": SECRET, "RANK": "3"}, {}, attempt, 3, NOTHING)
+    argv, environment = contained(kept((3, 8, 7)), ["python3"], {"TOKEN": SECRET, "RANK": "3"}, {}, attempt, 3, NOTHING)
     file = attempt.ranks / "0003.env"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600 and "secret" in file.read_text()
     assert argv[-3:] == ['. "$0" && exec "$@"', str(file), "python3"]
@@ -40,7 +38,7 @@ def test_a_value_is_in_a_file_of_the_users_alone_and_in_no_word(attempt: Attempt
 
 
 def test_no_file_is_written_that_is_not_needed(attempt: Attempt) -> None:
-    argv, _ = contained(kept([4, 1, 5]), ["python3"], {"TOKEN": SECRET}, {}, attempt, 3, NOTHING)
+    argv, _ = contained(kept((4, 1, 5)), ["python3"], {"TOKEN": SECRET}, {}, attempt, 3, NOTHING)
     assert argv[-2:] == ["/c/x.sif", "python3"] and not list(attempt.ranks.iterdir())
 
 
@@ -48,13 +46,13 @@ def test_a_planted_link_is_replaced_and_not_followed(attempt: Attempt, tmp_path:
     precious = tmp_path / "precious"
     precious.write_text("mine")
     (attempt.ranks / "0003.env").symlink_to(precious)
-    contained(kept([3, 8, 7]), ["python3"], {"TOKEN": SECRET}, {}, attempt, 3, NOTHING)
+    contained(kept((3, 8, 7)), ["python3"], {"TOKEN": SECRET}, {}, attempt, 3, NOTHING)
     assert precious.read_text() == "mine" and not (attempt.ranks / "0003.env").is_symlink()
 
 
 def test_what_cannot_be_started_is_one_message(attempt: Attempt) -> None:
     with pytest.raises(SiteError, match="a bind's path must be without"):
-        contained(kept([0]), ["python3"], {}, {}, attempt, 0, NOTHING)
+        contained(kept((3, 8, 7), "/a:b"), ["python3"], {}, {}, attempt, 0, NOTHING)
     attempt.ranks.rmdir()
     with pytest.raises(SiteError, match=r"0003\.env: cannot be written: No such file or directory"):
-        contained(kept([3, 8, 7]), ["python3"], {"TOKEN": SECRET}, {}, attempt, 3, NOTHING)
+        contained(kept((3, 8, 7)), ["python3"], {"TOKEN": SECRET}, {}, attempt, 3, NOTHING)

@@ -30,15 +30,16 @@ exec >> /shared/runs/digits-1/attempts/1/job.out 2>> /shared/runs/digits-1/attem
 torusrun_step=  # what is being run before the entry
 # However this script ends, end.json says how. The supervisor, which knows more, usually wrote it before.
 torusrun_record_end() {
-  local code=$? how record when=" before it recorded an end"
-  if [[ -n "$torusrun_step" ]]; then when=" on $HOSTNAME, before the ranks were started"; fi
+  local code=$? cause=unknown how record when=" before it recorded an end"
+  if [[ -n "$torusrun_step" ]]; then cause=configuration when=" on $HOSTNAME, before the ranks were started"; fi
   [[ -e "$torusrun_attempt/end.json" ]] && return
   how="ended with exit code $code"
-  if (( code > 128 && code < 160 )); then how="was killed by SIG$(kill -l "$code")"; fi
-  record='{"schema": 1, "state": "FAILED", "certain": false, "exit_code": %d, "reason": "%s %s%s; see job.err"}\n'
+  if (( code > 128 && code < 160 )); then cause=killed how="was killed by SIG$(kill -l "$code")"; fi
+  record='{"schema": 1, "state": "FAILED", "cause": "%s", "certain": false, "exit_code": %d, '
+  record+='"reason": "%s %s%s; see job.err"}\n'
   # This file has room for it on a full disk. It holds blanks: what the record leaves of them is no harm.
   # shellcheck disable=SC2059
-  if printf "$record" "$code" "${torusrun_step:-the supervisor of the attempt}" "$how" "$when" \
+  if printf "$record" "$cause" "$code" "${torusrun_step:-the supervisor of the attempt}" "$how" "$when" \
     1<> "$torusrun_attempt/.end.json.reserve"; then
     /bin/mv "$torusrun_attempt/.end.json.reserve" "$torusrun_attempt/end.json"
   fi

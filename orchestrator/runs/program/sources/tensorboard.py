@@ -43,10 +43,8 @@ class TensorBoard:
 
 class _EventFile:
     def __init__(self, path: Path, prefix: str) -> None:
-        self._file = Growing(path)
+        self._file = Growing(path, lambda: Records().feed)
         self._prefix = prefix
-        self._generation = 0
-        self._records = Records()
         self._loss = LossName()
         self._step = -1
         self._t = 0.0
@@ -75,16 +73,13 @@ class _EventFile:
 
     def _events(self) -> Iterator[TensorBoardEvent]:
         """The new events that have scalars and a step."""
-        for block in self._file.blocks():
-            if self._generation != self._file.generation:
-                self._generation, self._records = self._file.generation, Records()
-            for record in self._records.feed(block):
-                try:
-                    event = parse(record)
-                except ValueError:
-                    continue
-                if event.scalars and whole(event.step) is not None and finite(event.t) is not None:
-                    yield event
+        for record in self._file.new():
+            try:
+                event = parse(record)
+            except ValueError:
+                continue
+            if event.scalars and whole(event.step) is not None and finite(event.t) is not None:
+                yield event
 
 
 def _found(folder: Path) -> list[Path]:
