@@ -1,4 +1,4 @@
-"""Declares a key of a recipe: `momentum: Annotated[float, Limits(...)] = key(0.9, "of the velocity")`."""
+"""Declares a key in a file: `momentum: Annotated[float, Limits(...)] = key(0.9, "of the velocity")`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def key(default: T, help_: str, *, unit: str | None = None, source: str | None = None, short: bool = False) -> T:
-    """A dataclass field with its `default`, meaning, unit and published source.
+def key(
+    default: T, help_: str, *, name: str = "", unit: str = "", source: str = "", short: bool = False, former: str = ""
+) -> T:
+    """A dataclass field with its `default`, meaning, `name` in a file if it has another, unit and published source.
 
-    The value of a `short` key may be written in place of its whole section.
+    The value of a `short` key may be written in place of its whole section. `former` is its name in earlier files.
     """
-    metadata = {"help": help_, "unit": unit, "source": source, "short": short}
+    metadata = {"help": help_, "key": name, "unit": unit, "source": source, "short": short, "former": former}
     if isinstance(default, dict):
         return field(default_factory=default.copy, metadata=metadata)  # type: ignore[return-value]
     return field(default=default, metadata=metadata)
 
 
-def needed(help_: str, *, unit: str | None = None) -> Any:
+def needed(help_: str, *, name: str = "", unit: str = "") -> Any:
     """A dataclass field without a default."""
-    return field(metadata={"help": help_, "unit": unit})
+    return field(metadata={"help": help_, "key": name, "unit": unit})
 
 
 def key_of(declared: Field[Any]) -> str:
     """The key of a field in a user's file: `time` for `time_s`."""
-    return str(declared.metadata.get("key", declared.name))
+    return str(declared.metadata.get("key") or declared.name)
 
 
 def described(declared: Field[Any]) -> str:
