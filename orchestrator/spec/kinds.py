@@ -15,17 +15,9 @@ from orchestrator.spec import variables
 from training.recipe.limits import Limits as Limits
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-UNITS_BYTES = {
-    "B": 1,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-    "TiB": 2**40,
-    "kB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-}
+BINARY_BYTES = {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}
+DECIMAL_BYTES = {f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)}
+UNITS_BYTES = {"B": 1, **BINARY_BYTES, **DECIMAL_BYTES}
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 GRID_PATTERN = r"(auto|[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,2})"
 AUTO: tuple[int, ...] = ()  # a grid that torusrun chooses for the hosts
@@ -60,18 +52,27 @@ NONE_OR_MORE = Limits(at_least=0, at_most=1024)
 MICROSECONDS = Limits(at_least=0, at_most=1e12)
 
 
-def _matched(kind: str, pattern: str, example: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(f"is not {kind}; {example}")
-        return text
-
-    return parse
-
-
 def text_kind(means: str, pattern: str, example: str) -> Kind:
     """Text that matches `pattern` from end to end; `example` explains its form."""
-    return Kind(means, f"^{pattern}$", _matched(means, pattern, example))
+
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"is not {means}; {example}")
+        return text
+
+    return Kind(means, f"^{pattern}$", parse)
+
+
+def _line(means: str, start: str = "", why: str = "") -> Kind:
+    """A line with a pattern for its start, and a rule about that."""
+    rule = f"it must not {why}be empty, be longer than {LONGEST_LINE} characters, or hold line breaks or control"
+    return text_kind(means, rf"{start}[^{CONTROL}]{{1,{LONGEST_LINE}}}", f"{rule} characters")
+
+
+def _value(means: str, plural: str) -> Kind:
+    """Text that a program can get from Linux."""
+    rule = f"it must hold at most {LONGEST_VALUE} characters and no NUL character: Linux gives a program no other"
+    return text_kind(means, rf"[^\x00]{{0,{LONGEST_VALUE}}}", f"{rule} {plural}")
 
 
 def whole(text: str) -> int:
@@ -198,33 +199,11 @@ WRITABLE = text_kind(
     "write tmpfs, or the absolute path of a folder, as in $TORUSRUN_SCRATCH",
 )
 EXPRESSION = Kind("a regular expression with named groups", r"\(\?P<[A-Za-z_]", expression)
-LINE = text_kind(
-    "one line of text",
-    rf"[^{CONTROL}]{{1,{LONGEST_LINE}}}",
-    f"it must not be empty, be longer than {LONGEST_LINE} characters, or hold line breaks or control characters",
-)
-SHELL = text_kind(
-    "a line of shell",
-    rf"(?![^\S{CONTROL}]*#)[^{CONTROL}]{{1,{LONGEST_LINE}}}",
-    f"it must not begin with '#', as directives of schedulers do, be empty, be longer than {LONGEST_LINE} characters, "
-    "or hold line breaks or control characters",
-)
-OPERAND = text_kind(
-    "one line of text",
-    rf"(?!-)[^{CONTROL}]{{1,{LONGEST_LINE}}}",
-    f"it must not begin with '-', as options do, be empty, be longer than {LONGEST_LINE} characters, "
-    "or hold line breaks or control characters",
-)
-VALUE = text_kind(
-    "an environment variable's value",
-    rf"[^\x00]{{0,{LONGEST_VALUE}}}",
-    f"it must hold at most {LONGEST_VALUE} characters and no NUL character: Linux gives a program no other values",
-)
-ARGUMENT = text_kind(
-    "an argument of a program",
-    rf"[^\x00]{{0,{LONGEST_VALUE}}}",
-    f"it must hold at most {LONGEST_VALUE} characters and no NUL character: Linux gives a program no other arguments",
-)
+LINE = _line("one line of text")
+SHELL = _line("a line of shell", rf"(?![^\S{CONTROL}]*#)", "begin with '#', as directives of schedulers do, ")
+OPERAND = _line("one line of text", "(?!-)", "begin with '-', as options do, ")
+VALUE = _value("an environment variable's value", "values")
+ARGUMENT = _value("an argument of a program", "arguments")
 HOST = text_kind(
     "a host for ssh",
     r"([A-Za-z0-9_][A-Za-z0-9._-]{0,63}@)?[A-Za-z0-9_][A-Za-z0-9._-]{0,252}(:[0-9]{1,5})?",
