@@ -5,21 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from orchestrator.spec.kinds import (
-    ARGUMENT,
-    AUTO,
-    DURATION,
-    GRID,
-    LINE,
-    NAME,
-    NODES,
-    OPERAND,
-    PER_NODE,
-    SHELL,
-    SIZE,
-    VALUE,
-    VARIABLE,
-)
+from orchestrator.spec import kinds
 from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
 from training.recipe.key import key, needed
 from training.recipe.train import Train
@@ -31,46 +17,46 @@ NO_CODE = "none"  # as `code`
 class RunSpec:
     """One run: how much of which site it takes, how its ranks are laid out, and what they do: train, or a command."""
 
-    name: Annotated[str, NAME] = needed("a name for the run, as in 'name: digits'")
-    site: Annotated[str, LINE] = needed("the cluster: a site's name or the path of its file")
-    nodes: Annotated[int, NODES] = key(1, "nodes to ask for; default: as many as the grid fills, else 1")
-    ranks_per_node: Annotated[int, PER_NODE] | None = key(None, "ranks on a node; default: the site's node.ranks")
-    grid: Annotated[tuple[int, ...], GRID] | None = key(
-        AUTO,
+    name: Annotated[str, kinds.NAME] = needed("a name for the run, as in 'name: digits'")
+    site: Annotated[str, kinds.LINE] = needed("the cluster: a site's name or the path of its file")
+    nodes: Annotated[int, kinds.NODES] = key(1, "nodes to ask for; default: as many as the grid fills, else 1")
+    ranks_per_node: Annotated[int, kinds.PER_NODE] | None = key(None, "ranks on a node; default: the site's node.ranks")
+    grid: Annotated[tuple[int, ...], kinds.GRID] | None = key(
+        kinds.AUTO,
         "ranks in a row, rows, and groups of rows, as in 8, 4x16 or 4x16x2; auto: the fastest on the hosts of the job",
     )
-    time_s: Annotated[float, DURATION] = key(3600.0, "time limit of one attempt", name="time")
-    hang_timeout_s: Annotated[float, DURATION] | None = key(
+    time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of one attempt", name="time")
+    hang_timeout_s: Annotated[float, kinds.DURATION] | None = key(
         None,
         "an attempt without progress for this long is ended, the ranks' stacks are logged; default: 10m for train, "
         "never for a command",
         name="hang_timeout",
     )
-    image: Annotated[str, LINE] | None = key(
+    image: Annotated[str, kinds.LINE] | None = key(
         None,
         "container image: an image file's name or path, a SIF, a sandbox folder, docker-archive:FILE, "
         "oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or library://REFERENCE; "
         "default: no container",
     )
-    queue: Annotated[str, OPERAND] | None = key(None, "partition or queue; default: the site's")
-    account: Annotated[str, OPERAND] | None = key(None, "account to charge; default: of the site")
-    env: dict[Annotated[str, VARIABLE], Annotated[str, VALUE]] = key(
+    queue: Annotated[str, kinds.OPERAND] | None = key(None, "partition or queue; default: the site's")
+    account: Annotated[str, kinds.OPERAND] | None = key(None, "account to charge; default: of the site")
+    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE]] = key(
         {}, "environment variables of the ranks; names of bash's own and TORUSRUN_... are refused"
     )
     program: Literal["train", "measure"] = key(
         "train", "the ranks' work: train, or measure (compute and links, for calibrate)"
     )
     train: Train = key(Train(), "a training by torusrun; a run has this or 'command'")
-    command: tuple[Annotated[str, ARGUMENT], ...] = key(
+    command: tuple[Annotated[str, kinds.ARGUMENT], ...] = key(
         (), "a program of your own in place of train, one word each, as in [python, train.py]"
     )
-    code: Annotated[str, LINE] | None = key(
+    code: Annotated[str, kinds.LINE] | None = key(
         None,
         "folder of your code, for a command or a module:function in train; copied at submit, and the copy is used; "
         "none: no code; default: the folder of the run's file",
     )
-    code_limit_bytes: Annotated[int, SIZE] = key(100_000_000, "size limit of the copied code", name="code_limit")
-    setup: tuple[Annotated[str, SHELL], ...] = key(
+    code_limit_bytes: Annotated[int, kinds.SIZE] = key(100_000_000, "size limit of the copied code", name="code_limit")
+    setup: tuple[Annotated[str, kinds.SHELL], ...] = key(
         (), "shell lines that the job runs first, after the site's, as in 'ulimit -n 65536'"
     )
     stop: StopSettings = key(StopSettings(), "how the command is stopped")

@@ -6,28 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from orchestrator.spec.kinds import (
-    ARCHITECTURE,
-    ASK,
-    BIND,
-    CPUS,
-    DURATION,
-    HOST,
-    LINE,
-    MICROSECONDS,
-    NONE_OR_MORE,
-    OPERAND,
-    PER_NODE,
-    RATE,
-    SCHEDULER,
-    SHELL,
-    SIZE,
-    UMASK,
-    VALUE,
-    VARIABLE,
-    WORD,
-    WRITABLE,
-)
+from orchestrator.spec import kinds
 from orchestrator.spec.paths import expanded
 from orchestrator.spec.topology import Topology
 from training.recipe.key import key, needed
@@ -37,39 +16,39 @@ from training.recipe.key import key, needed
 class Node:
     """One node of the site, as a run takes it."""
 
-    ranks: Annotated[int, PER_NODE] = key(1, "ranks on a node: one per GPU")
-    architecture: Annotated[str, ARCHITECTURE] | None = key(
+    ranks: Annotated[int, kinds.PER_NODE] = key(1, "ranks on a node: one per GPU")
+    architecture: Annotated[str, kinds.ARCHITECTURE] | None = key(
         None, "the GPUs' architecture, as in sm_70 or gfx90a, for checks on a login node that has none"
     )
-    gpus: Annotated[int, NONE_OR_MORE] = key(0, "GPUs to ask the scheduler for")
-    gpu_type: Annotated[str, WORD] | None = key(
+    gpus: Annotated[int, kinds.NONE_OR_MORE] = key(0, "GPUs to ask the scheduler for")
+    gpu_type: Annotated[str, kinds.WORD] | None = key(
         None, "their type, as in v100: slurm's --gres=gpu:v100:4, pbs's resource gpu_type; default: any"
     )
-    cpus_per_rank: Annotated[int, PER_NODE] = key(1, "cores to ask for per rank")
-    memory_bytes: Annotated[int, SIZE] | None = key(
+    cpus_per_rank: Annotated[int, kinds.PER_NODE] = key(1, "cores to ask for per rank")
+    memory_bytes: Annotated[int, kinds.SIZE] | None = key(
         None, "memory of a node to ask for; default: the scheduler's", name="memory"
     )
-    hcas: tuple[Annotated[str, LINE], ...] = key(
+    hcas: tuple[Annotated[str, kinds.LINE], ...] = key(
         (), "InfiniBand adapters in the order of the ranks beside them, as in [mlx5_0, mlx5_1]"
     )
-    gpu_cores: tuple[Annotated[str, CPUS], ...] = key(
+    gpu_cores: tuple[Annotated[str, kinds.CPUS], ...] = key(
         (),
         "CPUs beside each GPU, as nvidia-smi topo -m lists them, as in ['0-19,40-59']; ranks are bound to their "
         "share of them; default: not bound",
     )
-    interface: Annotated[str, LINE] | None = key(
+    interface: Annotated[str, kinds.LINE] | None = key(
         None, "network interface of the ranks' traffic, as in ib0; default: by host name"
     )
-    inter_node_bytes_per_s: Annotated[float, RATE] = key(
+    inter_node_bytes_per_s: Annotated[float, kinds.RATE] = key(
         12.5e9, "bandwidth of all adapters of a node together, one way", name="inter_node", former="network"
     )
-    intra_node_bytes_per_s: Annotated[float, RATE] = key(
+    intra_node_bytes_per_s: Annotated[float, kinds.RATE] = key(
         50e9, "bandwidth from one GPU to another in the same node, one way", name="intra_node", former="inside"
     )
-    inter_node_latency_us: Annotated[float, MICROSECONDS] = key(
+    inter_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
         5.0, "microseconds of a message between nodes", former="network_latency_us"
     )
-    intra_node_latency_us: Annotated[float, MICROSECONDS] = key(
+    intra_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
         3.0, "microseconds of a message within a node", former="inside_latency_us"
     )
 
@@ -78,21 +57,25 @@ class Node:
 class ContainerSettings:
     """How this site builds images and runs programs in them."""
 
-    runtime: Annotated[str, LINE] | None = key(None, "apptainer or singularity, or its path; default: the one on PATH")
+    runtime: Annotated[str, kinds.LINE] | None = key(
+        None, "apptainer or singularity, or its path; default: the one on PATH"
+    )
     mpi: Literal["inside", "host"] = key(
         "inside", "the MPI of programs in the image: inside (the image's) or host (the site's)"
     )
-    host_mpi: Annotated[str, LINE] | None = key(None, "folder of the site's MPI, bound into the image when mpi is host")
-    bind: tuple[Annotated[str, BIND], ...] = key(
+    host_mpi: Annotated[str, kinds.LINE] | None = key(
+        None, "folder of the site's MPI, bound into the image when mpi is host"
+    )
+    bind: tuple[Annotated[str, kinds.BIND], ...] = key(
         (), "folders of the host to bind: /host, /host:/inside or /host:/inside:ro"
     )
-    args: tuple[Annotated[str, LINE], ...] = key((), "further options of exec, one word each")
+    args: tuple[Annotated[str, kinds.LINE], ...] = key((), "further options of exec, one word each")
     gpu: Literal["nv", "nvccli", "rocm", "none"] | None = key(
         None,
         "how the host's GPUs get into the container: nv, nvccli, rocm or none; default: rocm if node.architecture "
         "is AMD's, else nv",
     )
-    writable: Annotated[str, WRITABLE] | None = key(
+    writable: Annotated[str, kinds.WRITABLE] | None = key(
         None,
         "lets programs write into the image's file system: tmpfs (kept in memory until a rank ends), or a "
         "node-local folder in which each rank's changes stay; default: read-only",
@@ -104,29 +87,31 @@ class ContainerSettings:
     mount: Literal["rank", "node"] = key(
         "rank", "how often an image is mounted: once per rank, or once per node, by an instance of the runtime"
     )
-    cache: Annotated[str, LINE] = key(
+    cache: Annotated[str, kinds.LINE] = key(
         "~/torusrun/images", "folder of built images, on a file system that the nodes share"
     )
-    stage: Annotated[str, LINE] | None = key(
+    stage: Annotated[str, kinds.LINE] | None = key(
         None, "node-local folder to copy the image to before ranks start, as in $SGE_LOCALDIR"
     )
     build: Literal["fakeroot", "userns", "plain"] = key(
         "fakeroot", "how an image is built without root: fakeroot, userns or plain"
     )
     build_on: Literal["login", "job"] = key("login", "where images are built: login (here) or job (of the scheduler)")
-    build_time_s: Annotated[float, DURATION] = key(3600.0, "time limit of a build's job", name="build_time")
-    temporary: Annotated[str, LINE] | None = key(None, "node-local folder for builds; default: beside the image")
+    build_time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of a build's job", name="build_time")
+    temporary: Annotated[str, kinds.LINE] | None = key(None, "node-local folder for builds; default: beside the image")
     compression: Literal["gzip", "lz4", "zstd"] | None = key(
         None, "of built images: gzip, lz4 or zstd; default: the runtime's"
     )
-    driver: Annotated[str, LINE] | None = key(None, "the nodes' GPU driver, for checks on a login node that has none")
+    driver: Annotated[str, kinds.LINE] | None = key(
+        None, "the nodes' GPU driver, for checks on a login node that has none"
+    )
 
 
 @dataclass(frozen=True)
 class Site:
     """A cluster, or this machine."""
 
-    scheduler: Annotated[str, SCHEDULER] = needed(
+    scheduler: Annotated[str, kinds.SCHEDULER] = needed(
         "the scheduler: slurm, pbs (PBS Pro, OpenPBS), gridengine, local (this machine), or one of your "
         "own as package.module:Class"
     )
@@ -135,63 +120,65 @@ class Site:
         "its version), mpiexec.hydra (MPICH, Intel MPI), or spawn (processes of this machine)"
     )
     node: Node = key(Node(), "one node")
-    step_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key(
+    step_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds of a step on one rank besides its images; torusrun calibrate measures it"
     )
-    image_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key(
+    image_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds of one image on one rank, as in resnet-digits: 85"
     )
     topology: Topology | None = key(
         None, "the switches above the nodes; without it ranks fill hosts in the scheduler's order"
     )
-    queue: Annotated[str, OPERAND] | None = key(None, "partition or queue of its jobs")
-    account: Annotated[str, OPERAND] | None = key(None, "account to charge")
-    runs: Annotated[str, LINE] = key("~/torusrun/runs", "folder of run folders, on a file system that the nodes share")
-    umask: Annotated[int, UMASK] = key(
+    queue: Annotated[str, kinds.OPERAND] | None = key(None, "partition or queue of its jobs")
+    account: Annotated[str, kinds.OPERAND] | None = key(None, "account to charge")
+    runs: Annotated[str, kinds.LINE] = key(
+        "~/torusrun/runs", "folder of run folders, on a file system that the nodes share"
+    )
+    umask: Annotated[int, kinds.UMASK] = key(
         0o077,
         "who may read the files of a run: 077 (its user), 027 (the user's group, too) or 022 (everybody); files "
         "with the attempt's token or values of env stay the user's alone",
     )
     container: ContainerSettings = key(ContainerSettings(), "images: how to build and run them")
-    python: Annotated[str, LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")
-    modules: tuple[Annotated[str, LINE], ...] = key((), "environment modules to load")
+    python: Annotated[str, kinds.LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")
+    modules: tuple[Annotated[str, kinds.LINE], ...] = key((), "environment modules to load")
     purge_modules: bool = key(False, "whether `module purge` comes before")
-    setup: tuple[Annotated[str, SHELL], ...] = key(
+    setup: tuple[Annotated[str, kinds.SHELL], ...] = key(
         (), "shell lines of a job after its modules, as in ulimit -n 65536; one that fails ends the job"
     )
-    env: dict[Annotated[str, VARIABLE], Annotated[str, VALUE]] = key(
+    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE]] = key(
         {}, "environment variables of the job and its ranks; the same names are refused"
     )
-    ask: tuple[Annotated[str, ASK], ...] = key(
+    ask: tuple[Annotated[str, kinds.ASK], ...] = key(
         (), "directives that request nodes in the site's own form, as in '-l rt_F={nodes}'"
     )
-    submit_args: tuple[Annotated[str, ASK], ...] = key(
+    submit_args: tuple[Annotated[str, kinds.ASK], ...] = key(
         (), "further arguments of the submit command, as in [-g, '{account}']"
     )
-    scheduler_args: tuple[Annotated[str, LINE], ...] = key(
+    scheduler_args: tuple[Annotated[str, kinds.LINE], ...] = key(
         (), "further options of the job, one directive each, as in --exclusive"
     )
-    launcher_args: tuple[Annotated[str, LINE], ...] = key((), "further arguments of the launcher, one word each")
+    launcher_args: tuple[Annotated[str, kinds.LINE], ...] = key((), "further arguments of the launcher, one word each")
     remote_shell: Literal["scheduler", "ssh"] | None = key(
         None,
         "how MPI starts processes on a job's other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: "
         "scheduler under pbs, elsewhere chosen by the MPI",
     )
-    stop_before_s: Annotated[float, DURATION] = key(
+    stop_before_s: Annotated[float, kinds.DURATION] = key(
         60.0, "how long before the time limit ranks get the signal to write a checkpoint", name="stop_before"
     )
-    kill_after_s: Annotated[float, DURATION] = key(
+    kill_after_s: Annotated[float, kinds.DURATION] = key(
         30.0, "how long after a request to end a rank is killed", name="kill_after"
     )
-    command_timeout_s: Annotated[float, DURATION] = key(
+    command_timeout_s: Annotated[float, kinds.DURATION] = key(
         30.0, "how long a scheduler command may take", name="command_timeout"
     )
-    poll_interval_s: Annotated[float, DURATION] = key(
+    poll_interval_s: Annotated[float, kinds.DURATION] = key(
         10.0,
         "how often the scheduler is queried about jobs, by all terminals and processes of a user together",
         name="poll_interval",
     )
-    host: Annotated[str, HOST] | None = key(
+    host: Annotated[str, kinds.HOST] | None = key(
         None, "login node that runs the verbs, as in me@login.example or a Host of ~/.ssh/config; default: this machine"
     )
     connect: Literal["fabric", "openssh"] | None = key(
