@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import schedulers
-from orchestrator.base.environment import clean_environment
-from orchestrator.cli.dryrun import assumed
+from orchestrator.base.environment import clean_environment, which
+from orchestrator.base.errors import SiteError
 from orchestrator.images.runtime import COMMANDS, Runtime
 from orchestrator.job import launch, stage
 from orchestrator.job.contained import start
@@ -30,9 +31,11 @@ from orchestrator.runs.plan.phase_groups import in_words, stretches
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.program.what_runs import Program
 from orchestrator.runs.state.awaited import Awaited
-from orchestrator.schedulers import client
+from orchestrator.schedulers import client, launchers
 from orchestrator.schedulers.interface import Request
+from orchestrator.schedulers.launchers.launcher import Launcher
 
+OPEN_MPI = "mpirun (Open MPI) 4.1"  # assumed if this machine, which is not a node of the job, has no launcher
 ASSUMED_VERSION = (4, 0)  # of a runtime that is not on this machine: one that keeps values unchanged
 MEETING = ("<address of host 1>", "<free port>")
 
@@ -74,7 +77,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     image, code = create.check(plan)
     plan = with_expected_grid(plan)
     placement = place(plan.grid, _hosts(plan), plan.ranks_per_node)
-    starter, notes = assumed.launcher(plan)
+    starter, notes = _launcher(plan)
     if plan.chosen:
         notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
     if parts := stretches(plan.run):
@@ -84,6 +87,8 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     order = launch_order(plan, program, starter, image, found)
     environment = given(order, placement, 0, planned.number, MEETING if program.rendezvous else None)
     submit = client.of(plan.site).submit_argv(attempt.script, asked)
+    if not which(submit[0]):
+        notes.insert(0, f"{submit[0]}: not found on this machine, which therefore cannot submit it")
     return DryRun(
         plan,
         attempt,
@@ -99,8 +104,20 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         _contained(order["container"], image, program, environment, attempt) if image else None,
         code,
         layout.of_run(_kinds(plan)),
-        [*assumed.unavailable(submit), *notes, *plan_notes.notes(plan)],
+        [*notes, *plan_notes.notes(plan)],
     )
+
+
+def _launcher(plan: Plan) -> tuple[Launcher, list[str]]:
+    """The site's launcher and notes; without a launcher on this machine, Open MPI 4's mpirun is assumed."""
+    try:
+        found = launch.launcher(plan, os.environ)
+    except SiteError as error:
+        note = f"{error}: the launcher's line is that of Open MPI 4; the job asks the launcher of its nodes"
+        return launchers.named(plan.site.launcher, OPEN_MPI), [note]
+    if plan.site.launcher in launchers.ASKED and plan.site.modules:
+        return found, [f"the job asks {plan.site.launcher} for its version again, once the site's modules are loaded"]
+    return found, []
 
 
 def _runtime(plan: Plan, notes: list[str]) -> Runtime:
