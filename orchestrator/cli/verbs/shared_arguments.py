@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.spec.paths import expanded, read_bytes
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from orchestrator.spec.site import Site
 
 LARGEST_BYTES = 64_000_000  # of a file with hosts
+RUN = "a run's id, the start of its id, its folder, or 'last'"
 
 
-def run_file(parser: argparse.ArgumentParser) -> None:
+def run_file(parser: argparse.ArgumentParser, nargs: Literal["?"] | None = None) -> None:
     """Add the argument RUN.yaml and the options that override it."""
-    parser.add_argument("file", metavar="RUN.yaml", help="the run file")
+    parser.add_argument("file", metavar="RUN.yaml", nargs=nargs, help="the run file")
     parser.add_argument("--site", metavar="NAME", help="a site to use in place of the file's: a name or a path")
     parser.add_argument(
         "--set",
@@ -42,7 +43,7 @@ def here(site: Site, verb: str) -> None:
 
 def run_id(parser: argparse.ArgumentParser) -> None:
     """Add the argument RUN, a submitted run."""
-    parser.add_argument("run_id", metavar="RUN", help="a run's id, the start of its id, its folder, or 'last'")
+    parser.add_argument("run_id", metavar="RUN", help=RUN)
 
 
 def held(parser: argparse.ArgumentParser) -> None:
