@@ -25,7 +25,6 @@ class SiteMeasurements:
     image_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
 
     def at(self, site: Site) -> Site:
-        """The site with the measured values."""
         links = {name: value for name in LINKS if (value := getattr(self, name)) is not None}
         return replace(
             site,

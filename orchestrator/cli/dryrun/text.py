@@ -33,7 +33,6 @@ def text(shown: DryRun, answer: str | None = None) -> str:
 
 
 def as_json(shown: DryRun, answer: str | None = None) -> dict[str, Any]:
-    """The dry run as JSON, for programs."""
     return {
         "schema": SCHEMA,
         "run": shown.plan.run_id,

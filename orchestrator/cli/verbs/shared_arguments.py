@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.spec.paths import expanded, read_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ def run_file(parser: argparse.ArgumentParser, nargs: Literal["?"] | None = None)
 
 
 def site(parser: argparse.ArgumentParser) -> None:
-    """Add the option --site."""
     parser.add_argument("--site", metavar="NAME", default="local", help="a site's name or path; default: %(default)s")
 
 
@@ -42,12 +41,10 @@ def here(site: Site, verb: str) -> None:
 
 
 def run_id(parser: argparse.ArgumentParser) -> None:
-    """Add the argument RUN, a submitted run."""
     parser.add_argument("run_id", metavar="RUN", help=RUN)
 
 
 def held(parser: argparse.ArgumentParser) -> None:
-    """Add the option --in for a held allocation."""
     parser.add_argument(
         "--in",
         metavar="HELD",
@@ -86,7 +83,5 @@ def hosts(name: str) -> list[str]:
 
 def write_svg(name: str, text: str) -> None:
     """Write a picture into the file of --svg. Raises UserError if that fails."""
-    try:
+    with explained(f"--svg {name}: cannot be written", UserError):
         Path(name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--svg {name}: cannot be written: {error.strerror}") from None
