@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.shaped_racks import ShapedRacks
-from benchmarks.shaped_ranks import together
+from benchmarks.shaped_ranks import times_s, together
 from training.collectives import chunks
 from training.collectives.all_reduce import build
 
@@ -86,25 +86,18 @@ def measure(lab: ShapedRacks, order: Sequence[str], per_node: int, make: Callabl
     """The median time of an all-reduce until the last rank has it, and the bytes on the first links for each."""
 
     def reduce(rank: int) -> list[float]:
-        act, ranks = make(), len(order) * per_node
-        times_s = torch.zeros(rounds + 1, dtype=torch.float64)
-        for i in range(rounds + 1):
-            vector = torch.full((ELEMENTS,), float(rank))
-            dist.barrier()
-            started_s = time.perf_counter()
-            act(vector)
-            times_s[i] = time.perf_counter() - started_s
-            total = ranks * (ranks - 1) / 2
-            assert vector[0] == vector[-1] and vector[0] in (total, total / ranks), "a wrong sum"
-        dist.all_reduce(times_s, dist.ReduceOp.MAX)
-        return times_s[1:].tolist()
+        act, ranks, vector = make(), len(order) * per_node, torch.empty(ELEMENTS)
+        found_s = times_s(lambda: act(vector), rounds, lambda: vector.fill_(rank))
+        total = ranks * (ranks - 1) / 2
+        assert vector[0] == vector[-1] and vector[0] in (total, total / ranks), "a wrong sum"
+        return found_s
 
     before = sent(lab)
-    times_s = together(lab, order, per_node, reduce)
+    found_s = together(lab, order, per_node, reduce)
     node, uplink = (
         (after - at_first) / (rounds + 1) / BYTES for at_first, after in zip(before, sent(lab), strict=True)
     )
-    return Measured(statistics.median(times_s), node, uplink)
+    return Measured(statistics.median(found_s), node, uplink)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.replayed import Replayed
 from benchmarks.shaped_racks import ShapedRacks
-from benchmarks.shaped_ranks import together
+from benchmarks.shaped_ranks import times_s, together
 from orchestrator.network.prediction import tensors
 from training.collectives.all_reduce import build
 from training.models import resnet50
@@ -151,14 +151,9 @@ def reduce_s(lab: ShapedRacks, elements: int, rounds: int) -> float:
     """The median time of the all-reduce of one vector, on links without other traffic."""
 
     def work(rank: int) -> float:
-        reduce, times_s = build("torus", (len(NODES),)), []
+        reduce = build("torus", (len(NODES),))
         vector = torch.zeros(reduce.padded(elements))
-        for _ in range(1 + rounds):
-            dist.barrier()
-            started_s = time.perf_counter()
-            reduce.start(vector).wait()
-            times_s.append(_latest(time.perf_counter())[0] - started_s)
-        return statistics.median(times_s[1:])
+        return statistics.median(times_s(lambda: reduce.start(vector).wait(), rounds))
 
     return together(lab, NODES, 1, work)
 
@@ -206,14 +201,8 @@ def backward_alone_s(case: Case) -> float:
 
     def work(rank: int) -> float:
         model, loss_of = case.make()
-        times_s = []
-        for _ in range(4):
-            loss: Any = loss_of(model)
-            dist.barrier()
-            started_s = time.perf_counter()
-            loss.backward()
-            times_s.append(_latest(time.perf_counter())[0] - started_s)
-        return statistics.median(times_s[1:])
+        losses: list[Any] = []
+        return statistics.median(times_s(lambda: losses.pop().backward(), 3, lambda: losses.append(loss_of(model))))
 
     with ShapedRacks({"r": NODES}, 1e9, 1e9) as lab:
         return together(lab, NODES, 1, work)

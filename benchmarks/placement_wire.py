@@ -14,10 +14,9 @@ import time
 from collections.abc import Sequence
 
 import torch
-import torch.distributed as dist
 
 from benchmarks.shaped_racks import ShapedRacks
-from benchmarks.shaped_ranks import together
+from benchmarks.shaped_ranks import times_s, together
 from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.network.placement.arrange import arrange
 from orchestrator.network.placement.rings import Rings
@@ -43,17 +42,10 @@ def measured_s(lab: ShapedRacks, order: Sequence[str], grid: tuple[int, int], ro
     """The median time of one all-reduce with two consecutive ranks on every host of `order`."""
 
     def reduce(rank: int) -> list[float]:
-        torus, times_s = build("torus", grid), []
-        ranks = grid[0] * grid[1]
-        for _ in range(rounds + 1):
-            buffer = torch.full((ELEMENTS,), float(rank))
-            dist.barrier()
-            started_s = time.perf_counter()
-            torus.mean_(buffer)
-            dist.barrier()
-            times_s.append(time.perf_counter() - started_s)
-            assert buffer[0] == buffer[-1] == (ranks - 1) / 2, "a wrong mean"
-        return times_s[1:]
+        torus, buffer = build("torus", grid), torch.empty(ELEMENTS)
+        found_s = times_s(lambda: torus.mean_(buffer), rounds, lambda: buffer.fill_(rank))
+        assert buffer[0] == buffer[-1] == (grid[0] * grid[1] - 1) / 2, "a wrong mean"
+        return found_s
 
     return statistics.median(together(lab, order, RANKS_PER_NODE, reduce))
 

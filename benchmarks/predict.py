@@ -15,12 +15,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
 from benchmarks.shaped_racks import ShapedRacks
-from benchmarks.shaped_ranks import together
+from benchmarks.shaped_ranks import times_s, together
 from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
 from orchestrator.network.placement.arrange import arrange
 from orchestrator.network.placement.rings import Rings
@@ -128,26 +129,14 @@ def _rows(
     def reduce(rank: int) -> list[float]:
         (mine,) = [own for own, members in [(dist.new_group(list(m)), m) for m in groups] if rank in members]
         vectors = [torch.ones(size // 4) for size in SIZES_BYTES]
-        return [_median_s(_reducing(vector, mine)) for vector in vectors]
+        return [_median_s(partial(dist.all_reduce, vector, group=mine)) for vector in vectors]
 
     for size, time_s in zip(SIZES_BYTES, together(lab, hosts, per_node, reduce), strict=True):
         yield MeasuredTime(link, "all_reduce", len(groups[0]), size * flows, time_s)
 
 
-def _reducing(vector: torch.Tensor, group: dist.ProcessGroup) -> Callable[[], object]:
-    return lambda: dist.all_reduce(vector, group=group)
-
-
 def _median_s(act: Callable[[], object]) -> float:
-    """The median time until the last rank is done, without the first time."""
-    times_s = torch.zeros(ROUNDS + 1, dtype=torch.float64)
-    for i in range(ROUNDS + 1):
-        dist.barrier()
-        started_s = time.perf_counter()
-        act()
-        times_s[i] = time.perf_counter() - started_s
-    dist.all_reduce(times_s, dist.ReduceOp.MAX)
-    return float(statistics.median(times_s[1:].tolist()))
+    return statistics.median(times_s(act, ROUNDS))
 
 
 def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind: type[Pipeline]) -> tuple[float, float]:

@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,6 +34,23 @@ def together(lab: ShapedRacks, hosts: Sequence[str], per_node: int, work: Work) 
         if any([os.waitpid(child, 0)[1] for child in children]):
             raise SystemExit("a rank failed")
         return json.loads((Path(folder) / "result").read_text())
+
+
+def times_s(act: Callable[[], object], rounds: int, before: Callable[[], object] = lambda: None) -> list[float]:
+    """The time of each call until the last rank is done; one call before them is left out.
+
+    All ranks call `before`, and then begin at the same time.
+    """
+    taken_s = torch.zeros(rounds + 1, dtype=torch.float64)
+    for i in range(rounds + 1):
+        before()
+        dist.barrier()
+        started_s = time.perf_counter()
+        act()
+        taken_s[i] = time.perf_counter() - started_s
+    dist.all_reduce(taken_s, dist.ReduceOp.MAX)
+    found_s: list[float] = taken_s[1:].tolist()
+    return found_s
 
 
 def _rank(namespace: str, rank: int, ranks: int, work: Work, folder: Path) -> int:

@@ -58,7 +58,6 @@ def required(path: Path, record: Mapping[str, Any], key: str, *kinds: type) -> A
 
 
 def damaged(path: Path, why: str) -> SiteError:
-    """The error for a damaged record."""
     return SiteError(f"{path}: this is damaged: {why}")
 
 

@@ -69,16 +69,14 @@ def check_makable(folder: Path) -> None:
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if there != folder and not os.access(there, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-    _check(there, only_above=there != folder)
+    check(there, only_above=there != folder)
 
 
-def check(folder: Path) -> None:
-    """Raise SiteError if a stranger could put a file into `folder`, or replace the folder."""
-    _check(folder, only_above=False)
+def check(folder: Path, *, only_above: bool = False) -> None:
+    """Raise SiteError if a stranger could put a file into `folder`, or replace the folder.
 
-
-def _check(folder: Path, *, only_above: bool) -> None:
-    """As `check`; with `only_above`, `folder` is a parent of the folder that must be trusted."""
+    With `only_above`, `folder` is a parent of the folder that must be trusted.
+    """
     with explained(f"{folder}: this folder cannot be used"):
         reason = objection(str(folder), only_above)
     if reason:

@@ -32,27 +32,14 @@ def submit(
     after: Sequence[str] = (),
     after_any: Sequence[str] = (),
     held: str = "",
+    planned: Plan | None = None,
 ) -> Run:
     """Submit the run file at `path`; it begins when the runs `after` are COMPLETED and the runs `after_any` are over.
 
-    It runs in the held allocation `held`, or in its own job. Raises UserError for mistakes in the request, SiteError if
-    it is refused.
+    It runs in the held allocation `held`, or in its own job. `planned` is its plan, if the caller has made one. Raises
+    UserError for mistakes in the request, SiteError if it is refused.
     """
-    planned = plan(path, site=site, settings=settings, later=bool(after or after_any or held))
-    return submit_planned(planned, path, site=site, settings=settings, after=after, after_any=after_any, held=held)
-
-
-def submit_planned(
-    planned: Plan,
-    path: str | Path,
-    *,
-    site: str | None = None,
-    settings: Sequence[str] = (),
-    after: Sequence[str] = (),
-    after_any: Sequence[str] = (),
-    held: str = "",
-) -> Run:
-    """Submit the plan of the run file at `path`, as `submit` does; `site` and `settings` are those of the plan."""
+    planned = planned or plan(path, site=site, settings=settings, later=bool(after or after_any or held))
     if held and (after or after_any):
         raise UserError("an attempt in a held allocation waits for those before it there: leave out --after")
     if planned.site.host:

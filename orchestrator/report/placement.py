@@ -42,7 +42,6 @@ class Outlook:
         return map_of(self.arrangement, self.cluster)
 
     def text(self) -> str:
-        """The outlook as text for a terminal."""
         return "\n".join(
             [
                 self.map.text(),

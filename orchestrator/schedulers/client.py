@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator import schedulers
 from orchestrator.base import process
@@ -17,10 +17,12 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import State, Status
 from orchestrator.schedulers import last_action
-from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.schedulers.traits import Query
-from orchestrator.spec.site import Site
+
+if TYPE_CHECKING:  # `status` needs none of these
+    from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
+    from orchestrator.spec.site import Site
 
 T = TypeVar("T")
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import socket
 import time
 from pathlib import Path
 
@@ -17,7 +15,9 @@ from orchestrator.spec.paths import state_folder
 
 def place(scheduler: Scheduler) -> Path:
     """The file of a cluster's answers. Each login node has its own, since clusters may share a home folder."""
-    told = [socket.gethostname(), *(os.environ.get(name, "") for name in scheduler.variables.cluster)]
+    import hashlib  # it loads OpenSSL, which `status` needs only for a query
+
+    told = [os.uname().nodename, *(os.environ.get(name, "") for name in scheduler.variables.cluster)]
     key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:12]
     name = "".join(char if char.isalnum() else "-" for char in scheduler.name)
     return state_folder() / "answers" / f"{name}-{key}.json"

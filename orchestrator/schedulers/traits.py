@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from orchestrator.base.process import Finished
-from orchestrator.network.hosts.tree import Tree
-from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
+if TYPE_CHECKING:  # `status` needs none of these
+    from orchestrator.base.process import Finished
+    from orchestrator.network.hosts.tree import Tree
+    from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 
 T = TypeVar("T")
 

@@ -15,21 +15,14 @@ from orchestrator.spec import variables
 from training.recipe.limits import Limits as Limits
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-UNITS_BYTES = {
-    "B": 1,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-    "TiB": 2**40,
-    "kB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-}
+BINARY_BYTES = {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}
+DECIMAL_BYTES = {f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)}
+UNITS_BYTES = {"B": 1, **BINARY_BYTES, **DECIMAL_BYTES}
+TIMES = "write 90s, 10m, 1h30m, 2d or HH:MM:SS"
+RATES = "write it as 12.5GB/s or 100Gbit/s"
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 GRID_PATTERN = r"(auto|[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,2})"
 AUTO: tuple[int, ...] = ()  # a grid that torusrun chooses for the hosts
-UMASK_PATTERN = r"0?0[2367][2367]"
 CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # in [...] of a pattern: characters that end a line or move a cursor
 LONGEST_LINE = 4000  # characters
 LONGEST_VALUE = 30_000  # characters; Linux allows no variable of more than 128 KiB
@@ -60,18 +53,29 @@ NONE_OR_MORE = Limits(at_least=0, at_most=1024)
 MICROSECONDS = Limits(at_least=0, at_most=1e12)
 
 
-def _matched(kind: str, pattern: str, example: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(f"is not {kind}; {example}")
-        return text
+def text_kind(
+    means: str, pattern: str, example: str, value: Callable[[str], Any] = str, write: Callable[[Any], str] = str
+) -> Kind:
+    """Text that matches `pattern` from end to end, and its value; `example` explains its form."""
 
-    return parse
+    def parse(text: str) -> Any:
+        if (value is not str and len(text) > LONGEST_NUMBER) or not re.fullmatch(pattern, text):
+            raise ValueError(f"is not {means}; {example}")
+        return value(text)
+
+    return Kind(means, f"^{pattern}$", parse, write)
 
 
-def text_kind(means: str, pattern: str, example: str) -> Kind:
-    """Text that matches `pattern` from end to end; `example` explains its form."""
-    return Kind(means, f"^{pattern}$", _matched(means, pattern, example))
+def _line(means: str, start: str = "", why: str = "") -> Kind:
+    """A line with a pattern for its start, and a rule about that."""
+    rule = f"it must not {why}be empty, be longer than {LONGEST_LINE} characters, or hold line breaks or control"
+    return text_kind(means, rf"{start}[^{CONTROL}]{{1,{LONGEST_LINE}}}", f"{rule} characters")
+
+
+def _value(means: str, plural: str) -> Kind:
+    """Text that a program can get from Linux."""
+    rule = f"it must hold at most {LONGEST_VALUE} characters and no NUL character: Linux gives a program no other"
+    return text_kind(means, rf"[^\x00]{{0,{LONGEST_VALUE}}}", f"{rule} {plural}")
 
 
 def whole(text: str) -> int:
@@ -91,19 +95,14 @@ def decimal(text: str) -> float:
     return number
 
 
-def seconds(text: str) -> float:
-    """'90s', '10m', '1h30m', '2d' or 'HH:MM:SS' as seconds."""
-    if len(text) > LONGEST_NUMBER:
-        raise ValueError("is too long for a duration; write 90s, 10m, 1h30m, 2d or HH:MM:SS")
-    if clock := re.fullmatch(r"([0-9]+):([0-5][0-9]):([0-5][0-9])", text):
-        hours, minutes, rest = map(int, clock.groups())
+def _seconds(text: str) -> float:
+    if ":" in text:
+        hours, minutes, rest = map(int, text.split(":"))
         total = float(hours * 3600 + minutes * 60 + rest)
-    elif re.fullmatch(rf"({NUMBER}[smhd])+", text):
-        total = sum(float(n) * UNITS_S[u] for n, u in re.findall(r"([0-9.]+)([smhd])", text))
     else:
-        raise ValueError("is not a duration; write 90s, 10m, 1h30m, 2d or HH:MM:SS")
+        total = sum(float(n) * UNITS_S[u] for n, u in re.findall(r"([0-9.]+)([smhd])", text))
     if total <= 0:
-        raise ValueError("must be more than 0; write 90s, 10m, 1h30m, 2d or HH:MM:SS")
+        raise ValueError(f"must be more than 0; {TIMES}")
     return DURATIONS_S.checked(total, "seconds")
 
 
@@ -118,24 +117,15 @@ def expression(text: str) -> str:
     return text
 
 
-def bytes_(text: str) -> int:
-    """'512MiB', '60GiB' or '60GB' as bytes."""
-    match = re.fullmatch(rf"({NUMBER}) ?([A-Za-z]+)", text) if len(text) <= LONGEST_NUMBER else None
-    if not match or match[2] not in UNITS_BYTES:
-        raise ValueError(f"is not a size; write a number and one of {', '.join(UNITS_BYTES)}, as in 60GiB")
-    return int(SIZES_BYTES.checked(float(match[1]) * UNITS_BYTES[match[2]], "bytes"))
+def _bytes(text: str) -> int:
+    number, unit = re.findall(r"[0-9.]+|[A-Za-z]+", text)
+    return int(SIZES_BYTES.checked(float(number) * UNITS_BYTES[unit], "bytes"))
 
 
-def bytes_per_s(text: str) -> float:
-    """'12.5GB/s' or '100Gbit/s' as bytes per second."""
-    match = re.fullmatch(rf"({NUMBER}) ?(?:([kMGT]?)bit|([A-Za-z]+))/s", text) if len(text) <= LONGEST_NUMBER else None
-    if match and match[2] is not None:
-        rate = float(match[1]) * UNITS_BYTES[f"{match[2]}B"] / 8
-    elif match and match[3] in UNITS_BYTES:
-        rate = float(match[1]) * UNITS_BYTES[match[3]]
-    else:
-        raise ValueError("is not a bandwidth; write it as 12.5GB/s or 100Gbit/s")
-    return RATES_BYTES_PER_S.checked(rate, "bytes per second; write it as 12.5GB/s or 100Gbit/s")
+def _bytes_per_s(text: str) -> float:
+    number, unit = re.findall(r"[0-9.]+|[A-Za-z]+", text.removesuffix("/s"))
+    factor = UNITS_BYTES[unit.replace("bit", "B")] / (8 if unit.endswith("bit") else 1)
+    return RATES_BYTES_PER_S.checked(float(number) * factor, f"bytes per second; {RATES}")
 
 
 def share(text: str) -> float:
@@ -146,31 +136,38 @@ def share(text: str) -> float:
     return SHARES.checked(float(match[1]) / int(match[2] or 1), "; write it as 1/3 or 0.5")
 
 
-def grid(text: str) -> tuple[int, ...]:
-    """'4x2' as (4, 2): 2 rows of 4 ranks. One to three levels; 'auto' is AUTO."""
-    if not re.fullmatch(GRID_PATTERN, text):
-        raise ValueError(
-            "is not a grid; write auto, 8 (8 ranks in one group), 4x2 (2 rows of 4 ranks) or 4x2x3 (3 groups of these)"
-        )
-    return AUTO if text == "auto" else tuple(map(int, text.split("x")))
-
-
-def umask(text: str) -> int:
-    """'027' as a number: the permissions that others do not get."""
-    if not re.fullmatch(UMASK_PATTERN, text):
-        raise ValueError(
-            "is not a umask; write 077 (you alone may read), 027 (your group, too) or 022 (everybody): "
-            "you keep all rights, and nobody else may write"
-        )
-    return int(text, 8)
-
-
-DURATION = Kind("a duration", rf"^([0-9]+:[0-5][0-9]:[0-5][0-9]|({NUMBER}[smhd])+)$", seconds, lambda s: f"{s:.6f}s")
-SIZE = Kind("a size", rf"^{NUMBER} ?(B|[KMGT]iB|[kMGT]B)$", bytes_, lambda n: f"{n}B")
-RATE = Kind("a bandwidth", rf"^{NUMBER} ?([kMGT]?bit|B|[KMGT]iB|[kMGT]B)/s$", bytes_per_s, lambda r: f"{r:.6f}B/s")
+DURATION = text_kind(
+    "a duration", rf"([0-9]+:[0-5][0-9]:[0-5][0-9]|({NUMBER}[smhd])+)", TIMES, _seconds, lambda s: f"{s:.6f}s"
+)
+SIZE = text_kind(
+    "a size",
+    rf"{NUMBER} ?(B|[KMGT]iB|[kMGT]B)",
+    f"write a number and one of {', '.join(UNITS_BYTES)}, as in 60GiB",
+    _bytes,
+    lambda n: f"{n}B",
+)
+RATE = text_kind(
+    "a bandwidth", rf"{NUMBER} ?([kMGT]?bit|B|[KMGT]iB|[kMGT]B)/s", RATES, _bytes_per_s, lambda r: f"{r:.6f}B/s"
+)
 SHARE = Kind("a share", rf"^{NUMBER}(e-?[0-9]+)?(/[0-9]+)?$", share, repr)
-GRID = Kind("a grid", f"^{GRID_PATTERN}$", grid, lambda dims: "x".join(map(str, dims)) or "auto")
-UMASK = Kind("a umask", f"^{UMASK_PATTERN}$", umask, lambda mask: f"{mask:03o}")
+GRID = text_kind(
+    "a grid",
+    GRID_PATTERN,
+    "write auto, 8 (8 ranks in one group), 4x2 (2 rows of 4 ranks) or 4x2x3 (3 groups of these)",
+    lambda text: AUTO if text == "auto" else tuple(map(int, text.split("x"))),
+    lambda dims: "x".join(map(str, dims)) or "auto",
+)
+UMASK = text_kind(
+    "a umask",
+    r"0?0[2367][2367]",
+    "write 077 (you alone may read), 027 (your group, too) or 022 (everybody): you keep all rights, and nobody else "
+    "may write",
+    lambda text: int(text, 8),
+    lambda mask: f"{mask:03o}",
+)
+seconds: Callable[[str], float] = DURATION.parse
+bytes_: Callable[[str], int] = SIZE.parse
+grid: Callable[[str], tuple[int, ...]] = GRID.parse
 NAME = text_kind(
     "a name",
     r"[A-Za-z][A-Za-z0-9._-]{0,62}",
@@ -198,33 +195,11 @@ WRITABLE = text_kind(
     "write tmpfs, or the absolute path of a folder, as in $TORUSRUN_SCRATCH",
 )
 EXPRESSION = Kind("a regular expression with named groups", r"\(\?P<[A-Za-z_]", expression)
-LINE = text_kind(
-    "one line of text",
-    rf"[^{CONTROL}]{{1,{LONGEST_LINE}}}",
-    f"it must not be empty, be longer than {LONGEST_LINE} characters, or hold line breaks or control characters",
-)
-SHELL = text_kind(
-    "a line of shell",
-    rf"(?![^\S{CONTROL}]*#)[^{CONTROL}]{{1,{LONGEST_LINE}}}",
-    f"it must not begin with '#', as directives of schedulers do, be empty, be longer than {LONGEST_LINE} characters, "
-    "or hold line breaks or control characters",
-)
-OPERAND = text_kind(
-    "one line of text",
-    rf"(?!-)[^{CONTROL}]{{1,{LONGEST_LINE}}}",
-    f"it must not begin with '-', as options do, be empty, be longer than {LONGEST_LINE} characters, "
-    "or hold line breaks or control characters",
-)
-VALUE = text_kind(
-    "an environment variable's value",
-    rf"[^\x00]{{0,{LONGEST_VALUE}}}",
-    f"it must hold at most {LONGEST_VALUE} characters and no NUL character: Linux gives a program no other values",
-)
-ARGUMENT = text_kind(
-    "an argument of a program",
-    rf"[^\x00]{{0,{LONGEST_VALUE}}}",
-    f"it must hold at most {LONGEST_VALUE} characters and no NUL character: Linux gives a program no other arguments",
-)
+LINE = _line("one line of text")
+SHELL = _line("a line of shell", rf"(?![^\S{CONTROL}]*#)", "begin with '#', as directives of schedulers do, ")
+OPERAND = _line("one line of text", "(?!-)", "begin with '-', as options do, ")
+VALUE = _value("an environment variable's value", "values")
+ARGUMENT = _value("an argument of a program", "arguments")
 HOST = text_kind(
     "a host for ssh",
     r"([A-Za-z0-9_][A-Za-z0-9._-]{0,63}@)?[A-Za-z0-9_][A-Za-z0-9._-]{0,252}(:[0-9]{1,5})?",

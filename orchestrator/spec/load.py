@@ -37,7 +37,6 @@ class Loaded:
         return Problem(self.marks.get(key, Mark(self.source)), message)
 
     def site_problem(self, key: str, message: str) -> Problem:
-        """A problem with `key` of the site."""
         return Problem(self.site_marks.get(key, Mark(self.site_source)), message)
 
 
@@ -112,7 +111,6 @@ def site_folders() -> list[Path]:
 
 
 def site_names() -> list[str]:
-    """The names of all known sites."""
     return sorted({path.stem for folder in site_folders() for path in folder.glob("*.yaml")})
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from orchestrator.spec.about import about
 from orchestrator.spec.kinds import DURATION, EXPRESSION, LINE, Limits
+from training.recipe.key import key
 
 EXIT_CODE = Limits(at_least=0, at_most=255)
 
@@ -15,11 +15,11 @@ EXIT_CODE = Limits(at_least=0, at_most=255)
 class StopSettings:
     """How the command is asked to stop, when its time limit is near or its user cancels it."""
 
-    signal: Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"] = field(
-        default="SIGTERM", metadata=about("the signal that every rank's command gets")
+    signal: Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"] = key(
+        "SIGTERM", "the signal that every rank's command gets"
     )
-    before_s: Annotated[float, DURATION] | None = field(
-        default=None, metadata=about("how long before the time limit; default: the site's stop_before", key="before")
+    before_s: Annotated[float, DURATION] | None = key(
+        None, "how long before the time limit; default: the site's stop_before", name="before"
     )
 
 
@@ -27,8 +27,8 @@ class StopSettings:
 class Checkpoints:
     """Where the command keeps its checkpoints."""
 
-    folder: Annotated[str, LINE] | None = field(
-        default=None, metadata=about("its folder, relative to the code: kept over attempts; or an absolute path")
+    folder: Annotated[str, LINE] | None = key(
+        None, "its folder, relative to the code: kept over attempts; or an absolute path"
     )
 
 
@@ -36,26 +36,22 @@ class Checkpoints:
 class ExitCodes:
     """What the command's exit codes mean; every other one means that it failed."""
 
-    done: tuple[Annotated[int, EXIT_CODE], ...] = field(default=(0,), metadata=about("it is done"))
-    later: tuple[Annotated[int, EXIT_CODE], ...] = field(
-        default=(), metadata=about("it stopped after a checkpoint, to continue in another attempt, as in [75]")
+    done: tuple[Annotated[int, EXIT_CODE], ...] = key((0,), "it is done")
+    later: tuple[Annotated[int, EXIT_CODE], ...] = key(
+        (), "it stopped after a checkpoint, to continue in another attempt, as in [75]"
     )
-    never: tuple[Annotated[int, EXIT_CODE], ...] = field(
-        default=(), metadata=about("it failed, and is not to be started again, as in [78]")
-    )
+    never: tuple[Annotated[int, EXIT_CODE], ...] = key((), "it failed, and is not to be started again, as in [78]")
 
 
 @dataclass(frozen=True)
 class MetricsSettings:
     """Where the command's progress is read, beside the JSON lines that it may append to $TORUSRUN_METRICS."""
 
-    pattern: Annotated[str, EXPRESSION] | None = field(
-        default=None,
-        metadata=about(
-            "a regular expression over rank 0's output; its named groups are the values (step, total_steps, epoch, "
-            "loss, accuracy, lr), as in 'step (?P<step>\\d+).* loss=(?P<loss>\\S+)'"
-        ),
+    pattern: Annotated[str, EXPRESSION] | None = key(
+        None,
+        "a regular expression over rank 0's output; its named groups are the values (step, total_steps, epoch, "
+        "loss, accuracy, lr), as in 'step (?P<step>\\d+).* loss=(?P<loss>\\S+)'",
     )
-    tensorboard: Annotated[str, LINE] | None = field(
-        default=None, metadata=about("the folder of its TensorBoard event files, relative to the code")
+    tensorboard: Annotated[str, LINE] | None = key(
+        None, "the folder of its TensorBoard event files, relative to the code"
     )

@@ -11,7 +11,7 @@ import re
 import shlex
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
@@ -79,8 +79,8 @@ class _Reader:
         fields = {key_of(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         hints = typing.get_type_hints(cls, include_extras=True)
         values = {}
-        for key, key_node, value_node in self._pairs(node, path or "a spec"):
-            if key not in fields:
+        for key_node, value_node in self._pairs(node):
+            if (key := key_node.value) not in fields:
                 where = f"in {path!r}" if path else "here"
                 valid = ", ".join(fields)
                 self.wrong(key_node, f"unknown key {shown(key)}{near_key(key, cls)} (valid {where}: {valid})")
@@ -101,20 +101,16 @@ class _Reader:
             return MISSING  # type: ignore[no-any-return]
         return cls(**values)
 
-    def _pairs(self, node: yaml.Node, what: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
-        if not isinstance(node, yaml.MappingNode):
-            self.wrong(node, f"{what} must be keys and values, not {form(node)}")
-            return []
-        pairs: dict[str, tuple[str, yaml.Node, yaml.Node]] = {}
+    def _pairs(self, node: yaml.MappingNode) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
+        lines: dict[str, int] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 self.wrong(key_node, f"a key must be a word, not {form(key_node)}")
-            elif key_node.value in pairs:
-                first = mark_of(pairs[key_node.value][1]).line
-                self.wrong(key_node, f"{shown(key_node.value)} is given twice (first on line {first}); keep one")
+            elif (key := key_node.value) in lines:
+                self.wrong(key_node, f"{shown(key)} is given twice (first on line {lines[key]}); keep one")
             else:
-                pairs[key_node.value] = (key_node.value, key_node, value_node)
-        return list(pairs.values())
+                lines[key] = mark_of(key_node).line
+                yield key_node, value_node
 
     def value(self, hint: Any, node: yaml.Node, path: str) -> Any:
         """A node as the type `hint`, or MISSING after its problem has been noted."""
@@ -200,10 +196,12 @@ class _Reader:
         return self.value(hint, node, path)
 
     def _table(self, args: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
+        if not isinstance(node, yaml.MappingNode):
+            return self.wrong(node, f"{path!r} must be keys and values, not {form(node)}")
         table = {}
-        for key, key_node, value_node in self._pairs(node, repr(path)):
+        for key_node, value_node in self._pairs(node):
             name = self.value(args[0], key_node, f"{path} key")
-            table[name if name is not MISSING else key] = self._item(args[1], value_node, f"{path}.{key}")
+            table[name] = self._item(args[1], value_node, f"{path}.{key_node.value}")
         return table
 
     def _scalar(self, kind: type, node: yaml.Node, path: str) -> Any:

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from orchestrator.spec.about import about
-from orchestrator.spec.kinds import (
-    ARGUMENT,
-    AUTO,
-    DURATION,
-    GRID,
-    LINE,
-    NAME,
-    NODES,
-    OPERAND,
-    PER_NODE,
-    SHELL,
-    SIZE,
-    VALUE,
-    VARIABLE,
-)
+from orchestrator.spec import kinds
 from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
+from training.recipe.key import key, needed
 from training.recipe.train import Train
 
 NO_CODE = "none"  # as `code`
@@ -31,72 +17,49 @@ NO_CODE = "none"  # as `code`
 class RunSpec:
     """One run: how much of which site it takes, how its ranks are laid out, and what they do: train, or a command."""
 
-    name: Annotated[str, NAME] = field(metadata=about("a name for the run, as in 'name: digits'"))
-    site: Annotated[str, LINE] = field(metadata=about("the cluster: a site's name or the path of its file"))
-    nodes: Annotated[int, NODES] = field(
-        default=1, metadata=about("nodes to ask for; default: as many as the grid fills, else 1")
+    name: Annotated[str, kinds.NAME] = needed("a name for the run, as in 'name: digits'")
+    site: Annotated[str, kinds.LINE] = needed("the cluster: a site's name or the path of its file")
+    nodes: Annotated[int, kinds.NODES] = key(1, "nodes to ask for; default: as many as the grid fills, else 1")
+    ranks_per_node: Annotated[int, kinds.PER_NODE] | None = key(None, "ranks on a node; default: the site's node.ranks")
+    grid: Annotated[tuple[int, ...], kinds.GRID] | None = key(
+        kinds.AUTO,
+        "ranks in a row, rows, and groups of rows, as in 8, 4x16 or 4x16x2; auto: the fastest on the hosts of the job",
     )
-    ranks_per_node: Annotated[int, PER_NODE] | None = field(
-        default=None, metadata=about("ranks on a node; default: the site's node.ranks")
+    time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of one attempt", name="time")
+    hang_timeout_s: Annotated[float, kinds.DURATION] | None = key(
+        None,
+        "an attempt without progress for this long is ended, the ranks' stacks are logged; default: 10m for train, "
+        "never for a command",
+        name="hang_timeout",
     )
-    grid: Annotated[tuple[int, ...], GRID] | None = field(
-        default=AUTO,
-        metadata=about(
-            "ranks in a row, rows, and groups of rows, as in 8, 4x16 or 4x16x2; auto: the fastest on "
-            "the hosts of the job"
-        ),
+    image: Annotated[str, kinds.LINE] | None = key(
+        None,
+        "container image: an image file's name or path, a SIF, a sandbox folder, docker-archive:FILE, "
+        "oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or library://REFERENCE; "
+        "default: no container",
     )
-    time_s: Annotated[float, DURATION] = field(default=3600.0, metadata=about("time limit of one attempt", key="time"))
-    hang_timeout_s: Annotated[float, DURATION] | None = field(
-        default=None,
-        metadata=about(
-            "an attempt without progress for this long is ended, the ranks' stacks are logged; default: 10m for train, "
-            "never for a command",
-            key="hang_timeout",
-        ),
+    queue: Annotated[str, kinds.OPERAND] | None = key(None, "partition or queue; default: the site's")
+    account: Annotated[str, kinds.OPERAND] | None = key(None, "account to charge; default: of the site")
+    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE]] = key(
+        {}, "environment variables of the ranks; names of bash's own and TORUSRUN_... are refused"
     )
-    image: Annotated[str, LINE] | None = field(
-        default=None,
-        metadata=about(
-            "container image: an image file's name or path, a SIF, a sandbox folder, docker-archive:FILE, "
-            "oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or library://REFERENCE; "
-            "default: no container"
-        ),
+    program: Literal["train", "measure"] = key(
+        "train", "the ranks' work: train, or measure (compute and links, for calibrate)"
     )
-    queue: Annotated[str, OPERAND] | None = field(
-        default=None, metadata=about("partition or queue; default: the site's")
+    train: Train = key(Train(), "a training by torusrun; a run has this or 'command'")
+    command: tuple[Annotated[str, kinds.ARGUMENT], ...] = key(
+        (), "a program of your own in place of train, one word each, as in [python, train.py]"
     )
-    account: Annotated[str, OPERAND] | None = field(
-        default=None, metadata=about("account to charge; default: of the site")
+    code: Annotated[str, kinds.LINE] | None = key(
+        None,
+        "folder of your code, for a command or a module:function in train; copied at submit, and the copy is used; "
+        "none: no code; default: the folder of the run's file",
     )
-    env: dict[Annotated[str, VARIABLE], Annotated[str, VALUE]] = field(
-        default_factory=dict,
-        metadata=about("environment variables of the ranks; names of bash's own and TORUSRUN_... are refused"),
+    code_limit_bytes: Annotated[int, kinds.SIZE] = key(100_000_000, "size limit of the copied code", name="code_limit")
+    setup: tuple[Annotated[str, kinds.SHELL], ...] = key(
+        (), "shell lines that the job runs first, after the site's, as in 'ulimit -n 65536'"
     )
-    program: Literal["train", "measure"] = field(
-        default="train",
-        metadata=about("the ranks' work: train, or measure (compute and links, for calibrate)"),
-    )
-    train: Train = field(default_factory=Train, metadata=about("a training by torusrun; a run has this or 'command'"))
-    command: tuple[Annotated[str, ARGUMENT], ...] = field(
-        default=(), metadata=about("a program of your own in place of train, one word each, as in [python, train.py]")
-    )
-    code: Annotated[str, LINE] | None = field(
-        default=None,
-        metadata=about(
-            "folder of your code, for a command or a module:function in train; copied at submit, and the copy is used; "
-            "none: no code; default: the folder of the run's file"
-        ),
-    )
-    code_limit_bytes: Annotated[int, SIZE] = field(
-        default=100_000_000, metadata=about("size limit of the copied code", key="code_limit")
-    )
-    setup: tuple[Annotated[str, SHELL], ...] = field(
-        default=(), metadata=about("shell lines that the job runs first, after the site's, as in 'ulimit -n 65536'")
-    )
-    stop: StopSettings = field(default_factory=StopSettings, metadata=about("how the command is stopped"))
-    checkpoints: Checkpoints = field(default_factory=Checkpoints, metadata=about("the command's checkpoints"))
-    exit_codes: ExitCodes = field(default_factory=ExitCodes, metadata=about("the meaning of the command's exit codes"))
-    metrics: MetricsSettings = field(
-        default_factory=MetricsSettings, metadata=about("the source of the command's progress")
-    )
+    stop: StopSettings = key(StopSettings(), "how the command is stopped")
+    checkpoints: Checkpoints = key(Checkpoints(), "the command's checkpoints")
+    exit_codes: ExitCodes = key(ExitCodes(), "the meaning of the command's exit codes")
+    metrics: MetricsSettings = key(MetricsSettings(), "the source of the command's progress")

@@ -2,55 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from orchestrator.spec.about import about
 from orchestrator.spec.kinds import LINE, NODES, NONE_OR_MORE, SHARE, Limits
+from training.recipe.key import key, needed
 
 
 @dataclass(frozen=True)
 class Topology:
     """The switch of every node, by which ranks are ordered."""
 
-    source: Literal["names", "switches", "slurm", "pbs", "gridengine", "infiniband"] = field(
-        metadata=about(
-            "its source: names (of hosts, by pattern), switches (listed below), slurm, pbs, gridengine (queried), "
-            "or infiniband (a file that ibnetdiscover wrote)"
-        )
+    source: Literal["names", "switches", "slurm", "pbs", "gridengine", "infiniband"] = needed(
+        "its source: names (of hosts, by pattern), switches (listed below), slurm, pbs, gridengine (queried), "
+        "or infiniband (a file that ibnetdiscover wrote)"
     )
-    pattern: Annotated[str, LINE] = field(
-        default=r"\D*(?P<number>\d+).*",
-        metadata=about("of names: a regular expression with a group 'number', or a group 'rack' that names the rack"),
+    pattern: Annotated[str, LINE] = key(
+        r"\D*(?P<number>\d+).*",
+        "of names: a regular expression with a group 'number', or a group 'rack' that names the rack",
     )
-    rack_nodes: Annotated[int, NODES] | None = field(
-        default=None, metadata=about("of names: nodes per rack, as in 34; numbering continues from rack to rack")
+    rack_nodes: Annotated[int, NODES] | None = key(
+        None, "of names: nodes per rack, as in 34; numbering continues from rack to rack"
     )
-    first: Annotated[int, Limits(at_least=0, at_most=10**9)] = field(
-        default=1, metadata=about("of names: the first node's number")
+    first: Annotated[int, Limits(at_least=0, at_most=10**9)] = key(1, "of names: the first node's number")
+    attribute: Annotated[str, LINE] | None = key(
+        None,
+        "of pbs: the resource that names the switch (default: switch); of gridengine: how the names of "
+        "racks' host groups begin (default: @rack)",
     )
-    attribute: Annotated[str, LINE] | None = field(
-        default=None,
-        metadata=about(
-            "of pbs: the resource that names the switch (default: switch); of gridengine: how the names of "
-            "racks' host groups begin (default: @rack)"
-        ),
+    file: Annotated[str, LINE] | None = key(None, "a file with the output of the source, read in place of a query")
+    switches: dict[Annotated[str, LINE], Annotated[str, LINE]] = key(
+        {}, "of switches: each one's hosts, as in rack1: 'g[0001-0034]'"
     )
-    file: Annotated[str, LINE] | None = field(
-        default=None, metadata=about("a file with the output of the source, read in place of a query")
+    uplink: Annotated[float, SHARE] = key(
+        1.0, "bandwidth of a rack's uplink as a share of that of all its nodes, as in 1/3"
     )
-    switches: dict[Annotated[str, LINE], Annotated[str, LINE]] = field(
-        default_factory=dict, metadata=about("of switches: each one's hosts, as in rack1: 'g[0001-0034]'")
+    slow: dict[Annotated[str, LINE], Annotated[float, SHARE]] = key(
+        {}, "hosts and switches with a slow link: the share of bandwidth that is left"
     )
-    uplink: Annotated[float, SHARE] = field(
-        default=1.0, metadata=about("bandwidth of a rack's uplink as a share of that of all its nodes, as in 1/3")
-    )
-    slow: dict[Annotated[str, LINE], Annotated[float, SHARE]] = field(
-        default_factory=dict, metadata=about("hosts and switches with a slow link: the share of bandwidth that is left")
-    )
-    dead_gpus: dict[Annotated[str, LINE], Annotated[int, NONE_OR_MORE]] = field(
-        default_factory=dict, metadata=about("hosts with broken GPUs: how many")
-    )
+    dead_gpus: dict[Annotated[str, LINE], Annotated[int, NONE_OR_MORE]] = key({}, "hosts with broken GPUs: how many")
 
     @property
     def by_name(self) -> bool:

@@ -18,6 +18,7 @@ from orchestrator.spec.run import RunSpec
 from orchestrator.spec.schema import schema
 from orchestrator.spec.site import Node, Site
 from orchestrator.spec.write import as_written
+from training.recipe.key import key_of
 from training.recipe.phases import PhaseKeys
 from training.recipe.reading import record
 from training.recipe.train import ModelKeys, OptimizerKeys, SyncKeys, Train
@@ -148,7 +149,7 @@ def test_words_that_yaml_1_1_would_convert_stay_text() -> None:
 @pytest.mark.parametrize("cls", [RunSpec, Train, OptimizerKeys, Site, Node])
 def test_the_schema_has_every_key_with_its_meaning(cls: type) -> None:
     described = schema(cls, "x")
-    keys = {f.metadata.get("key", f.name) for f in dataclasses.fields(cls)}
+    keys = {key_of(f) for f in dataclasses.fields(cls)}
     assert set(described["properties"]) == keys
     assert all(value["description"] for value in described["properties"].values())
     assert described["additionalProperties"] is False

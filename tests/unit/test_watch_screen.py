@@ -6,6 +6,7 @@ import io
 import os
 import pty
 import signal
+import termios
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from orchestrator.base.states import State
-from orchestrator.base.terminal.keys import Keys
+from orchestrator.base.terminal.keys import keys
 from orchestrator.base.terminal.width import display_width
 from orchestrator.report.screen import many, one
 from orchestrator.report.screen.detail import Detail, Details, at_work, first_error, nodes
@@ -235,18 +236,19 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def test_keys_have_names_and_others_are_passed_over(keyboard: int) -> None:
-    with Keys() as keys:
-        assert keys.there and keys.within(0.0) == []
+    before = termios.tcgetattr(keyboard)
+    with keys() as pressed:
+        assert termios.tcgetattr(keyboard) != before and pressed.within(0.0) == []
         os.write(keyboard, b"\x1b[A\x1bOBjkz\x1b[99~\xc3\xa4\r\x1b[6~\x1bq")
-        assert keys.within(5.0) == ["up", "down", "down", "up", "enter", "page down", "back", "quit"]
-    assert not keys.there
+        assert pressed.within(5.0) == ["up", "down", "down", "up", "enter", "page down", "back", "quit"]
+    assert termios.tcgetattr(keyboard) == before
 
 
 def test_without_a_terminal_there_are_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     with open(os.devnull) as stream:
         monkeypatch.setattr("sys.stdin", stream)
-        with Keys() as keys:
-            assert not keys.there and keys.within(0.0) == []
+        with keys() as pressed:
+            assert pressed.stream is None and pressed.within(0.0) == []
 
 
 WATCH = """

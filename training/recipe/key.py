@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def key(default: T, help_: str, *, name: str = "", unit: str = "", source: str = "", short: bool = False) -> T:
+def key(
+    default: T, help_: str, *, name: str = "", unit: str = "", source: str = "", short: bool = False, former: str = ""
+) -> T:
     """A dataclass field with its `default`, meaning, `name` in a file if it has another, unit and published source.
 
-    The value of a `short` key may be written in place of its whole section.
+    The value of a `short` key may be written in place of its whole section. `former` is its name in earlier files.
     """
-    metadata = {"help": help_, "unit": unit, "source": source, "short": short, **({"key": name} if name else {})}
+    metadata = {"help": help_, "key": name, "unit": unit, "source": source, "short": short, "former": former}
     if isinstance(default, dict):
         return field(default_factory=default.copy, metadata=metadata)  # type: ignore[return-value]
     return field(default=default, metadata=metadata)
@@ -21,12 +23,12 @@ def key(default: T, help_: str, *, name: str = "", unit: str = "", source: str =
 
 def needed(help_: str, *, name: str = "", unit: str = "") -> Any:
     """A dataclass field without a default."""
-    return field(metadata={"help": help_, "unit": unit, **({"key": name} if name else {})})
+    return field(metadata={"help": help_, "key": name, "unit": unit})
 
 
 def key_of(declared: Field[Any]) -> str:
     """The key of a field in a user's file: `time` for `time_s`."""
-    return str(declared.metadata.get("key", declared.name))
+    return str(declared.metadata.get("key") or declared.name)
 
 
 def described(declared: Field[Any]) -> str:

@@ -9,8 +9,9 @@ import sys
 import termios
 import time
 import tty
-from types import TracebackType
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 NAMES = {
     b"\x1b[A": "up", b"\x1bOA": "up", b"k": "up",
@@ -27,40 +28,35 @@ KEY = re.compile(rb"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|.", re.DOTALL)
 MOST_BYTES = 1024
 
 
+@dataclass(frozen=True)
 class Keys:
-    """The keys that a user presses, not echoed. There are none if standard input is not a terminal."""
+    """The keys that a user presses in the terminal `stream`; there are none without it."""
 
-    def __init__(self) -> None:
-        self._stream: int | None = None
-        self._before: list[Any] = []
-
-    def __enter__(self) -> Keys:
-        if sys.stdin is not None and sys.stdin.isatty():
-            stream = sys.stdin.fileno()
-            self._before = termios.tcgetattr(stream)
-            self._stream = stream  # from here on, settings must be restored
-            tty.setcbreak(stream)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._stream is not None:
-            termios.tcsetattr(self._stream, termios.TCSADRAIN, self._before)
-            self._stream = None
-
-    @property
-    def there(self) -> bool:
-        return self._stream is not None
+    stream: int | None
 
     def within(self, seconds: float) -> list[str]:
         """The names of the pressed keys; waits at most `seconds` for the first."""
-        if self._stream is None:
+        if self.stream is None:
             time.sleep(seconds)
             return []
-        if not select.select([self._stream], [], [], seconds)[0]:
+        if not select.select([self.stream], [], [], seconds)[0]:
             return []
-        pressed = os.read(self._stream, MOST_BYTES)
+        pressed = os.read(self.stream, MOST_BYTES)
         if not pressed:  # the other end of the terminal is gone
             return ["quit"]
         return [NAMES[key] for key in KEY.findall(pressed) if key in NAMES]
+
+
+@contextmanager
+def keys() -> Iterator[Keys]:
+    """Within, standard input passes single keys on, and does not echo them, if it is a terminal."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        yield Keys(None)
+        return
+    stream = sys.stdin.fileno()
+    before = termios.tcgetattr(stream)
+    try:
+        tty.setcbreak(stream)
+        yield Keys(stream)
+    finally:
+        termios.tcsetattr(stream, termios.TCSADRAIN, before)

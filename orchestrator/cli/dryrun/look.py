@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator import schedulers
-from orchestrator.base.environment import clean_environment
-from orchestrator.cli.dryrun import assumed
+from orchestrator.base.environment import clean_environment, which
+from orchestrator.base.errors import SiteError
 from orchestrator.images.runtime import COMMANDS, Runtime
 from orchestrator.job import launch, stage
 from orchestrator.job.contained import start
@@ -27,9 +28,11 @@ from orchestrator.runs.plan.phase_groups import in_words, stretches
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.program.what_runs import Program
 from orchestrator.runs.state.awaited import Awaited
-from orchestrator.schedulers import client
+from orchestrator.schedulers import client, launchers
 from orchestrator.schedulers.interface import Request
+from orchestrator.schedulers.launchers.launcher import Launcher
 
+OPEN_MPI = "mpirun (Open MPI) 4.1"  # assumed if this machine, which is not a node of the job, has no launcher
 ASSUMED_VERSION = (4, 0)  # of a runtime that is not on this machine: one that keeps values unchanged
 MEETING = ("<address of host 1>", "<free port>")
 
@@ -71,7 +74,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     image, code = create.check(plan)
     plan = with_expected_grid(plan)
     placement = place(plan.grid, _hosts(plan), plan.ranks_per_node)
-    starter, notes = assumed.launcher(plan)
+    starter, notes = _launcher(plan)
     if plan.chosen:
         notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
     if parts := stretches(plan.run):
@@ -82,6 +85,8 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     rank = Rank(0, attempt, order, placement)
     environment = rank.variables(MEETING if program.rendezvous else None, {})
     submit = client.of(plan.site).submit_argv(attempt.script, asked)
+    if not which(submit[0]):
+        notes.insert(0, f"{submit[0]}: not found on this machine, which therefore cannot submit it")
     return DryRun(
         plan=plan,
         attempt=attempt,
@@ -97,8 +102,20 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         container=_contained(order.container, program, environment, attempt) if order.container else None,
         code=code,
         files=run_folder.files(_kinds(plan)),
-        notes=[*assumed.unavailable(submit), *notes, *plan_notes.notes(plan)],
+        notes=[*notes, *plan_notes.notes(plan)],
     )
+
+
+def _launcher(plan: Plan) -> tuple[Launcher, list[str]]:
+    """The site's launcher and notes; without a launcher on this machine, Open MPI 4's mpirun is assumed."""
+    try:
+        found = launch.launcher(plan, os.environ)
+    except SiteError as error:
+        note = f"{error}: the launcher's line is that of Open MPI 4; the job asks the launcher of its nodes"
+        return launchers.named(plan.site.launcher, OPEN_MPI), [note]
+    if plan.site.launcher in launchers.ASKED and plan.site.modules:
+        return found, [f"the job asks {plan.site.launcher} for its version again, once the site's modules are loaded"]
+    return found, []
 
 
 def _runtime(plan: Plan, notes: list[str]) -> Runtime:

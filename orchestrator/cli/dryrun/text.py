@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +17,7 @@ SCHEMA = 1
 def text(shown: DryRun, answer: str | None = None) -> str:
     """The sections; `answer` is the scheduler's answer about the job, if it was queried."""
     sections = {
-        "Submit command": _submit(shown),
+        "Submit command": [f"in {shown.attempt.folder}:", _line(shown.submit)],
         "What the scheduler says": (answer or "").splitlines(),
         "Launcher": _launcher(shown),
         "Program of every rank": _program(shown),
@@ -29,12 +29,11 @@ def text(shown: DryRun, answer: str | None = None) -> str:
     }
     title = f"attempt {shown.attempt.number} of run {shown.plan.run_id}"
     parts = [f"Dry run of {title}: nothing is written or submitted, and the run's id will be another."]
-    parts += ["\n".join([heading, *_indented(lines)]) for heading, lines in sections.items() if any(lines)]
+    parts += ["\n  ".join([heading, *lines]) for heading, lines in sections.items() if any(lines)]
     return "\n\n".join([*parts, f"Job script, {shown.attempt.script}\n\n{shown.script}"])
 
 
 def as_json(shown: DryRun, answer: str | None = None) -> dict[str, Any]:
-    """The dry run as JSON, for programs."""
     return {
         "schema": SCHEMA,
         "run": shown.plan.run_id,
@@ -57,10 +56,6 @@ def as_json(shown: DryRun, answer: str | None = None) -> dict[str, Any]:
     }
 
 
-def _submit(shown: DryRun) -> list[str]:
-    return [f"in {shown.attempt.folder}:", _line(shown.submit)]
-
-
 def _launcher(shown: DryRun) -> list[str]:
     hosts, ranks = shown.placement.hosts, shown.plan.ranks_per_node
     where = f"on {len(hosts)} hosts, {hosts[0]} to {hosts[-1]}" if len(hosts) > 1 else f"on {hosts[0]}"
@@ -76,10 +71,7 @@ def _launcher(shown: DryRun) -> list[str]:
 def _program(shown: DryRun) -> list[str]:
     program = shown.program
     stop = signal.Signals(program.stop_signal).name
-    return [
-        f"in {program.directory or shown.attempt.folder}, stopped by {stop}:",
-        _line(program.argv),
-    ]
+    return [f"in {program.directory or shown.attempt.folder}, stopped by {stop}:", _line(program.argv)]
 
 
 def _further(shown: DryRun) -> str:
@@ -123,7 +115,3 @@ def _table(rows: Mapping[str, str]) -> list[str]:
 
 def _line(argv: Sequence[str]) -> str:
     return " ".join(map(word, argv))
-
-
-def _indented(lines: Iterable[str]) -> list[str]:
-    return [f"  {line}" for line in lines]

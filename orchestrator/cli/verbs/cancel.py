@@ -12,11 +12,11 @@ import argparse
 import sys
 
 from orchestrator.base.errors import DONE
+from orchestrator.cli.verbs.shared_arguments import RUN
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    what = "a run's id, the start of its id, its folder, or 'last'"
-    parser.add_argument("run_ids", metavar="RUN", nargs="+", help=what)
+    parser.add_argument("run_ids", metavar="RUN", nargs="+", help=RUN)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -143,7 +143,6 @@ def _without_steps(train: Train) -> dict[str, str]:
 
 
 def _recipe(planned: Plan) -> str:
-    """The recipe, and the run's changes of it."""
     name = planned.run.train.recipe
     changes = map(str, planned.recipe_changes)
     lines = [line for change in changes for line in textwrap.wrap(change, WIDTH, subsequent_indent="  ")]

@@ -27,11 +27,7 @@ MOST_IMAGES = 1_000_000_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="RUN.yaml", nargs="?", help="the run file")
-    parser.add_argument("--site", metavar="NAME", help="a site to use in place of the file's: a name or a path")
-    parser.add_argument(
-        "--set", metavar="KEY.SUB=VALUE", action="append", default=[], dest="settings", help="override one key"
-    )
+    shared_arguments.run_file(parser, "?")
     parser.add_argument("--published", action="store_true", help="compare the model with published records")
     parser.add_argument("--gpus", metavar="A..B", help="compare all-reduce schemes from A to B GPUs, doubling")
     parser.add_argument("--grids", action="store_true", help="compare the best grids with those of the record runs")

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.spec.paths import expanded, read_bytes
 
 if TYPE_CHECKING:
     from orchestrator.spec.site import Site
 
 LARGEST_BYTES = 64_000_000  # of a file with hosts
+RUN = "a run's id, the start of its id, its folder, or 'last'"
 
 
-def run_file(parser: argparse.ArgumentParser) -> None:
+def run_file(parser: argparse.ArgumentParser, nargs: Literal["?"] | None = None) -> None:
     """Add the argument RUN.yaml and the options that override it."""
-    parser.add_argument("file", metavar="RUN.yaml", help="the run file")
+    parser.add_argument("file", metavar="RUN.yaml", nargs=nargs, help="the run file")
     parser.add_argument("--site", metavar="NAME", help="a site to use in place of the file's: a name or a path")
     parser.add_argument(
         "--set",
@@ -30,7 +31,6 @@ def run_file(parser: argparse.ArgumentParser) -> None:
 
 
 def site(parser: argparse.ArgumentParser) -> None:
-    """Add the option --site."""
     parser.add_argument("--site", metavar="NAME", default="local", help="a site's name or path; default: %(default)s")
 
 
@@ -41,12 +41,10 @@ def here(site: Site, verb: str) -> None:
 
 
 def run_id(parser: argparse.ArgumentParser) -> None:
-    """Add the argument RUN, a submitted run."""
-    parser.add_argument("run_id", metavar="RUN", help="a run's id, the start of its id, its folder, or 'last'")
+    parser.add_argument("run_id", metavar="RUN", help=RUN)
 
 
 def held(parser: argparse.ArgumentParser) -> None:
-    """Add the option --in for a held allocation."""
     parser.add_argument(
         "--in",
         metavar="HELD",
@@ -85,7 +83,5 @@ def hosts(name: str) -> list[str]:
 
 def write_svg(name: str, text: str) -> None:
     """Write a picture into the file of --svg. Raises UserError if that fails."""
-    try:
+    with explained(f"--svg {name}: cannot be written", UserError):
         Path(name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--svg {name}: cannot be written: {error.strerror}") from None

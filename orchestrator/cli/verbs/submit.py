@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     shows = args.dry_run or args.print_script
     if shows and args.held:
         raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
-    from orchestrator.cli.api import plan, submit_planned
+    from orchestrator.cli.api import plan, submit
     from orchestrator.runs.plan.notes import notes
 
     later = bool(args.after or args.after_any or args.held)
@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
     for note in notes(planned):
         print(f"torusrun: note: {note}", file=sys.stderr)
     try:
-        submitted = submit_planned(
-            planned, args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any,
-            held=args.held,
+        submitted = submit(
+            args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any,
+            held=args.held, planned=planned,
         )  # fmt: skip
     except NoAnswer:  # the run stays, and its user needs the id to query it
         print(planned.run_id, flush=True)

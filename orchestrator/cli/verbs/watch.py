@@ -73,7 +73,6 @@ def _outcome(views: Sequence[View]) -> int:
 
 
 def _at_work() -> list[RunFolder]:
-    """The runs that are not over."""
     from orchestrator.runs.state import selection
     from orchestrator.runs.state.poll import views
     from orchestrator.runs.state.view import Record

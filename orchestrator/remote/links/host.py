@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import SiteError
-from orchestrator.spec.site import Site
+
+if TYPE_CHECKING:  # `status` needs no site
+    from orchestrator.spec.site import Site
 
 PYTHON = "python3"
 SILENCE_S = 20.0  # the login node answers at least every 2 s, so a link is broken after such a silence

@@ -129,7 +129,6 @@ class Tracebacks:
 
 
 def tracebacks(lines: Iterable[LogLine]) -> list[list[LogLine]]:
-    """All tracebacks in these lines."""
     blocks = Tracebacks()
     for line in lines:
         blocks.add(line)

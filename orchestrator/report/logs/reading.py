@@ -52,29 +52,26 @@ class Reading:
 
     def lines(self, *, until_over: bool = False) -> Iterator[LogLine]:
         """The existing lines, by attempt and then by time; with `until_over` also the later ones."""
-        if until_over:
-            for _ in follow(self.run):
-                self._find()
-                yield from self._new(whole=True)
-        yield from self._new(whole=False)
+        for final in self._looks(until_over):
+            yield from self._new(whole=not final)
 
     def failures(self, *, until_over: bool = False) -> Iterator[LogLine]:
         """Tracebacks and failed ranks, by attempt; with `until_over` also the later ones."""
         found: dict[int, failures.Failures] = {}
-
-        def new(*, final: bool) -> Iterator[LogLine]:
+        for final in self._looks(until_over):
             for one in self.logs:
                 kept = found.setdefault(one.attempt.number, failures.Failures(one, self.filter.since_s))
                 kept.logs = one  # attempts get names if there are several
-                for line in kept.new(final=final):
-                    if self.filter.meets(line):
-                        yield self._safe(one, line)
+                for line in filter(self.filter.meets, kept.new(final=final)):
+                    yield self._safe(one, line)
 
+    def _looks(self, until_over: bool) -> Iterator[bool]:
+        """False for each look at the files until the run is over, then True for the last one."""
         if until_over:
             for _ in follow(self.run):
                 self._find()
-                yield from new(final=False)
-        yield from new(final=True)
+                yield False
+        yield True
 
     def _find(self) -> None:
         """Look for new attempts. The one before may still write its last lines."""

@@ -42,7 +42,6 @@ TIMES: tuple[Column[Duration], ...] = (
 
 
 def published() -> Predicted:
-    """All rows and times."""
     found, times = rows(), Table(TIMES, durations(), empty="")
     table, lost = Table(ROWS, found, empty=""), Table(LOST, held_out(found))
     by_row = {one.row.name: record for one, record in zip(lost.rows, lost.as_json(), strict=True)}

@@ -24,7 +24,6 @@ def as_text() -> str:
 
 
 def as_json() -> dict[str, Any]:
-    """The table with sources."""
     return {"recipes": _table().as_json()}
 
 

@@ -20,5 +20,4 @@ def with_mark(text: str, letter: str) -> str:
 
 
 def legend() -> str:
-    """The meaning of the letters."""
     return "\n".join(f"{word[0]}  {word}: {means}" for word, means in CERTAINTIES.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -124,14 +124,9 @@ def _folded(ranks: Sequence[int]) -> str:
     return f"{ranks[0]}-{ranks[-1]}" if whole else ", ".join(map(str, ranks))
 
 
-def _total(values: Iterable[float | None]) -> float | None:
+def _of_known(combine: Callable[[list[float]], float], values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    return combine(known) if known else None
 
 
 def _fullest(gpus: Sequence[GpuLoad]) -> GpuLoad | None:
@@ -151,11 +146,11 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
     Column("NODE", lambda row: row.name, right=False),
     Column("CPU", lambda row: row.load and row.load.busy, SHARE, left_out=11),
     Column("MEMORY", lambda row: _memory(row.load), left_out=6),
-    Column("GPU", lambda row: _mean(gpu.busy for gpu in row.gpus), SHARE, left_out=10),
+    Column("GPU", lambda row: _of_known(fmean, (gpu.busy for gpu in row.gpus)), SHARE, left_out=10),
     Column("GPU MEM", lambda row: _memory(_fullest(row.gpus)), left_out=4),
-    Column("WATTS", lambda row: _total(gpu.power_w for gpu in row.gpus), "{:.0f}".format, left_out=1),
-    Column("IN/S", lambda row: _total(link.in_bytes_per_s for link in row.links), size, left_out=5),
-    Column("OUT/S", lambda row: _total(link.out_bytes_per_s for link in row.links), size, left_out=3),
+    Column("WATTS", lambda row: _of_known(sum, (gpu.power_w for gpu in row.gpus)), "{:.0f}".format, left_out=1),
+    Column("IN/S", lambda row: _of_known(sum, (link.in_bytes_per_s for link in row.links)), size, left_out=5),
+    Column("OUT/S", lambda row: _of_known(sum, (link.out_bytes_per_s for link in row.links)), size, left_out=3),
     Column("STEP S", lambda row: row.steps and row.steps.step_s, seconds, left_out=7),
     Column("COMPUTE S", lambda row: row.steps and row.steps.computed_s, seconds, left_out=9),
     Column("WAIT", lambda row: row.steps and row.steps.waited, SHARE, left_out=2),

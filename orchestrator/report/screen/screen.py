@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from orchestrator.base.terminal import output
-from orchestrator.base.terminal.keys import Keys
+from orchestrator.base.terminal.keys import Keys, keys
 from orchestrator.base.terminal.width import cut
 from orchestrator.report.screen import many, one
 from orchestrator.report.screen.many import Window
@@ -54,10 +54,10 @@ class Screen:
     def _show(self, console: Console) -> bool:
         """Draw until all runs are over, or the user leaves or suspends the view by ctrl-Z; True if suspended."""
         self._suspended = False
-        with _signals(self._suspend), _restored(console), Keys() as keys, _live(console) as live:
+        with _signals(self._suspend), _restored(console), keys() as pressed, _live(console) as live:
             while True:
-                self._draw(live, keys)
-                if self._followed.over or not self._rest(live, keys):
+                self._draw(live, pressed)
+                if self._followed.over or not self._rest(live, pressed):
                     return self._suspended
                 self.views = self._followed.look()
 
@@ -110,9 +110,7 @@ class Screen:
         self._details = self._followed.details(number)
 
     def _draw(self, live: Live, keys: Keys) -> None:
-        console = live.console
-        drawn = self._lines(console, keys.there)
-        live.update(Group(*drawn), refresh=True)
+        live.update(Group(*self._lines(live.console, keys.stream is not None)), refresh=True)
 
     def _lines(self, console: Console, with_keys: bool) -> list[RenderableType]:
         width, height = console.size

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End, RankEnd, signal_name
 from training.counted import all_of
+
+if TYPE_CHECKING:  # `status` needs none
+    from orchestrator.network.placement.mapping import Placement
 
 MOST_IN_WORDS = 8
 MOST_KEPT = 64  # hosts and ranks in a record
