@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,13 @@ from orchestrator.report.logs.failures import bad_ends, tracebacks
 from orchestrator.report.logs.files import Logs
 from orchestrator.report.logs.source import FollowedFile, LogLine
 from orchestrator.report.logs.tail import tail
+from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.events import Ended
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, RankEnd
+from orchestrator.runs.state.account import Account, account
 from orchestrator.runs.state.advice import ADVICE
+from orchestrator.runs.state.pace import duration
 
 MOST_ENDS = 8
 MOST_LINES = 40  # of the first error: its end
@@ -31,7 +35,7 @@ class Explanation:
 
     `cause` is '' before its end, and `meaning` says it in words. `hosts`, `ranks`, `step` and `evidence` are those of
     the end record. `failed` are the ends of ranks that failed, by the time of their hosts. `error` is the end of the
-    first error, `error_of` where it was written ('rank 3', 'the job').
+    first error, `error_of` where it was written ('rank 3', 'the job'). `account` is where the run's time went.
     """
 
     run: str
@@ -48,6 +52,7 @@ class Explanation:
     error_of: str = ""
     error: tuple[str, ...] = ()
     to_do: tuple[str, ...] = ()
+    account: Account | None = None
 
     def as_json(self) -> dict[str, Any]:
         failed = [
@@ -62,6 +67,7 @@ class Explanation:
             "cause": self.cause,
             "failed": failed,
             **{key: getattr(self, key) for key in rest},
+            "account": self.account.as_json() if self.account else None,
         }
 
     def lines(self) -> Iterator[str]:
@@ -75,6 +81,19 @@ class Explanation:
         yield from _titled("error", [f"of {self.error_of}:"] if self.error else [])
         yield from (f"    {line}" for line in self.error)
         yield from _titled("to do", self.to_do)
+        yield from _titled("time", self._time())
+
+    def _time(self) -> Iterator[str]:
+        """Where the time went, without uses that took less than a thousandth of it."""
+        if not self.account or not self.account.total_s:
+            return
+        total_s, seconds = self.account.total_s, self.account.seconds
+        used = [f"{use} {duration(took_s)}" for use, took_s in seconds.items() if took_s * 1000 > total_s]
+        yield f"{', '.join(used)}; {duration(total_s)} since it was submitted"
+        if self.account.ettr is not None:
+            yield f"productive: {self.account.ettr:.1%} of the time since its first start"
+        if self.account.cure:
+            yield f"most would have been saved on {self.account.cure}"
 
     def _by_time(self) -> Iterator[str]:
         for end in self.failed[:MOST_ENDS]:
@@ -91,7 +110,8 @@ def _titled(title: str, texts: Iterator[str] | Sequence[str]) -> Iterator[str]:
 def explained(logs: Logs) -> Explanation:
     """The explanation of the attempt with these logs. It queries the scheduler if necessary."""
     status, run, number = logs.status(), logs.run.run_id, logs.attempt.number
-    shown = Explanation(plain(run), number, status.state, plain(status.reason))
+    used = account(logs.record.events, metrics.read(logs.run.metrics), time.time())
+    shown = Explanation(plain(run), number, status.state, plain(status.reason), account=used)
     if not status.state.over:
         return shown
     end, failed = _end(logs, status), tuple(bad_ends(logs.attempt))
@@ -114,6 +134,7 @@ def explained(logs: Logs) -> Explanation:
         error_of,
         tuple(plain(line) for line in error),
         tuple(text.format(**named, hosts=hosts) for text in advice.to_do),
+        used,
     )
 
 

@@ -56,12 +56,17 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
+def about_the_end(said: str) -> list[str]:
+    """The lines before those about the time, which differ from run to run."""
+    return said.partition("time      ")[0].splitlines()
+
+
 def test_a_failed_run_is_explained_by_the_rank_that_failed_first(
     failed: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mend = "mend it and submit a new run, because this run keeps the code and the keys that it was submitted with"
     again = f"`torusrun resume {failed.run_id}` continues from the newest checkpoint"
-    assert said(capsys, failed.run_id).splitlines() == [
+    assert about_the_end(said(capsys, failed.run_id)) == [
         f"{failed.run_id} is FAILED (attempt 1): rank 2 (n2, local rank 0) ended with exit code 1 after step 57: "
         "ValueError: boom",
         "cause     program: the program itself failed",
@@ -81,6 +86,24 @@ def test_its_json_has_the_same_facts(failed: RunFolder, capsys: pytest.CaptureFi
     assert (found["schema"], found["cause"], found["hosts"], found["ranks"]) == (1, "program", ["n2"], [2])
     assert [(end["rank"], end["ended_s"]) for end in found["failed"]] == [(2, 10.0), (0, 10.4)]
     assert (found["error_of"], found["error"], found["step"]) == ("rank 2", BOOM, 57)
+
+
+def test_the_time_of_the_run_is_accounted_for(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make(write_specs(home), ended(How.ALL_WELL, PLACED))
+    begin = {"event": "submitting", "name": "r"}, {"event": "started", "job": "1", "hosts": ["n1"]}
+    end = {"event": "ended", "state": "COMPLETED", "reason": "it ended"}
+    times = zip((0.0, 3600.0, 7200.0), (*begin, end), strict=True)
+    run.ledger.write_text("".join(json.dumps({"t": t, "attempt": 1, **event}) + "\n" for t, event in times))
+    rows = ({"t": t, "event": "step", "step": step, "attempt": 1} for step, t in enumerate((3780.0, 7200.0), 1))
+    run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert said(capsys, run.run_id).partition("time      ")[2].splitlines() == [
+        "queue 60 min, start 3 min, compute 57 min; 2.0 h since it was submitted",
+        "          productive: 95.0% of the time since its first start",
+        "          most would have been saved on queue: `torusrun hold` keeps an allocation, in which attempts start "
+        "without the queue",
+    ]
+    found = json.loads(said(capsys, run.run_id, "--json"))["account"]
+    assert (found["seconds"]["compute"], found["ettr"], found["since_submit"]) == (3420.0, 0.95, 0.475)
 
 
 def test_a_killed_rank_has_no_traceback_so_its_last_lines_are_shown(
@@ -117,7 +140,7 @@ def test_an_end_that_only_the_ledger_knows_is_explained(home: Path, capsys: pyte
 
 def test_a_completed_run_needs_no_advice(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make(write_specs(home), ended(How.ALL_WELL, PLACED))
-    assert said(capsys, run.run_id).splitlines() == [
+    assert about_the_end(said(capsys, run.run_id)) == [
         f"{run.run_id} is COMPLETED (attempt 1): all 4 ranks ended well",
         "cause     done: the run is complete",
     ]
@@ -130,7 +153,7 @@ def test_a_run_that_is_not_over_has_no_cause(
     lines = failed.ledger.read_text().splitlines(keepends=True)
     failed.ledger.write_text("".join(lines[:-1]))  # without the event of its end
     monkeypatch.setattr(Client, "poll", lambda client, jobs: dict.fromkeys(jobs, Status(State.RUNNING)))
-    assert said(capsys, failed.run_id) == f"{failed.run_id} is RUNNING (attempt 1)\n"
+    assert about_the_end(said(capsys, failed.run_id)) == [f"{failed.run_id} is RUNNING (attempt 1)"]
 
 
 def test_an_attempt_that_does_not_exist_is_a_mistake_of_the_user(
