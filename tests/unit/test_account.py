@@ -67,6 +67,11 @@ def test_the_time_after_the_last_step_depends_on_the_cause(cause: Cause, use: st
     assert used(attempt(1, 0.0, 0.0, 70.0, cause), [row(1, 10.0, "step", 1)]) == {"start": 10.0, use: 60.0}
 
 
+def test_an_attempt_that_reports_no_step() -> None:
+    found = account(attempt(1, 0.0, 10.0, 90.0, Cause.PROGRAM), [], NOW_S)
+    assert (found.seconds["queue"], found.seconds["unreported"], found.ettr) == (10.0, 80.0, None)
+
+
 def test_a_run_that_waits_or_computes_now() -> None:
     assert used(attempt(1, 900.0, None, None, Cause.DONE), []) == {"queue": 100.0}
     assert used(attempt(1, 800.0, 900.0, None, Cause.DONE), []) == {"queue": 100.0, "start": 100.0}

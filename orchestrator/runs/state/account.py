@@ -10,7 +10,7 @@ from orchestrator.base.states import Cause
 from orchestrator.runs.folder.events import Ended, Event, Started, Submitted, Submitting
 from training.reporting import events as rows_of
 
-QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, IDLE = USES = (
+QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED, IDLE = USES = (
     "queue",  # from the submission of an attempt to its start
     "start",  # from its start to its first step
     "compute",  # steps that count
@@ -19,12 +19,14 @@ QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, IDLE = USE
     "lost",  # steps that a later attempt computed again
     "hang",  # from the last step to the end of an attempt that hung
     "stopping",  # from the last step to the end of any other attempt
+    "unreported",  # from the start to the end of an attempt that reported no step
     "idle",  # no attempt was submitted
 )
 PRODUCTIVE = (COMPUTE, EVALUATION)
+LEAST_SHARE = 0.01
 OF_ROWS = {rows_of.EVAL: EVALUATION, rows_of.START: START}
 
-# What would have saved the time of a use; {longest} is its share in percent.
+# What would have saved the time of a use.
 CURES = {
     QUEUE: "`torusrun hold` keeps an allocation, in which attempts start without the queue",
     START: "longer attempts (`time`) start less often",
@@ -53,19 +55,19 @@ class Account:
 
     @property
     def ettr(self) -> float | None:
-        """The effective training time ratio: productive time by the time since the first start; None before that.
+        """The effective training time ratio: productive time by the time since the first start; None without steps.
 
         Source: Meta, "Revisiting Reliability in Large-Scale Machine Learning Research Clusters", arXiv 2410.21680,
         section 3 (definition from memory; there without evaluations, which count as productive here).
         """
         since_s = self.total_s - self.waited_s
-        return self.productive_s / since_s if since_s > 0 else None
+        return self.productive_s / since_s if since_s > 0 and self.productive_s > 0 else None
 
     @property
     def cure(self) -> str:
-        """What would have saved most; '' if nothing is known to save anything."""
+        """What would have saved most; '' if that is less than LEAST_SHARE of the time."""
         use = max(CURES, key=lambda use: self.seconds[use])
-        return f"{use}: {CURES[use]}" if self.seconds[use] > 0 else ""
+        return f"{use}: {CURES[use]}" if self.seconds[use] > LEAST_SHARE * self.total_s else ""
 
     def as_json(self) -> dict[str, Any]:
         since = {"since_submit": self.productive_s / self.total_s if self.total_s > 0 else None, "ettr": self.ettr}
@@ -111,8 +113,10 @@ def _spans(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: fl
 
 def _last(end: Ended | None, rows: Sequence[Mapping[str, Any]], *, is_over: bool) -> str:
     """The use of the time after the last row of an attempt."""
+    if not any(row["event"] == rows_of.STEP for row in rows):
+        return UNREPORTED if is_over else START
     if not is_over:
-        return COMPUTE if any(row["event"] == rows_of.STEP for row in rows) else START
+        return COMPUTE
     return HANG if end and end.cause is Cause.HANG else STOPPING
 
 
