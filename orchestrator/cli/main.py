@@ -46,6 +46,7 @@ VERBS = {
     "status": "show the state of your runs: step, time left, loss, hosts or reason",
     "watch": "follow one run or many to their ends, on the whole screen of a terminal",
     "logs": "show the log of rank 0, of another rank, or of all by time; --errors for tracebacks",
+    "explain": "explain why a run ended: cause, first error, evidence, what to do",
     "cancel": "end runs, after a checkpoint",
     "resume": "submit the next attempt of a run, from its newest complete checkpoint",
     "collect": "copy logs, metrics and checkpoints of a run into a folder",

@@ -53,6 +53,7 @@ ARGUMENTS = {
     "status": "--all --long",
     "watch": "{run}",
     "logs": "{run} --all",
+    "explain": "{run}",
     "cancel": "{run}",
     "resume": "{run}",
     "collect": "{run} {home}/collected",

@@ -1,0 +1,39 @@
+"""
+The cause is one of a closed list, as in `torusrun status --json`. The ranks that
+failed are in the order of their ends, by the clocks of their hosts. The error is
+the last traceback of the rank that failed first, or its last lines.
+
+examples:
+  torusrun explain last
+  torusrun explain last --attempt 1
+  torusrun explain last --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from orchestrator.base.errors import DONE
+from orchestrator.cli.verbs import shared_arguments
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.run_id(parser)
+    parser.add_argument("--attempt", metavar="N", type=int, help="an earlier one; default: the newest")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.remote import verbs
+
+    options = [*(["--json"] if args.json else []), *([f"--attempt={args.attempt}"] if args.attempt else [])]
+    if (code := verbs.run(args.run_id, "explain", options)) is not None:
+        return code
+    from orchestrator.report.explanation import explained
+    from orchestrator.report.logs.files import logs
+    from orchestrator.runs.folder.index import find
+
+    found = explained(logs(find(args.run_id), args.attempt))
+    print(json.dumps({"schema": 1, **found.as_json()}, indent=1) if args.json else "\n".join(found.lines()))
+    return DONE

@@ -1,0 +1,183 @@
+"""Why an attempt ended: its cause, the ranks that failed by time, the first error, and what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.states import Cause, State, Status
+from orchestrator.base.terminal.plain import plain
+from orchestrator.report.logs.failures import bad_ends, tracebacks
+from orchestrator.report.logs.files import Logs
+from orchestrator.report.logs.source import FollowedFile, LogLine
+from orchestrator.report.logs.tail import tail
+from orchestrator.runs.folder import metrics
+from orchestrator.runs.folder.events import Ended
+from orchestrator.runs.folder.ledger import last
+from orchestrator.runs.folder.records import End, RankEnd
+from orchestrator.runs.state.account import Account, account
+from orchestrator.runs.state.advice import ADVICE
+from orchestrator.runs.state.pace import duration
+
+MOST_ENDS = 8
+MOST_LINES = 40  # of the first error: its end
+TAIL_LINES = 10
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How an attempt stands and, once it is over, why.
+
+    `cause` is '' before its end, and `meaning` says it in words. `hosts`, `ranks`, `step` and `evidence` are those of
+    the end record. `failed` are the ends of ranks that failed, by the time of their hosts. `error` is the end of the
+    first error, `error_of` where it was written ('rank 3', 'the job'). `account` is where the run's time went.
+    """
+
+    run: str
+    attempt: int
+    state: State
+    reason: str
+    cause: str = ""
+    meaning: str = ""
+    hosts: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    step: int | None = None
+    evidence: Mapping[str, str] | None = None
+    failed: tuple[RankEnd, ...] = ()
+    error_of: str = ""
+    error: tuple[str, ...] = ()
+    to_do: tuple[str, ...] = ()
+    account: Account | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        failed = [
+            {"rank": end.rank, "host": end.host, "ended_s": end.ended_s, "words": end.words} for end in self.failed
+        ]
+        rest = ("meaning", "hosts", "ranks", "step", "evidence", "error_of", "error", "to_do")
+        return {
+            "run": self.run,
+            "attempt": self.attempt,
+            "state": self.state.value,
+            "reason": self.reason,
+            "cause": self.cause,
+            "failed": failed,
+            **{key: getattr(self, key) for key in rest},
+            "account": self.account.as_json() if self.account else None,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The explanation as text."""
+        yield f"{self.run} is {self.state.value} (attempt {self.attempt}){f': {self.reason}' if self.reason else ''}"
+        if self.cause:
+            yield f"cause     {self.cause}: {self.meaning}"
+        for key, value in (self.evidence or {}).items():
+            yield f"evidence  {key}: {plain(value)}"
+        yield from _titled("failed", self._by_time())
+        yield from _titled("error", [f"of {self.error_of}:"] if self.error else [])
+        yield from (f"    {line}" for line in self.error)
+        yield from _titled("to do", self.to_do)
+        yield from _titled("time", self._time())
+
+    def _time(self) -> Iterator[str]:
+        """Where the time went, without uses that took less than a thousandth of it."""
+        if not self.account or not self.account.total_s:
+            return
+        total_s, seconds = self.account.total_s, self.account.seconds
+        used = [f"{use} {duration(took_s)}" for use, took_s in seconds.items() if took_s * 1000 > total_s]
+        yield f"{', '.join(used)}; {duration(total_s)} since it was submitted"
+        if self.account.ettr is not None:
+            yield f"productive: {self.account.ettr:.1%} of the time since its first start"
+        if self.account.cure:
+            yield f"most would have been saved on {self.account.cure}"
+
+    def _by_time(self) -> Iterator[str]:
+        for end in self.failed[:MOST_ENDS]:
+            yield f"{end.ended_s - self.failed[0].ended_s:+8.1f} s  {plain(end.words)}"
+        if len(self.failed) > MOST_ENDS:
+            yield f"and {len(self.failed) - MOST_ENDS} more"
+
+
+def _titled(title: str, texts: Iterator[str] | Sequence[str]) -> Iterator[str]:
+    for n, text in enumerate(texts):
+        yield f"{'' if n else title:<10}{text}"
+
+
+def explained(logs: Logs) -> Explanation:
+    """The explanation of the attempt with these logs. It queries the scheduler if necessary."""
+    status, run, number = logs.status(), logs.run.run_id, logs.attempt.number
+    used = account(logs.record.events, metrics.read(logs.run.metrics), time.time())
+    shown = Explanation(plain(run), number, status.state, plain(status.reason), account=used)
+    if not status.state.over:
+        return shown
+    end, failed = _end(logs, status), tuple(bad_ends(logs.attempt))
+    rank = _first(end, failed)
+    error_of, error = ("", []) if end.cause is Cause.DONE else _error(logs, rank)
+    advice, named = ADVICE[end.cause], {"run": plain(run), "folder": plain(str(logs.run.folder))}
+    hosts = ",".join(map(plain, end.hosts)) or "its hosts"
+    return Explanation(
+        shown.run,
+        number,
+        status.state,
+        shown.reason,
+        end.cause.value,
+        advice.meaning,
+        tuple(map(plain, end.hosts)),
+        end.ranks,
+        end.step,
+        end.evidence,
+        failed,
+        error_of,
+        tuple(plain(line) for line in error),
+        tuple(text.format(**named, hosts=hosts) for text in advice.to_do),
+        used,
+    )
+
+
+def _end(logs: Logs, status: Status) -> End:
+    """The record of this end; without one, the end as its status has it."""
+    with contextlib.suppress(SiteError):
+        if (end := End.read(logs.attempt.end)) and end.cause is status.cause:
+            return end
+    seen = last(logs.record.events, Ended, logs.attempt.number)
+    if seen and seen.cause is status.cause:
+        return seen.end
+    return End(status.state, status.reason, cause=status.cause, hosts=status.hosts)
+
+
+def _first(end: End, failed: Sequence[RankEnd]) -> int | None:
+    """The rank whose error came first: one that the end names, else the first that failed and lost no connection."""
+    own = [one.rank for one in failed if not one.cut_off]
+    return next((rank for rank in (*own, *end.ranks) if rank in end.ranks), own[0] if own else None)
+
+
+def _error(logs: Logs, rank: int | None) -> tuple[str, list[str]]:
+    """(where the first error was written, its lines); ('', []) if nothing was written.
+
+    It is the last traceback of `rank`, else its last lines; without a rank, the first traceback of all by time, else
+    the job's last lines.
+    """
+    if rank is not None:
+        path = logs.attempt.rank_log(rank)
+        blocks = _tracebacks(path)
+        lines = [line.text for line in blocks[-1]] if blocks else tail(path, TAIL_LINES)
+        return (f"rank {rank}", lines[-MOST_LINES:]) if lines else ("", [])
+    found = [(origin, block) for origin, path in logs.files() for block in _tracebacks(path)]
+    if found:
+        origin, block = min(found, key=lambda one: (one[1][0].time_s is None, one[1][0].time_s or 0.0))
+        return _who(origin), [line.text for line in block][-MOST_LINES:]
+    lines = tail(logs.attempt.stderr, TAIL_LINES)
+    return ("the job", lines) if lines else ("", [])
+
+
+def _tracebacks(path: Path) -> list[list[LogLine]]:
+    return tracebacks(FollowedFile("", path).new(whole=False))
+
+
+def _who(origin: str) -> str:
+    name = origin.removesuffix(" | ").strip()
+    return f"rank {name}" if name.isdecimal() else f"the {name}"

@@ -1,0 +1,66 @@
+"""What each cause of an end means, and what its user can do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.base.states import Cause
+
+CONTINUES = "`torusrun resume {run}` continues from the newest checkpoint"
+TRACEBACKS = "`torusrun logs {run} --errors` shows all tracebacks"
+MEND = "mend it and submit a new run, because this run keeps the code and the keys that it was submitted with"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a cause means, and what to do; {run} is the run's id, {hosts} the hosts concerned, {folder} its folder."""
+
+    meaning: str
+    to_do: tuple[str, ...] = (CONTINUES,)
+
+
+ADVICE = {
+    Cause.DONE: Advice("the run is complete", ()),
+    Cause.STOPPED: Advice("somebody asked for its end"),
+    Cause.TIME_LIMIT: Advice("its time limit came", (f"{CONTINUES}; --time 4h gives the next attempt more time",)),
+    Cause.PREEMPTED: Advice("the scheduler gave its nodes to another job"),
+    Cause.HOST_LOST: Advice(
+        "a host died, or its network connection was cut", (f"{CONTINUES}; --exclude {{hosts}} avoids a bad host",)
+    ),
+    Cause.KILLED: Advice(
+        "a process of the run was killed by a signal, and not by torusrun",
+        (
+            "a system that is short of memory kills processes: look into the kernel's messages (`dmesg`) of {hosts}, "
+            "and ask for more memory (`memory` of the site's node) if that was it",
+            CONTINUES,
+        ),
+    ),
+    Cause.OUT_OF_MEMORY: Advice(
+        "it used more memory than it had asked for",
+        ("ask for more (`memory` of the site's node), or start fewer data workers", CONTINUES),
+    ),
+    Cause.OUT_OF_DEVICE_MEMORY: Advice(
+        "the memory of a GPU was full", ("make the batch of each rank smaller, in a new run or with more ranks",)
+    ),
+    Cause.PROGRAM: Advice("the program itself failed", (MEND, f"{CONTINUES}, if the error was a passing one")),
+    Cause.HANG: Advice(
+        "its ranks made no progress any more",
+        ("`torusrun logs {run} --all` shows the stacks of the ranks, at the end of their logs", CONTINUES),
+    ),
+    Cause.CONNECTION: Advice(
+        "ranks lost their connection, and no record shows that a rank ended before that",
+        ("if it happens again on {hosts}, show it to an administrator: the network there may be bad", CONTINUES),
+    ),
+    Cause.LAUNCHER: Advice(
+        "the launcher could not start the ranks, or ended before them",
+        ("`torusrun doctor --job` tries the launcher of the site with a small job", CONTINUES),
+    ),
+    Cause.SCHEDULER: Advice("the scheduler dropped its job"),
+    Cause.CONFIGURATION: Advice("the run asks for something that cannot be", (MEND,)),
+    Cause.DISK: Advice("a disk is full, or cannot be written", ("free space for {folder}", CONTINUES)),
+    Cause.IMAGE: Advice(
+        "the image is missing, damaged, or does not fit",
+        ("`torusrun check` finds what does not fit; `torusrun resume {run} --new-image` takes a new one",),
+    ),
+    Cause.UNKNOWN: Advice("no record names the cause", (TRACEBACKS, CONTINUES)),
+}

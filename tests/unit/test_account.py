@@ -1,0 +1,114 @@
+"""Where the time of a run went: every second of it has one use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.base.states import Cause
+from orchestrator.runs.folder.events import Ended, Event, Started, Submitted, Submitting
+from orchestrator.runs.state.account import CURES, USES, account
+
+NOW_S = 1000.0
+
+
+def attempt(number: int, submitted_s: float, began_s: float | None, ended_s: float | None, cause: Cause) -> list[Event]:
+    events: list[Event] = [Submitting(number, "r", time_s=submitted_s), Submitted(number, "1", time_s=submitted_s)]
+    if began_s is not None:
+        events.append(Started(number, "1", ("n1",), time_s=began_s))
+    if ended_s is not None:
+        events.append(Ended(number, cause.state, "it ended", cause, time_s=ended_s))
+    return events
+
+
+def row(number: int, t: float, event: str, step: int, **more: Any) -> dict[str, Any]:
+    return {"attempt": number, "t": t, "event": event, "step": step, **more}
+
+
+def used(events: list[Event], rows: list[dict[str, Any]], now_s: float = NOW_S) -> dict[str, float]:
+    return {use: seconds for use, seconds in account(events, rows, now_s).seconds.items() if seconds}
+
+
+ONE = [
+    row(1, 130.0, "start", 0),
+    row(1, 140.0, "step", 1),
+    row(1, 150.0, "step", 10),
+    row(1, 153.0, "checkpoint", 10, seconds=3.0),
+    row(1, 163.0, "step", 20),
+    row(1, 167.0, "eval", 20),
+]
+
+
+def test_one_attempt_from_its_submission_to_its_end() -> None:
+    assert used(attempt(1, 0.0, 120.0, 170.0, Cause.DONE), ONE) == {
+        "queue": 120.0, "start": 20.0, "compute": 20.0, "evaluation": 4.0, "checkpoints": 3.0, "stopping": 3.0,
+    }  # fmt: skip
+
+
+def test_steps_that_the_next_attempt_computes_again_are_lost() -> None:
+    events = [*attempt(1, 0.0, 120.0, 170.0, Cause.KILLED), *attempt(2, 200.0, 210.0, None, Cause.DONE)]
+    rows = [*ONE, row(2, 220.0, "start", 10), row(2, 225.0, "step", 11)]
+    assert used(events, rows, now_s=230.0) == {
+        "queue": 130.0, "start": 35.0, "compute": 15.0, "checkpoints": 3.0, "lost": 14.0, "stopping": 3.0, "idle": 30.0,
+    }  # fmt: skip
+
+
+def test_a_program_whose_metrics_have_steps_alone() -> None:
+    events = [*attempt(1, 0.0, 0.0, 40.0, Cause.PROGRAM), *attempt(2, 40.0, 40.0, 60.0, Cause.DONE)]
+    rows = [row(1, 10.0, "step", 1), row(1, 20.0, "step", 2), row(1, 30.0, "step", 3), row(2, 50.0, "step", 3)]
+    assert used(events, rows) == {"start": 20.0, "compute": 10.0, "lost": 10.0, "stopping": 20.0}
+
+
+@pytest.mark.parametrize(("cause", "use"), [(Cause.HANG, "hang"), (Cause.PROGRAM, "stopping")])
+def test_the_time_after_the_last_step_depends_on_the_cause(cause: Cause, use: str) -> None:
+    assert used(attempt(1, 0.0, 0.0, 70.0, cause), [row(1, 10.0, "step", 1)]) == {"start": 10.0, use: 60.0}
+
+
+def test_an_attempt_that_reports_no_step() -> None:
+    found = account(attempt(1, 0.0, 10.0, 90.0, Cause.PROGRAM), [], NOW_S)
+    assert (found.seconds["queue"], found.seconds["unreported"], found.ettr) == (10.0, 80.0, None)
+
+
+def test_a_run_that_waits_or_computes_now() -> None:
+    assert used(attempt(1, 900.0, None, None, Cause.DONE), []) == {"queue": 100.0}
+    assert used(attempt(1, 800.0, 900.0, None, Cause.DONE), []) == {"queue": 100.0, "start": 100.0}
+    steps = [row(1, 910.0, "step", 1)]
+    assert used(attempt(1, 800.0, 900.0, None, Cause.DONE), steps) == {"queue": 100.0, "start": 10.0, "compute": 90.0}
+
+
+def test_the_productive_share_and_the_cure() -> None:
+    found = account(attempt(1, 0.0, 120.0, 170.0, Cause.DONE), ONE, NOW_S)
+    assert (found.productive_s, found.total_s, found.ettr) == (24.0, 170.0, 24.0 / 50.0)
+    assert found.cure == f"queue: {CURES['queue']}"
+    assert found.as_json()["since_submit"] == 24.0 / 170.0
+
+
+def test_without_records_there_is_no_account() -> None:
+    found = account([], [], NOW_S)
+    assert (found.total_s, found.ettr, found.cure) == (0.0, None, "")
+
+
+times = st.floats(0, 1000, allow_nan=False)
+kinds = st.sampled_from(["start", "step", "eval", "checkpoint", "stop", "done", "of a program"])
+
+
+@given(
+    begun=st.lists(st.tuples(times, st.none() | times, st.none() | times, st.sampled_from(Cause)), max_size=4),
+    rows=st.lists(st.tuples(st.integers(1, 5), times, kinds, st.integers(0, 9), times), max_size=20),
+)
+def test_the_uses_add_up_to_the_time_from_the_first_to_the_last(begun: list[Any], rows: list[Any]) -> None:
+    """Whatever clocks say: no use is negative, and nothing is counted twice or left out."""
+    events = [event for n, one in enumerate(begun, 1) for event in attempt(n, *one)]
+    listed = [row(n, t, kind, step, seconds=seconds) for n, t, kind, step, seconds in rows]
+    found = account(events, listed, NOW_S)
+    assert set(found.seconds) == set(USES) and all(seconds >= 0 for seconds in found.seconds.values())
+    assert found.ettr is None or 0 <= found.ettr <= 1 + 1e-9
+    if begun:
+        first_s = events[0].time_s
+        started = {event.attempt for event in events if isinstance(event, Started)}
+        now = [] if isinstance(events[-1], Ended) else [NOW_S]
+        known = [*(event.time_s for event in events), *(one["t"] for one in listed if one["attempt"] in started), *now]
+        assert found.total_s == pytest.approx(max(known) - first_s)

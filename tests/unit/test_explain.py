@@ -1,0 +1,178 @@
+"""`torusrun explain`: the cause, the failed ranks by time, the first error, and what to do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.base.states import Cause, State, Status
+from orchestrator.cli.main import main
+from orchestrator.network.placement.grid import Grid
+from orchestrator.network.placement.mapping import place
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.events import Ended
+from orchestrator.runs.folder.how_ended import How
+from orchestrator.runs.folder.records import End, Meaning, RankEnd
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.advice import ADVICE
+from orchestrator.schedulers.client import Client
+from tests.unit.run_folders import make, write_specs
+
+PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
+TRACEBACK = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>']
+BOOM, GONE = [*TRACEBACK, "ValueError: boom"], [*TRACEBACK, "RuntimeError: Connection closed by peer"]
+
+
+def rank_end(rank: int, ended_s: float, **more: Any) -> RankEnd:
+    slot = PLACED.slots[rank]
+    return RankEnd(rank, slot.host, slot.local_rank, ended_s, **{"exit_code": 1, **more})
+
+
+def fails(home: Path, end: End, *ends: RankEnd, **logs: list[str]) -> RunFolder:
+    """A run that ended so, with these ends of ranks and these lines in their logs (`rank2=[...]`)."""
+    run = make(write_specs(home), end)
+    for one in ends:
+        one.write(run.attempt(1).rank_end(one.rank))
+    for name, lines in logs.items():
+        run.attempt(1).rank_log(int(name.removeprefix("rank"))).write_text("\n".join(lines) + "\n")
+    return run
+
+
+@pytest.fixture
+def failed(home: Path) -> RunFolder:
+    """Rank 2 raised an error, and rank 0 lost its connection 0.4 s later."""
+    culprit, witness = rank_end(2, 10.0), rank_end(0, 10.4, exit_code=69, meaning=Meaning.CUT_OFF)
+    end = ended(How.FAILED, PLACED, by=culprit, step=57, said="ValueError: boom")
+    return fails(home, end, witness, culprit, rank0=GONE, rank2=["epoch 1", *BOOM])
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["explain", *words]) == 0
+    return capsys.readouterr().out
+
+
+def about_the_end(said: str) -> list[str]:
+    """The lines before those about the time, which differ from run to run."""
+    return said.partition("time      ")[0].splitlines()
+
+
+def test_a_failed_run_is_explained_by_the_rank_that_failed_first(
+    failed: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mend = "mend it and submit a new run, because this run keeps the code and the keys that it was submitted with"
+    again = f"`torusrun resume {failed.run_id}` continues from the newest checkpoint"
+    assert about_the_end(said(capsys, failed.run_id)) == [
+        f"{failed.run_id} is FAILED (attempt 1): rank 2 (n2, local rank 0) ended with exit code 1 after step 57: "
+        "ValueError: boom",
+        "cause     program: the program itself failed",
+        "evidence  exit_code: 1",
+        "evidence  said: ValueError: boom",
+        "failed        +0.0 s  rank 2 (n2, local rank 0) ended with exit code 1",
+        "              +0.4 s  rank 0 (n1, local rank 0) lost its connection to another rank",
+        "error     of rank 2:",
+        *(f"    {line}" for line in BOOM),
+        f"to do     {mend}",
+        f"          {again}, if the error was a passing one",
+    ]
+
+
+def test_its_json_has_the_same_facts(failed: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(said(capsys, failed.run_id, "--json"))
+    assert (found["schema"], found["cause"], found["hosts"], found["ranks"]) == (1, "program", ["n2"], [2])
+    assert [(end["rank"], end["ended_s"]) for end in found["failed"]] == [(2, 10.0), (0, 10.4)]
+    assert (found["error_of"], found["error"], found["step"]) == ("rank 2", BOOM, 57)
+
+
+def test_the_time_of_the_run_is_accounted_for(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make(write_specs(home), ended(How.ALL_WELL, PLACED))
+    begin = {"event": "submitting", "name": "r"}, {"event": "started", "job": "1", "hosts": ["n1"]}
+    end = {"event": "ended", "state": "COMPLETED", "reason": "it ended"}
+    times = zip((0.0, 3600.0, 7200.0), (*begin, end), strict=True)
+    run.ledger.write_text("".join(json.dumps({"t": t, "attempt": 1, **event}) + "\n" for t, event in times))
+    rows = ({"t": t, "event": "step", "step": step, "attempt": 1} for step, t in enumerate((3780.0, 7200.0), 1))
+    run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert said(capsys, run.run_id).partition("time      ")[2].splitlines() == [
+        "queue 60 min, start 3 min, compute 57 min; 2.0 h since it was submitted",
+        "          productive: 95.0% of the time since its first start",
+        "          most would have been saved on queue: `torusrun hold` keeps an allocation, in which attempts start "
+        "without the queue",
+    ]
+    found = json.loads(said(capsys, run.run_id, "--json"))["account"]
+    assert (found["seconds"]["compute"], found["ettr"], found["since_submit"]) == (3420.0, 0.95, 0.475)
+
+
+def test_a_killed_rank_has_no_traceback_so_its_last_lines_are_shown(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    culprit, witness = (
+        rank_end(3, 10.0, exit_code=None, signal=9),
+        rank_end(0, 10.2, exit_code=69, meaning=Meaning.CUT_OFF),
+    )
+    run = fails(home, ended(How.KILLED, PLACED, by=culprit), culprit, witness, rank0=GONE, rank3=["step 56", "step 57"])
+    shown = said(capsys, run.run_id)
+    assert "error     of rank 3:\n    step 56\n    step 57\n" in shown and "Connection closed" not in shown
+    assert "(`dmesg`) of n2" in shown
+
+
+def test_without_a_rank_to_blame_the_first_traceback_of_all_is_shown(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = fails(home, End(State.FAILED, "the launcher ended with exit code 1"), rank1=BOOM)
+    shown = said(capsys, run.run_id)
+    assert "error     of rank 1:" in shown and "ValueError: boom" in shown
+
+
+def test_an_end_that_only_the_ledger_knows_is_explained(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make(write_specs(home), End(State.FAILED, "it is not known"))
+    run.attempt(1).end.unlink()
+    lost = ended(How.HOST_LOST, PLACED, hosts=["n2"], step=9)
+    ledger.append(run.ledger, Ended.by(1, lost))
+    shown = said(capsys, run.run_id)
+    assert shown.startswith(f"{run.run_id} is NODE_FAIL (attempt 1): lost n2 (ranks 2, 3) after step 9\n")
+    assert "cause     host_lost: a host died, or its network connection was cut" in shown
+    assert "--exclude n2 avoids a bad host" in shown
+
+
+def test_a_completed_run_needs_no_advice(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make(write_specs(home), ended(How.ALL_WELL, PLACED))
+    assert about_the_end(said(capsys, run.run_id)) == [
+        f"{run.run_id} is COMPLETED (attempt 1): all 4 ranks ended well",
+        "cause     done: the run is complete",
+    ]
+
+
+def test_a_run_that_is_not_over_has_no_cause(
+    failed: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed.attempt(1).end.unlink()
+    lines = failed.ledger.read_text().splitlines(keepends=True)
+    failed.ledger.write_text("".join(lines[:-1]))  # without the event of its end
+    monkeypatch.setattr(Client, "poll", lambda client, jobs: dict.fromkeys(jobs, Status(State.RUNNING)))
+    assert about_the_end(said(capsys, failed.run_id)) == [f"{failed.run_id} is RUNNING (attempt 1)"]
+
+
+def test_an_attempt_that_does_not_exist_is_a_mistake_of_the_user(
+    failed: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", failed.run_id, "--attempt", "7"]) == 2
+    assert "has no attempt 7 (it has: 1)" in capsys.readouterr().err
+
+
+def test_what_other_users_wrote_cannot_control_the_terminal(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    end = replace(
+        ended(How.FAILED, PLACED, by=rank_end(2, 10.0)), reason="\x1b[2Jgone", evidence={"said": "\x1b]0;x\x07"}
+    )
+    run = fails(home, end, rank_end(2, 10.0), rank2=["\x1b[31mred"])
+    assert "\x1b" not in said(capsys, run.run_id)
+
+
+def test_every_cause_has_advice_that_names_only_known_values() -> None:
+    assert set(ADVICE) == set(Cause)
+    for cause, advice in ADVICE.items():
+        texts = [text.format(run="r", hosts="n1", folder="/f") for text in advice.to_do]
+        assert advice.meaning and (texts or cause is Cause.DONE), f"{cause} needs a meaning and something to do"
