@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_rank import ForkedRank
 
 from training.config import SCHEMA
 from training.recipe.train import OptimizerKeys, ScheduleKeys, Train
@@ -70,7 +71,7 @@ class Launch:
     def end(self) -> None:
         for rank in self.ranks:
             if rank.poll() is None:
-                os.killpg(rank.pid, signal.SIGKILL)
+                rank.kill()
             rank.wait()
 
     @property
@@ -79,14 +80,24 @@ class Launch:
         return "".join(path.read_text() for path in self.logs)
 
 
-def start(rank: int, world: int, path: Path, log: Path, prefix: list[str]) -> subprocess.Popen[bytes]:
+def start(rank: int, world: int, path: Path, log: Path, prefix: list[str]) -> ForkedRank | Started:
+    """A rank; with a prefix, in a Python of its own that the words of the prefix start."""
     environment = {
         **os.environ, "PYTHONPATH": f"{ROOT}:{path.parent}",
         "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
     }  # fmt: skip
+    if not prefix:
+        return ForkedRank(path, log, environment)
     command = [*prefix, sys.executable, "-m", "training", str(path)]
     with log.open("wb") as stderr:
-        return subprocess.Popen(command, env=environment, cwd=ROOT, stderr=stderr, start_new_session=True)
+        return Started(command, env=environment, cwd=ROOT, stderr=stderr, start_new_session=True)
+
+
+class Started(subprocess.Popen[bytes]):
+    """The leader of a session."""
+
+    def kill(self) -> None:
+        os.killpg(self.pid, signal.SIGKILL)
 
 
 @contextmanager
