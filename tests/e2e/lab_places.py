@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e import processes
-from tests.e2e.places import Place, Said
+from tests.e2e.places import SHORTER, Place, Said
 from tests.e2e.processes import Process
 from tests.lab.cluster import network
-
-SHORTER = ("--set", "train.epochs=12")  # enough to reach 98 %
 
 
 class InLab(Place):

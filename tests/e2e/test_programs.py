@@ -53,9 +53,11 @@ def programs(nodes: int) -> list[Program]:
 
 
 NAMES = [program.name for program in programs(1)]
-# A start of four ranks is slow. On the clusters: MPI, Lightning, which looks for Slurm, and torchrun's variables
-# over nodes, which accelerate reads like ddp. TORUSRUN_ALL_PROGRAMS=1 tries all of them in every place.
-TRIED = {"local": NAMES, "slurm": ["lightning", "mpi"], "gridengine": ["ddp"], "pbs": NAMES}
+# A start of four ranks is slow, of Lightning's most of all. On the clusters: MPI, Lightning, which looks for Slurm, and
+# torchrun's variables over nodes, which accelerate reads like ddp. Lightning is tried on this machine if no cluster can
+# be. TORUSRUN_ALL_PROGRAMS=1 tries all of them in every place.
+HERE = NAMES if packages.why_not_here() else [name for name in NAMES if name != "lightning"]
+TRIED = {"local": HERE, "slurm": ["lightning", "mpi"], "gridengine": ["ddp"], "pbs": NAMES}
 if os.environ.get("TORUSRUN_ALL_PROGRAMS"):
     TRIED = dict.fromkeys(TRIED, NAMES)
 
@@ -238,9 +240,9 @@ def test_a_program_is_stopped_its_own_way_and_runs_the_code_that_was_submitted(l
         "    optimizer = ", "    model.register_comm_hook(None, torusrun.torus_hook())\n    optimizer = ", 1
     )
     (code / "ddp.py").write_text(hooked.replace("import torch\n", "import torch\nimport torusrun\n", 1))
-    command = ["python", "ddp.py", *OPTIONS]
-    stop = {"stop": {"signal": "SIGUSR1", "before": "1m"}, "exit_codes": {"later": [75]}, "grid": "2x2"}
-    run = submit(local, "stopped", command, 1, RANKS, **stop)
+    command = ["python", "ddp.py", "--steps", "40", "--every", "1000", "--pause", str(PAUSE_S)]
+    stop = {"stop": {"signal": "SIGUSR1", "before": "1m"}, "exit_codes": {"later": [75]}, "grid": "2x1"}
+    run = submit(local, "stopped", command, 1, 2, **stop)
     (code / "ddp.py").write_text("raise SystemExit(9)\n")
     until(lambda: metrics(run, "step"), f"a step of {run.name}", 120)
     assert local.torusrun("cancel", run.name).returncode == 0
@@ -250,9 +252,8 @@ def test_a_program_is_stopped_its_own_way_and_runs_the_code_that_was_submitted(l
     resumed = local.torusrun("resume", run.name, "--wait")
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     said = (run / "attempts/2/logs/rank-0000.log").read_text()
-    at = re.search(r"resumes at step=(\d+)", said)
-    assert at and int(at[1]) % EVERY, f"it must go on from what it saved at SIGUSR1, between two checkpoints: {said}"
-    assert f"done step={STEPS}" in said
+    assert "resumes at step=" in said, f"it must go on from what it saved at SIGUSR1, its only checkpoint: {said}"
+    assert "done step=40" in said
 
 
 @pytest.mark.lab
