@@ -19,7 +19,8 @@ def place(gridengine_lab: GridEngineLab) -> GridEngine:
 
 def test_abcis_form_of_asking_gets_whole_nodes(place: GridEngine) -> None:
     place.put("abci.yaml", (place.lab.home / "abci.yaml").read_text())
-    run = place.submit_script("true", "--set", "site=abci.yaml", "--set", "nodes=4", "--set", "grid=4x2")
+    has_scratch = 'test "$RANK" != 0 || test -w "$TORUSRUN_SCRATCH"'  # ABCI's SGE_LOCALDIR
+    run = place.submit_script(has_scratch, "--set", "site=abci.yaml", "--set", "nodes=4", "--set", "grid=4x2")
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name, "--all").stdout
     assert sorted(place.view(run)["hosts"]) == place.lab.nodes
