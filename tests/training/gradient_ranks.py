@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from states import flat
 from torch import Tensor, nn
 from training_runs import TRAIN, config
 
@@ -118,7 +119,7 @@ def resumed(rank: int, grid: tuple[int, ...], folder: str, at: int, steps: int) 
 
 
 def weights(one: Learner) -> list[float]:
-    return _flat(list(one.model.parameters()))
+    return flat(one.model.parameters())
 
 
 def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any, stopping_rank: int) -> dict[str, Any]:
@@ -136,12 +137,12 @@ def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any
     alone = [torch.autograd.grad(loss, learning, retain_graph=True) for loss in losses]
     losses[0].backward()
     statistics = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-    own = _flat([*(sum(pair) for pair in zip(*alone, strict=True)), *statistics])
+    own = flat([*(sum(pair) for pair in zip(*alone, strict=True)), *statistics])
     gradients.begin(torch.tensor(float(rank)), rank == stopping_rank)
     losses[1].backward()
     arrived = [len(parameters) for parameters in gradients.arriving()]
     loss, stop = gradients.numbers().tolist()
-    mean = _flat([*(parameter.grad for parameter in learning), *statistics])
+    mean = flat([*(parameter.grad for parameter in learning), *statistics])
     return {
         "own": own,
         "mean": mean,
@@ -150,11 +151,6 @@ def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any
         "stop": stop > 0,
         "frozen": model[0].bias.grad is None,
     }
-
-
-def _flat(tensors: Any) -> list[float]:
-    flat: list[float] = torch.cat([tensor.detach().flatten() for tensor in tensors]).tolist()
-    return flat
 
 
 def order_of_events(rank: int, order: tuple[int, ...], counts: tuple[int, ...]) -> list[str]:

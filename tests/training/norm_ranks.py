@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from gradient_ranks import BATCH, Points
+from states import differing, flat
 from torch import Tensor, nn
 from torch.nn import functional
 from training_runs import TRAIN, config
@@ -151,7 +153,7 @@ def last_statistics(rank: int, folder: str, steps: int) -> dict[str, Any]:
     found = {"own": flat(held)}
     one.check_alike()
     found["mean"] = flat(held)
-    state = {name: copied(part) for name, part in one.state().items()}
+    state = deepcopy(one.state())
     one.check_alike()
     found["again"] = flat(held)
     resumed = learner(rank, folder, {"statistics": "last"}, {})
@@ -180,40 +182,17 @@ def branching(rank: int, folder: str) -> dict[str, Any]:
         while not one.finished:
             one.step(stop=False)
         one.check_alike()
-        return copied(one.state())  # type: ignore[no-any-return]
+        return one.state()
 
     one, states, evaluations = start(), [], []
     while not one.finished:
         one.step(stop=False)
         one.check_alike()
-        states.append(copied(one.state()))
+        states.append(deepcopy(one.state()))
         evaluations.append(one.evaluate().row())
     ended, same = finish(start()), []
     for state in states:
         resumed = start()
         resumed.restore(state)
-        same.append(equal(finish(resumed), ended))
+        same.append(not differing(finish(resumed), ended))
     return {"evaluations": evaluations, "same": same, "members": len(ended["ensemble"]["members"])}
-
-
-def equal(one: Any, other: Any) -> bool:
-    """Whether two states hold the same bits."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return torch.equal(one, other) if isinstance(one, Tensor) else bool(one == other)
-
-
-def copied(state: Any) -> Any:
-    """Nested dicts and lists with copies of their tensors."""
-    if isinstance(state, dict):
-        return {name: copied(value) for name, value in state.items()}
-    if isinstance(state, list):
-        return [copied(value) for value in state]
-    return state.clone() if isinstance(state, Tensor) else state
-
-
-def flat(tensors: Any) -> list[float]:
-    numbers: list[float] = torch.cat([tensor.detach().double().flatten() for tensor in tensors]).tolist()
-    return numbers

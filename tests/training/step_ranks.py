@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from gradient_ranks import BATCH, Network, Points, learner
+from states import flat
 from torch.nn import functional
 from training_runs import TRAIN
 
@@ -70,8 +71,3 @@ def local_sgd(ranks: int, steps: int, every: int) -> list[float]:
                     for tensor in tensors:
                         tensor.copy_(mean)
     return flat(models[0].parameters())
-
-
-def flat(tensors: Any) -> list[float]:
-    numbers: list[float] = torch.cat([tensor.detach().flatten() for tensor in tensors]).tolist()
-    return numbers

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from forked_rank import ForkedRank
+from states import differing
 
 from training.config import SCHEMA
 from training.recipe.train import OptimizerKeys, ScheduleKeys, Train
@@ -128,33 +130,9 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def assert_same_state(folder: Path, other: Path, step: int, why: str) -> None:
     """The checkpoints of `step` in two run folders hold the same bits."""
-    mine, theirs = (_flat(folder_ / f"checkpoints/step-{step:08d}/state.pt") for folder_ in (folder, other))
-    assert mine.keys() == theirs.keys()
-    different = [key for key, value in mine.items() if not _equal(value, theirs[key])]
-    assert not different, f"{why}: not bit-identical to the undisturbed run in {different[:5]}"
-
-
-def _flat(path: Path) -> dict[str, Any]:
-    import torch
-
-    flat: dict[str, Any] = {}
-
-    def walk(key: str, value: Any) -> None:
-        if isinstance(value, (dict, list)):
-            items = value.items() if isinstance(value, dict) else enumerate(value)
-            for name, inner in items:
-                walk(f"{key}/{name}", inner)
-        else:
-            flat[key] = value
-
-    walk("", torch.load(path, weights_only=True))
-    return flat
-
-
-def _equal(one: Any, other: Any) -> bool:
-    import torch
-
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+    paths = (each / f"checkpoints/step-{step:08d}/state.pt" for each in (folder, other))
+    found = differing(*(torch.load(path, weights_only=True) for path in paths))
+    assert not found, f"{why}: not bit-identical to the undisturbed run in {found[:5]}"
 
 
 def require_root(works: Callable[[], bool], what: str) -> None:
