@@ -3,11 +3,13 @@
 import contextlib
 import json
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.places import WAITS, Place, ledger, started, until
+from tests.e2e.places import WAITS, Place, Said, ledger, started, until
 
 
 def test_a_run_waits_for_another_to_complete(place: Place) -> None:
@@ -111,12 +113,22 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
     assert looked_up or view["state"] in ("UNKNOWN", "COMPLETED"), view
 
 
-@pytest.mark.parametrize("what", ["function", "array", "checkpoint"])
-def test_a_script_written_with_submitit_alone(place: Place, what: str) -> None:
-    """The same script in every place: only the cluster's name differs."""
-    if place.cluster in ("local", "slurm") and what != "function":
-        pytest.skip("these are submitit's own jobs")
+@pytest.fixture(scope="module")
+def scripts(place: Place) -> Iterator[dict[str, Future[Said]]]:
+    """The same script in every place, for several purposes at once: only the cluster's name differs."""
     place.put("with_submitit.py", (Path(__file__).parent / "with_submitit.py").read_text())
-    said = place.run(["python", "with_submitit.py", place.cluster, what], timeout_s=420)
+    purposes = ["function"] if place.cluster in ("local", "slurm") else ["function", "array", "checkpoint"]
+    with ThreadPoolExecutor(len(purposes)) as pool:
+        yield {
+            what: pool.submit(place.run, ["python", "with_submitit.py", place.cluster, what], timeout_s=420)
+            for what in purposes
+        }
+
+
+@pytest.mark.parametrize("what", ["function", "array", "checkpoint"])
+def test_a_script_written_with_submitit_alone(what: str, scripts: dict[str, Future[Said]]) -> None:
+    if what not in scripts:
+        pytest.skip("these are submitit's own jobs")
+    said = scripts[what].result()
     assert said.returncode == 0, said.stdout + said.stderr
     assert f"{what}: well" in said.stdout
