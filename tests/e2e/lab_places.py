@@ -75,7 +75,7 @@ class InLab(Place):
 
 
 class Slurm(InLab):
-    digits = ["--set", "nodes=4", "--set", "grid=4x2", *SHORTER]
+    digits = ["--set", "nodes=4", "--set", "ranks_per_node=1", "--set", "grid=2x2", *SHORTER]
 
     def __init__(self, lab: Any) -> None:
         super().__init__(lab, "slurm")

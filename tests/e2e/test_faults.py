@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.places import (
     LAST_STEP,
     LONG,
+    TWO_RANKS,
     WAITS,
     Place,
     assert_same_bits,
@@ -106,7 +107,11 @@ def test_a_run_folder_of_ones_own_with_blanks_and_quotes(place: Place) -> None:
     hostile = "env.HOSTILE='$(touch pwned); `touch pwned`'"
     settings = ("--set", f"site={place.site('odd.yaml', runs=quoted)}", "--set", hostile)
     # Our training's handling of its own paths does not depend on the scheduler.
-    run = place.submit(*settings, *SHORT) if place.cluster == "local" else place.submit_script("true", *settings)
+    run = (
+        place.submit(*settings, *SHORT, *TWO_RANKS)
+        if place.cluster == "local"
+        else place.submit_script("true", *settings)
+    )
     assert run.parent == odd
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + said.stderr + place.torusrun("logs", run.name, "--all").stdout

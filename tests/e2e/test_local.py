@@ -74,7 +74,7 @@ def test_the_load_of_a_node_and_a_job_that_vanishes_is_lost_and_never_completed(
 
 
 def test_logs_are_told_apart_and_collected(local: Local) -> None:
-    run = local.submit("--set", "train.epochs=2", "--set", "env.TORCH_CPP_LOG_LEVEL=INFO")
+    run = local.submit("--set", "train.epochs=1", "--set", "env.TORCH_CPP_LOG_LEVEL=INFO")
     assert local.watch(run).returncode == 0
     merged = local.torusrun("logs", run.name, "--all").stdout.splitlines()
     assert {"job", "0", "1", "2", "3"} <= {line.split(" | ")[0] for line in merged}
