@@ -108,8 +108,10 @@ def test_a_submission_without_an_answer_is_unknown_and_can_be_resumed_by_force(l
     assert forced.returncode == 0, forced.stdout + forced.stderr
 
 
-def test_provenance_tells_code_and_versions_but_no_environment(local: Local) -> None:
-    run = local.submit_script("true")
+def test_a_run_keeps_its_spec_to_the_letter_and_its_provenance_has_no_environment(local: Local) -> None:
+    run = local.submit_script("true", "--set", "time=9m")
+    assert (run / "run.yaml").read_text() == (local.folder / "script.yaml").read_text()
+    assert json.loads((run / "plan.json").read_text())["spec"]["time"] == "540.000000s"
     provenance = json.loads((run / "provenance.json").read_text())
     assert provenance["packages"]["torch"] and provenance["torusrun"]
     assert "env" not in " ".join(provenance).lower()

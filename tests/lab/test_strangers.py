@@ -11,14 +11,13 @@ import pwd
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.lab_places import Slurm
-from tests.e2e.places import ROOT, metrics, until
+from tests.e2e.places import metrics, until
 
 from .slurm import SlurmLab
 
@@ -271,4 +270,4 @@ def test_the_stranger_is_nobody_special(stranger: Stranger) -> None:
     """The stranger has no special rights; else the tests above would prove nothing."""
     assert stranger.does(f"touch {stranger.pwned}").returncode != 0
     assert stranger.does("touch mine && rm mine").returncode == 0
-    assert stranger.uid != os.geteuid() and str(ROOT) and sys.platform == "linux"
+    assert stranger.uid != os.geteuid()
