@@ -45,14 +45,16 @@ def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **tra
 class Launch:
     """The ranks of one attempt."""
 
-    def __init__(self, document: dict[str, Any], path: Path, prefix: list[str]) -> None:
+    def __init__(self, document: dict[str, Any], path: Path, prefix: list[str], module: str, late: Path | None) -> None:
         self.metrics = Path(document["metrics"])
         self.attempt = document["attempt"]
         path.write_text(json.dumps(document))
         x_ranks, y_ranks = document["grid"]
         world = x_ranks * y_ranks
         self.logs = [path.with_suffix(f".{rank}.log") for rank in range(world)]
-        self.ranks = [start(rank, world, path, log, prefix) for rank, log in enumerate(self.logs)]
+        self.ranks = [
+            start(rank, world, path, log, prefix, module, late if rank else None) for rank, log in enumerate(self.logs)
+        ]
 
     def codes(self) -> list[int]:
         """Wait for all ranks."""
@@ -82,15 +84,17 @@ class Launch:
         return "".join(path.read_text() for path in self.logs)
 
 
-def start(rank: int, world: int, path: Path, log: Path, prefix: list[str]) -> ForkedRank | Started:
+def start(
+    rank: int, world: int, path: Path, log: Path, prefix: list[str], module: str, when: Path | None
+) -> ForkedRank | Started:
     """A rank; with a prefix, in a Python of its own that the words of the prefix start."""
     environment = {
         **os.environ, "PYTHONPATH": f"{ROOT}:{path.parent}",
         "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
     }  # fmt: skip
     if not prefix:
-        return ForkedRank(path, log, environment)
-    command = [*prefix, sys.executable, "-m", "training", str(path)]
+        return ForkedRank(module, path, log, environment, when)
+    command = [*prefix, sys.executable, "-m", module, str(path)]
     with log.open("wb") as stderr:
         return Started(command, env=environment, cwd=ROOT, stderr=stderr, start_new_session=True)
 
@@ -103,19 +107,24 @@ class Started(subprocess.Popen[bytes]):
 
 
 @contextmanager
-def launched(document: dict[str, Any], *prefix: str) -> Iterator[Launch]:
-    """Start the ranks of a config; whatever happens, none is left at the end."""
+def launched(
+    document: dict[str, Any], *prefix: str, module: str = "training", late: Path | None = None
+) -> Iterator[Launch]:
+    """Start the ranks of a config, the first one at once and the others when `late` is there.
+
+    Whatever happens, none is left at the end.
+    """
     path = Path(document["metrics"]).with_name(f"config-{document['attempt']}.json")
-    launch = Launch(document, path, list(prefix))
+    launch = Launch(document, path, list(prefix), module, late)
     try:
         yield launch
     finally:
         launch.end()
 
 
-def finish(document: dict[str, Any], *prefix: str) -> Launch:
+def finish(document: dict[str, Any], module: str = "training") -> Launch:
     """Run to the end; every rank must exit 0."""
-    with launched(document, *prefix) as launch:
+    with launched(document, module=module) as launch:
         codes = launch.codes()
         assert set(codes) == {0}, f"the run should have finished; exit codes {codes}: {launch.stderr_text}"
     return launch
