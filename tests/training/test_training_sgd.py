@@ -5,15 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from optimized import DECAY, MOMENTUM, gradients, model, take
 
 from training.optim.sgd import SGD
-from training.recipe.fits import misfits
-from training.recipe.train import LarsKeys, OptimizerKeys, Train
 
 RATES = st.lists(st.floats(1e-3, 2.0), min_size=1, max_size=6)
 
@@ -104,35 +101,3 @@ def test_an_optimizer_that_goes_back_to_an_earlier_state_takes_the_same_steps_ag
         for step in again:
             take(net, optimizer, step, (0.1, 0.4)[step])
         assert torch.equal(net.weight, wanted)
-
-
-@pytest.mark.parametrize(
-    ("keys", "key"),
-    [
-        ({"name": "lars", "nesterov": True}, "nesterov"),
-        ({"name": "lars", "lr_in_momentum": True}, "lr_in_momentum"),
-        ({"name": "lars", "decay_vectors": True}, "decay_vectors"),
-        ({"name": "rmsprop-warmup", "nesterov": True}, "nesterov"),
-        ({"name": "rmsprop-warmup", "momentum_correction": True}, "momentum_correction"),
-        ({"name": "sgd", "momentum_correction": True}, "momentum_correction"),
-        (
-            {"name": "lars", "momentum_correction": True, "lars": LarsKeys(lr_in_momentum=False)},
-            "momentum_correction",
-        ),
-    ],
-)
-def test_keys_that_an_optimizer_does_not_read_are_refused(keys: dict[str, Any], key: str) -> None:
-    assert [misfit.key for misfit in misfits(Train(optimizer=OptimizerKeys(**keys)), 1)] == [f"train.optimizer.{key}"]
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"name": "sgd", "nesterov": True, "lr_in_momentum": True, "momentum_correction": True, "decay_vectors": True},
-        {"name": "lars", "momentum_correction": True},
-        {"name": "rmsprop-warmup", "decay_vectors": True},
-        {"name": "my.own:optimizer", "nesterov": True, "momentum_correction": True},
-    ],
-)
-def test_keys_that_it_reads_are_not(keys: dict[str, Any]) -> None:
-    assert not list(misfits(Train(optimizer=OptimizerKeys(**keys)), 1))
