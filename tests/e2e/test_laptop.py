@@ -157,7 +157,7 @@ def test_watching_goes_on_where_it_was_when_links_break(away: Away, laptop: Lapt
     known = set(calls.iterdir())
     follower = laptop.begin("watch", run_id)
     call = begun(follower, calls, known)
-    until(lambda: (call / "err").read_bytes(), "the first line")
+    until(lambda: (call / "err").exists() and (call / "err").read_bytes(), "the first line")
     for stream in ("out", "err"):
         os.link(call / stream, away.folder / f"whole-{stream}")  # the call's files are removed at its end
     cut(away)
