@@ -21,7 +21,7 @@ git clone -q "file://$repo" "$system/root/clone"
 for file in /etc/hosts /etc/resolv.conf /etc/pip.conf "${PIP_CERT:-}" "${SSL_CERT_FILE:-}"; do
   if [[ -f $file ]]; then install -D -m 644 "$file" "$system$file"; fi
 done
-touch /run/torusrun-lab.lock  # there is one lab in the network that both systems share
+touch /run/torusrun-{lab,laptop}.lock  # there is one of each in the network that both systems share
 
 environment=(HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
 while IFS= read -r variable; do environment+=("$variable"); done < <(
@@ -36,8 +36,10 @@ for folder in dev sys; do mount --rbind "/$folder" "$folder"; done
 mount -t proc proc proc
 mount -t tmpfs -o mode=755 run run
 mkdir run/lock
-touch run/torusrun-lab.lock
-mount --bind /run/torusrun-lab.lock run/torusrun-lab.lock
+for name in lab laptop; do
+  touch "run/torusrun-$name.lock"
+  mount --bind "/run/torusrun-$name.lock" "run/torusrun-$name.lock"
+done
 for folder in ${PIP_FIND_LINKS:-}; do
   mkdir -p ".$folder"
   mount --bind -o ro "$folder" ".$folder"

@@ -82,9 +82,11 @@ def attempts(checkout: Path) -> dict[str, int]:
 
 
 def test_every_command_runs_in_a_fresh_shell(checkout: Path) -> None:
+    known: set[str] = set()
     for page in PAGES:
         commands = "".join(blocks(page, "sh"))
-        if commands:
+        if not known.issuperset(commands.splitlines()):
+            known.update(commands.splitlines())
             said = typed(BEFORE + (ACTIVATE if page != README else "") + commands, checkout)
             assert said.returncode == 0, f"{page.name}:\n{said.stdout}"
     (resumed,) = (run for run, count in attempts(checkout).items() if count == 2)

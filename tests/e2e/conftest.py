@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaign import spec
 from tests.e2e.lab_places import GridEngine, Slurm
 from tests.e2e.pbs_place import PBS
 from tests.e2e.places import Local, Place
@@ -33,10 +34,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Local:
 
 @pytest.fixture(scope="session")
 def undisturbed(place: Place) -> Path:
-    run = place.submit()
-    said = place.watch(run)
-    assert said.returncode == 0, said.stdout + said.stderr
-    return run
+    return spec.undisturbed(place)
 
 
 def _pbs() -> PBS:

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e import processes
-from tests.e2e.places import Place, Said
+from tests.e2e.places import SHORTER, Place, Said
 from tests.e2e.processes import Process
 from tests.lab.cluster import network
-
-SHORTER = ("--set", "train.epochs=12")  # enough to reach 98 %
 
 
 class InLab(Place):
@@ -77,7 +75,7 @@ class InLab(Place):
 
 
 class Slurm(InLab):
-    digits = ["--set", "nodes=4", "--set", "grid=4x2", *SHORTER]
+    digits = ["--set", "nodes=4", "--set", "ranks_per_node=1", "--set", "grid=2x2", *SHORTER]
 
     def __init__(self, lab: Any) -> None:
         super().__init__(lab, "slurm")

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 SUPERVISOR = "orchestrator.job.attempt"
-WRAPPER = "orchestrator.job.rank"
 
 
 @dataclass(frozen=True)

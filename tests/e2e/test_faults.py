@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.places import (
     LAST_STEP,
     LONG,
+    TWO_RANKS,
     WAITS,
     Place,
     assert_same_bits,
@@ -33,7 +34,7 @@ def resume_to_the_end(place: Place, run: Path, undisturbed: Path, *words: str) -
 def test_a_killed_rank_ends_the_attempt_and_its_resume_is_bit_identical(
     place: Place, undisturbed: Path, chance: Random
 ) -> None:
-    rank, step = chance.randrange(4), chance.randrange(30, LAST_STEP - 150)
+    rank, step = chance.randrange(4), chance.randrange(30, LAST_STEP - 120)
     run = place.submit()
     wait_for_step(run, step)
     started = json.loads((run / f"attempts/1/ranks/{rank:04d}.start.json").read_text())
@@ -53,7 +54,7 @@ def test_a_killed_rank_ends_the_attempt_and_its_resume_is_bit_identical(
 
 def test_a_cancelled_run_resumes_past_a_torn_checkpoint(place: Place, undisturbed: Path) -> None:
     run = place.submit()
-    wait_for_step(run, 100)
+    wait_for_step(run, 60)
     assert place.torusrun("cancel", run.name).returncode == 0
     assert place.watch(run).returncode == 1
     view = place.view(run)
@@ -106,7 +107,11 @@ def test_a_run_folder_of_ones_own_with_blanks_and_quotes(place: Place) -> None:
     hostile = "env.HOSTILE='$(touch pwned); `touch pwned`'"
     settings = ("--set", f"site={place.site('odd.yaml', runs=quoted)}", "--set", hostile)
     # Our training's handling of its own paths does not depend on the scheduler.
-    run = place.submit(*settings, *SHORT) if place.cluster == "local" else place.submit_script("true", *settings)
+    run = (
+        place.submit(*settings, *SHORT, *TWO_RANKS)
+        if place.cluster == "local"
+        else place.submit_script("true", *settings)
+    )
     assert run.parent == odd
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + said.stderr + place.torusrun("logs", run.name, "--all").stdout

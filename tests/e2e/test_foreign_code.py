@@ -18,7 +18,7 @@ from orchestrator.images.definitions import lint, prepare
 from orchestrator.images.definitions.definition import PYTHON, Variant, render
 from orchestrator.images.definitions.image_file import find, load
 from orchestrator.schedulers import remote_shell
-from tests.e2e.places import ROOT, Local
+from tests.e2e.places import ROOT, TWO_RANKS, Local
 
 PACKAGES = ("training", "orchestrator", "submitit")
 MODULES = (
@@ -64,7 +64,7 @@ def test_a_run_submitted_from_a_shared_folder_is_the_users_own(
     """The user decides the PYTHONPATH of the client; the client's children get only the absolute entries."""
     local.write_spec()
     spec, site = local.folder / "run.yaml", local.folder / "site.yaml"
-    settings = ["--set", f"site={site}", "--set", "train.epochs=2"]
+    settings = ["--set", f"site={site}", "--set", "train.epochs=2", *TWO_RANKS]
     wrapper = shared.parent / "client.py"
     wrapper.write_text(
         f"import os, sys\nos.environ['PYTHONPATH'] = {path!r}\n"

@@ -2,33 +2,35 @@
 
 import json
 import re
-
-import pytest
+from pathlib import Path
 
 from tests.e2e.places import Local, ledger, metrics
 
 TRAIN = (
     "name: levels\nsite: ./site.yaml\ngrid: {grid}\ntrain: {{epochs: 1, schedule: {{warmup_epochs: 0}}, batch: 512}}\n"
 )
-COMMAND = "name: told\nsite: ./site.yaml\ncode: none\ncommand: [sh, -c, 'echo \"grid $TORUSRUN_GRID\"']\n"
+COMMAND = "name: told\nsite: ./site.yaml\ngrid: {grid}\ncode: none\ncommand: [sh, -c, 'echo \"grid $TORUSRUN_GRID\"']\n"
 
 
-@pytest.mark.parametrize(("grid", "levels"), [("2x1x2", [2, 1, 2]), ("auto", [4, 1])])
-def test_a_training_runs_on_every_number_of_levels(local: Local, grid: str, levels: list[int]) -> None:
-    local.put("run.yaml", TRAIN.format(grid=grid))
+def test_a_training_runs_on_three_levels(local: Local) -> None:
+    run = submitted(local, TRAIN, "2x1x2", [2, 1, 2])
+    told = json.loads((run / "attempts/1/config.json").read_text())["grid"]
+    assert metrics(run, "start")[0]["grid"] == told == [2, 1, 2]
+
+
+def test_a_command_is_told_of_the_grid_that_the_job_chooses(local: Local) -> None:
+    run = submitted(local, COMMAND, "auto", [4, 1])
+    assert local.torusrun("logs", run.name, "--all").stdout.count("grid 4x1") == 4
+
+
+def submitted(local: Local, spec: str, grid: str, levels: list[int]) -> Path:
+    """A run of four ranks to its end, on this grid."""
+    local.put("run.yaml", spec.format(grid=grid))
     said = local.torusrun("submit", "run.yaml", "--wait")
     assert said.returncode == 0, said.stdout + said.stderr
     view = local.view(said.stdout.split()[0])
-    run = local.folder / "runs" / view["run"]
+    run = Path(view["folder"])
     assert (view["state"], view["grid"], view["ranks"]) == ("COMPLETED", levels, 4)
-    assert metrics(run, "start")[0]["grid"] == ledger(run, "started")[0]["grid"] == levels
-    assert json.loads((run / "attempts/1/config.json").read_text())["grid"] == levels
+    assert ledger(run, "started")[0]["grid"] == levels
     assert re.search(rf"^grid +{' x '.join(map(str, levels))}$", said.stdout, re.MULTILINE)
-
-
-def test_a_command_is_told_of_all_levels(local: Local) -> None:
-    local.put("run.yaml", COMMAND)
-    said = local.torusrun("submit", "run.yaml", "--set", "grid=2x1x2", "--wait")
-    assert said.returncode == 0, said.stdout + said.stderr
-    logs = local.torusrun("logs", said.stdout.split()[0], "--all").stdout
-    assert logs.count("grid 2x1x2") == 4
+    return run

@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e import processes
 from tests.e2e.places import ROOT, until
 from tests.lab.cluster import packages
 
@@ -104,7 +104,8 @@ def points(folder: Path, *words: str) -> list[tuple[str, int]]:
     return found
 
 
-def assert_told_truly(desk: Desk, what: str) -> None:
+def told_truly(desk: Desk, what: str) -> list[dict[str, object]]:
+    """The runs that `torusrun status` shows, which are those that are there."""
     starts, runs = Counter(desk.started()), desk.status()
     assert not [one for one, times in starts.items() if times > 1], f"{what}: an attempt was started twice: {starts}"
     told = {str(run["folder"]) for run in runs}
@@ -116,11 +117,12 @@ def assert_told_truly(desk: Desk, what: str) -> None:
     assert links == {str(run["run"]) for run in runs}, f"{what}: the index does not fit"
     for run in runs:
         assert run["state"] != "COMPLETED" and run["reason"], f"{what}: {run}"
+    return runs
 
 
 def assert_goes_on(desk: Desk, what: str) -> None:
     """A run that is over can be resumed; if a run may have a job, the user gets advice on how to find it."""
-    for run in desk.status():
+    for run in told_truly(desk, what):
         said = desk.torusrun("resume", str(run["run"]))
         assert "Traceback" not in said.stderr
         if said.returncode != 0:
@@ -141,8 +143,8 @@ def test_a_client_killed_at_every_call_that_changes_something(words: tuple[str, 
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         desks = list(pool.map(kill, wanted))
-        time.sleep(2)  # for jobs with a dead client to record their start
-        list(pool.map(lambda pair: assert_told_truly(pair[1], pair[0]), desks))
+        here = {processes.namespace(): "this machine"}
+        until(lambda: not processes.of_run(tmp_path, here), "the jobs of dead clients to record their start")
         list(pool.map(lambda pair: assert_goes_on(pair[1], pair[0]), desks))
     assert any(desk.started() for _, desk in desks), "some clients must have come far enough to start a job"
 
@@ -155,6 +157,6 @@ def test_three_resumes_at_once_make_one_attempt(tmp_path: Path) -> None:
     with ThreadPoolExecutor(3) as pool:
         codes = sorted(said.returncode for said in pool.map(lambda _: desk.torusrun("resume", run), range(3)))
     until(lambda: len(desk.started()) > 1, "the second attempt to begin", 20)
-    time.sleep(1)
     assert codes.count(0) == 1 and set(codes) <= {0, 2}, f"exit codes {codes}"
-    assert sorted(Path(one).name for one in desk.started()) == ["1", "2"]
+    made = [path.name for path in (desk.runs / run / "attempts").iterdir()]
+    assert sorted(made) == sorted(Path(one).name for one in desk.started()) == ["1", "2"]

@@ -23,7 +23,7 @@ from tests.e2e.places import ROOT, Local, Place, metrics, until
 from tests.lab.cluster import packages
 
 EXAMPLES = ROOT / "examples" / "programs"
-STEPS, EVERY, PAUSE_S, RANKS = 50, 10, 0.3, 4  # a busy machine must have time to strike
+STEPS, EVERY, PAUSE_S, RANKS = 50, 10, 0.3, 2  # a busy machine must have time to strike
 OPTIONS = ["--steps", str(STEPS), "--every", str(EVERY), "--pause", str(PAUSE_S)]
 STEP = r"step=(?P<step>\d+)( loss=(?P<loss>\S+))?"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
@@ -53,9 +53,11 @@ def programs(nodes: int) -> list[Program]:
 
 
 NAMES = [program.name for program in programs(1)]
-# A start of four ranks is slow. On the clusters: MPI, Lightning, which looks for Slurm, and torchrun's variables
-# over nodes, which accelerate reads like ddp. TORUSRUN_ALL_PROGRAMS=1 tries all of them in every place.
-TRIED = {"local": NAMES, "slurm": ["lightning", "mpi"], "gridengine": ["ddp"], "pbs": NAMES}
+# A start of ranks is slow, of Lightning's most of all. On the clusters: MPI, Lightning, which looks for Slurm, and
+# torchrun's variables over nodes, which accelerate reads like ddp. Lightning is tried on this machine if no cluster can
+# be. TORUSRUN_ALL_PROGRAMS=1 tries all of them in every place.
+HERE = NAMES if packages.why_not_here() else [name for name in NAMES if name != "lightning"]
+TRIED = {"local": HERE, "slurm": ["lightning", "mpi"], "gridengine": ["ddp"], "pbs": NAMES}
 if os.environ.get("TORUSRUN_ALL_PROGRAMS"):
     TRIED = dict.fromkeys(TRIED, NAMES)
 
@@ -76,7 +78,7 @@ class Struck:
 @pytest.fixture(scope="module")
 def struck(place: Place) -> Iterator[dict[str, Future[Struck]]]:
     """All programs at the same time: they share the place's nodes, and the waiting times."""
-    nodes = 1 if isinstance(place, Local) else 4
+    nodes = 1 if isinstance(place, Local) else 2
     place.run(["mkdir", "-p", "programs"])
     for example in (*EXAMPLES.glob("*.py"), EXAMPLES / "mpi_ring.c"):
         place.put(f"programs/{example.name}", example.read_text())
@@ -118,7 +120,7 @@ def strike(place: Place, program: Program, nodes: int) -> Struck:
     """Submit a program, kill a rank of it once it has a checkpoint, and resume it."""
     run = submit(place, program.name, program.command, nodes, RANKS // nodes, mpi=program.name == "mpi")
     shown = until(lambda: _step_and_checkpoint(place, run), f"a step and a checkpoint of {run.name}", 240)
-    victim = json.loads((run / "attempts/1/ranks/0002.start.json").read_text())
+    victim = json.loads((run / "attempts/1/ranks/0001.start.json").read_text())
     place.kill(victim["host"], victim["pid"])
     assert place.watch(run).returncode == 1, "an attempt that lost a rank has failed"
     killed = place.view(run)
@@ -238,8 +240,8 @@ def test_a_program_is_stopped_its_own_way_and_runs_the_code_that_was_submitted(l
         "    optimizer = ", "    model.register_comm_hook(None, torusrun.torus_hook())\n    optimizer = ", 1
     )
     (code / "ddp.py").write_text(hooked.replace("import torch\n", "import torch\nimport torusrun\n", 1))
-    command = ["python", "ddp.py", *OPTIONS]
-    stop = {"stop": {"signal": "SIGUSR1", "before": "1m"}, "exit_codes": {"later": [75]}, "grid": "2x2"}
+    command = ["python", "ddp.py", "--steps", "40", "--every", "1000", "--pause", str(PAUSE_S)]
+    stop = {"stop": {"signal": "SIGUSR1", "before": "1m"}, "exit_codes": {"later": [75]}, "grid": "2x1"}
     run = submit(local, "stopped", command, 1, RANKS, **stop)
     (code / "ddp.py").write_text("raise SystemExit(9)\n")
     until(lambda: metrics(run, "step"), f"a step of {run.name}", 120)
@@ -250,9 +252,8 @@ def test_a_program_is_stopped_its_own_way_and_runs_the_code_that_was_submitted(l
     resumed = local.torusrun("resume", run.name, "--wait")
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     said = (run / "attempts/2/logs/rank-0000.log").read_text()
-    at = re.search(r"resumes at step=(\d+)", said)
-    assert at and int(at[1]) % EVERY, f"it must go on from what it saved at SIGUSR1, between two checkpoints: {said}"
-    assert f"done step={STEPS}" in said
+    assert "resumes at step=" in said, f"it must go on from what it saved at SIGUSR1, its only checkpoint: {said}"
+    assert "done step=40" in said
 
 
 @pytest.mark.lab

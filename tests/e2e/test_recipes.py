@@ -12,11 +12,12 @@ from tests.e2e.lab_places import Slurm
 from tests.unit.test_recipes_tables import TABLES
 from training.recipe.files import load, names
 
-EPOCHS, BATCH, RANKS, IMAGES = 10, 360, 4, 1437  # a quarter of the digits in a step
+EPOCHS, BATCH, RANKS, IMAGES = 10, 360, 2, 1437  # a quarter of the digits in a step
 SPEC = f"""name: {{name}}
 site: site.yaml
 nodes: 2
-grid: 2x2
+ranks_per_node: 1
+grid: 2x1
 time: 10m
 train:
   recipe: {{name}}

@@ -1,13 +1,14 @@
 """Effects of schedulers on runs, the same for each: dependencies, refusals, being down, hanging, a lost client."""
 
 import contextlib
-import json
-import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.places import WAITS, Place, ledger, started, until
+from tests.e2e import processes
+from tests.e2e.places import WAITS, Place, Said, ledger, started, until
 
 
 def test_a_run_waits_for_another_to_complete(place: Place) -> None:
@@ -89,17 +90,17 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
     frozen = place.frozen()
     if frozen is None:
         pytest.skip("nothing here could hang")
-    before = {run["run"] for run in json.loads(place.torusrun("status", "--json").stdout)["runs"]}
     runs = place.submit_script("true").parent
-    known = {path.name for path in runs.iterdir()} | before
+    known = set(runs.iterdir())
     with frozen:
         client = place.start(["python", "-m", "orchestrator", "submit", "script.yaml"])
-        new = until(lambda: [p for p in runs.iterdir() if p.name not in known and p.name[0] != "."],
-                    "the run folder of the client")  # fmt: skip
-        time.sleep(1)  # usually its command to the scheduler hangs by then; any other moment is as good
+        (run,) = until(lambda: {p for p in runs.iterdir() if p.name[0] != "."} - known, "the run folder of the client")
+        login = {processes.namespace(): "login"}
+        until(
+            lambda: place.cluster == "pbs" or processes.of_run(run, login), "its command to the scheduler, which hangs"
+        )
         client.kill()
         client.wait()
-    run = new[0]
     view = place.view(str(run))
     assert view["state"] in ("UNKNOWN", "PENDING", "RUNNING", "COMPLETED"), view
     if view["state"] == "UNKNOWN":
@@ -109,14 +110,25 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
     view = place.view(str(run))
     looked_up = view["state"] == "LOST" and "has no job named" in view["reason"]
     assert looked_up or view["state"] in ("UNKNOWN", "COMPLETED"), view
+    assert (view["state"] == "COMPLETED") == (run / "attempts/1/end.json").exists(), "it must tell whether the job ran"
+
+
+@pytest.fixture(scope="module")
+def scripts(place: Place) -> Iterator[dict[str, Future[Said]]]:
+    """The same script in every place, for several purposes at once: only the cluster's name differs."""
+    place.put("with_submitit.py", (Path(__file__).parent / "with_submitit.py").read_text())
+    purposes = ["function"] if place.cluster in ("local", "slurm") else ["function", "array", "checkpoint"]
+    with ThreadPoolExecutor(len(purposes)) as pool:
+        yield {
+            what: pool.submit(place.run, ["python", "with_submitit.py", place.cluster, what], timeout_s=420)
+            for what in purposes
+        }
 
 
 @pytest.mark.parametrize("what", ["function", "array", "checkpoint"])
-def test_a_script_written_with_submitit_alone(place: Place, what: str) -> None:
-    """The same script in every place: only the cluster's name differs."""
-    if place.cluster in ("local", "slurm") and what != "function":
+def test_a_script_written_with_submitit_alone(what: str, scripts: dict[str, Future[Said]]) -> None:
+    if what not in scripts:
         pytest.skip("these are submitit's own jobs")
-    place.put("with_submitit.py", (Path(__file__).parent / "with_submitit.py").read_text())
-    said = place.run(["python", "with_submitit.py", place.cluster, what], timeout_s=420)
+    said = scripts[what].result()
     assert said.returncode == 0, said.stdout + said.stderr
     assert f"{what}: well" in said.stdout

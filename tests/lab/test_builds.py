@@ -29,7 +29,7 @@ def test_two_builds_at_once_build_once(builder: Builder) -> None:
 def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder, chance: Random) -> None:
     site, image_file = builder.site("images.yaml"), builder.tiny("killed")
     words = [builder.place.lab.python, "-m", "orchestrator", "build", image_file, "--site", site, "-q"]
-    for _ in range(10):
+    for _ in range(6):
         moment_s = chance.uniform(0.1, 1.5)
         build = builder.place.lab.popen_as_user(words, cwd=builder.home, start_new_session=True)
         time.sleep(moment_s)

@@ -172,8 +172,8 @@ def test_what_the_login_shell_binds_does_not_act(builder: Builder) -> None:
 def test_every_value_arrives_in_a_real_container_as_it_is(builder: Builder, image: Path, version: list[int]) -> None:
     """Variables and arguments pass torusrun's own command line, the runtime and its shells, into Python."""
 
-    @settings(max_examples=20, deadline=None)
-    @given(st.lists(TEXT, max_size=6), st.lists(TEXT, max_size=6))
+    @settings(max_examples=5, deadline=None)
+    @given(st.lists(TEXT, max_size=30), st.lists(TEXT, max_size=30))
     @example(HOSTILE, HOSTILE)
     def arrives(values: list[str], words: list[str]) -> None:
         given_ = {f"V{i}": value for i, value in enumerate(values)}

@@ -88,8 +88,11 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-@pytest.mark.parametrize("harm", [replaced, flipped, truncated])
-@pytest.mark.parametrize("stage", ["", ", stage: /tmp/verified"], ids=["shared", "staged"])
+@pytest.mark.parametrize(
+    ("harm", "stage"),
+    [(replaced, ""), (flipped, ""), (flipped, ", stage: /tmp/verified"), (truncated, ", stage: /tmp/verified")],
+    ids=["replaced-shared", "flipped-shared", "flipped-staged", "truncated-staged"],
+)
 def test_a_sif_that_changed_after_submit_runs_no_rank(
     builder: Builder, tiny: Path, harm: Callable[[Path], None], stage: str
 ) -> None:

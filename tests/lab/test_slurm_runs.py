@@ -145,19 +145,6 @@ def test_an_administrators_scancel_is_told_and_leaves_a_checkpoint(place: Slurm)
     assert ledger(run, "submitting")[-1]["resumes"].startswith("step-")
 
 
-def test_a_node_that_loses_power_is_a_node_failure(place: Slurm) -> None:
-    run = place.submit()
-    wait_for_step(run, 5)
-    lost = place.view(run)["hosts"][1]
-    place.lab.kill_node(lost)
-    try:
-        until(lambda: place.view(run)["state"] != "RUNNING", "the node's failure to be noticed", 120)
-        view = place.view(run)
-        assert view["state"] in ("NODE_FAIL", "FAILED"), view
-    finally:
-        place.lab.start_node(lost)
-
-
 def test_a_thousand_jobs_cost_one_command_to_the_queue_and_one_to_accounting(
     slurm_lab: SlurmLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,12 +189,3 @@ def test_host_lists_expand_as_slurm_expands_them(slurm_lab: SlurmLab) -> None:
         assert expand(text) == theirs, text
         draw.shuffle(theirs)
         assert slurm_lab.admin(["scontrol", "show", "hostnames", fold(theirs)]).stdout.split() == theirs
-
-
-def test_a_spec_of_a_run_is_kept_to_the_letter(place: Slurm) -> None:
-    run = place.submit("--set", "train.epochs=2")
-    assert (run / "run.yaml").read_text() == (place.folder / "run.yaml").read_text()
-    assert json.loads((run / "plan.json").read_text())["spec"]["train"]["epochs"] == 2
-    place.torusrun("cancel", run.name)
-    assert place.watch(run).returncode in (0, 1)
-    assert Path(place.view(run)["folder"]) == run

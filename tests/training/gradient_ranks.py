@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from states import flat
 from torch import Tensor, nn
 from training_runs import TRAIN, config
 
@@ -118,7 +119,7 @@ def resumed(rank: int, grid: tuple[int, ...], folder: str, at: int, steps: int) 
 
 
 def weights(one: Learner) -> list[float]:
-    return flat(list(one.model.parameters()))
+    return flat(one.model.parameters())
 
 
 def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any, stopping_rank: int) -> dict[str, Any]:
@@ -151,11 +152,6 @@ def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any
         "stop": stop > 0,
         "frozen": model[0].bias.grad is None,
     }
-
-
-def flat(tensors: Any) -> list[float]:
-    numbers: list[float] = torch.cat([tensor.detach().double().flatten() for tensor in tensors]).tolist()
-    return numbers
 
 
 def order_of_events(rank: int, order: tuple[int, ...], counts: tuple[int, ...]) -> list[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gradient_ranks import BATCH, Points, flat
+from gradient_ranks import BATCH, Points
+from states import differing, flat
 from torch import Tensor, nn
 from torch.nn import functional
 from training_runs import TRAIN, config
@@ -192,14 +193,5 @@ def branching(rank: int, folder: str) -> dict[str, Any]:
     for state in states:
         resumed = start()
         resumed.restore(state)
-        same.append(equal(finish(resumed), ended))
+        same.append(not differing(finish(resumed), ended))
     return {"evaluations": evaluations, "same": same, "members": len(ended["ensemble"]["members"])}
-
-
-def equal(one: Any, other: Any) -> bool:
-    """Whether two states hold the same bits."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return torch.equal(one, other) if isinstance(one, Tensor) else bool(one == other)

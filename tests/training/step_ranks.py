@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from gradient_ranks import BATCH, Network, Points, flat, learner
+from gradient_ranks import BATCH, Network, Points, learner
+from states import flat
 from torch.nn import functional
 from training_runs import TRAIN
 

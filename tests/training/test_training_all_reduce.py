@@ -1,4 +1,4 @@
-"""Every all-reduce against the exact mean, on real processes, for every mesh of 1 to 12 ranks."""
+"""Every all-reduce against the exact mean, on real processes, for meshes of 1 to 12 ranks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MESHES = sorted(
     (dims for levels in (1, 2, 3) for dims in product(range(1, MOST_RANKS + 1), repeat=levels) if prod(dims) <= 12),
     key=prod,  # one world after the other
 )
-# A level of one rank has no phase: some meshes with one show that, and the others are those of fewer levels.
-REDUCED = sorted(
-    [dims for dims in MESHES if 1 not in dims] + [(1,), (1, 1, 1), (1, 3), (3, 1), (2, 1, 2), (1, 2, 2), (2, 2, 1)],
-    key=prod,
-)
+# Rings of even and odd length on every level, first and last; a level of one rank has no phase.
+REDUCED = [
+    (1,), (1, 1, 1), (2,), (3,), (1, 3), (3, 1), (4,), (2, 2), (2, 1, 2), (1, 2, 2), (2, 2, 1), (5,), (2, 3), (3, 2),
+    (8,), (4, 2), (2, 2, 2), (3, 3), (2, 2, 3),
+]  # fmt: skip
 TIMEOUT_S = 8.0  # of a collective; on a busy machine the ranks begin the first one seconds apart
 WHOLE, TINY_CHUNKS = 1024 * 1024, 16  # bytes of the smallest chunk
 
@@ -76,7 +76,7 @@ def test_the_torus_gives_all_ranks_the_mean(
         assert sent == pytest.approx(prod(dims) * wire_bytes(sum(sizes), dims)[level]), f"level {level} sends more"
 
 
-@pytest.mark.parametrize("dims", [(4,), (2, 3), (3, 2), (2, 2, 2), (1, 3, 2)], ids=named)
+@pytest.mark.parametrize("dims", [(4,), (1, 3, 2), (2, 2, 2)], ids=named)
 @pytest.mark.parametrize("name", ["flat", "hierarchical", "hybrid"])
 @some
 @given(together=st.lists(vectors, min_size=1, max_size=3), wire=dtypes)
@@ -92,14 +92,14 @@ def test_the_algorithms_to_compare_with_give_the_mean(
         assert ring_bytes == pytest.approx(2 * (prod(dims) - 1) * long_bytes), "the ring carries the long vectors alone"
 
 
-@pytest.mark.parametrize("dims", [(1,), (3,), (2, 2), (1, 3), (3, 1, 2), (2, 2, 2)], ids=named)
+@pytest.mark.parametrize("dims", [(1,), (3,), (2, 2), (3, 1, 2)], ids=named)
 def test_the_phases_for_nccl_give_the_mean_over_other_collectives(pools: Pools, dims: tuple[int, ...]) -> None:
     together = [Vector(elements, "fp32", 1.0, elements) for elements in (1, 240, 70_001)]
     check(ask(pools, means, "nccl", dims, "fp32", together, TINY_CHUNKS, 2 * prod(dims)))
     check_halves(ask(pools, halves, "nccl", dims, 240, TINY_CHUNKS), dims, [240 // dims[0]])
 
 
-@pytest.mark.parametrize("dims", [(1,), (4,), (1, 3), (3, 2), (2, 2, 2), (2, 1, 3)], ids=named)
+@pytest.mark.parametrize("dims", [(1,), (4,), (1, 3), (3, 2), (2, 2, 2)], ids=named)
 @pytest.mark.parametrize("elements", [1, 240, 1021])
 def test_the_two_halves_of_a_torus_give_shards_and_the_mean(pools: Pools, dims: tuple[int, ...], elements: int) -> None:
     shares = [elements // dims[0], -(-elements // dims[0])]
@@ -107,9 +107,7 @@ def test_the_two_halves_of_a_torus_give_shards_and_the_mean(pools: Pools, dims: 
 
 
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
-@pytest.mark.parametrize(
-    "name, dims", [("torus", (2, 2)), ("torus", (2, 2, 2)), ("flat", (4,)), ("hierarchical", (2, 2))]
-)
+@pytest.mark.parametrize("name, dims", [("torus", (2, 2)), ("flat", (4,)), ("hierarchical", (2, 2))])
 def test_a_rank_that_is_lost_in_the_middle_ends_all_others(name: str, dims: tuple[int, ...], how: str) -> None:
     pool = RankPool(prod(dims), TIMEOUT_S)
     try:

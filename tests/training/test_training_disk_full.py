@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from training_runs import TINY, TINY_STEPS, config, finish, launched, require_root
+from training_runs import TINY, TINY_STEPS, config, launched, require_root
 
 ONE_CHECKPOINT = "1m"
-PLENTY = "20m"
 FILE_LIMIT_KIB = 64
 
 
@@ -34,7 +33,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(checkpoints)], check=True)
 
 
-def test_a_full_disk_then_space(small_disk: Path) -> None:
+def test_a_full_disk_costs_checkpoints_and_the_last_one_is_missed(small_disk: Path) -> None:
     with launched(config(small_disk, (2, 1), **TINY)) as launch:
         codes = launch.codes()
     assert set(codes) == {74}, f"all ranks must say that the last checkpoint is missing: {codes}"
@@ -42,10 +41,6 @@ def test_a_full_disk_then_space(small_disk: Path) -> None:
     assert launch.events("checkpoint_failed")[0]["step"] == 14, "training must go on after a failed checkpoint"
     left = [path.name for path in (small_disk / "checkpoints").iterdir()]
     assert left == ["step-00000007"], f"half-written folders must be removed, found {left}"
-    grow = ["mount", "-o", f"remount,size={PLENTY}", str(small_disk / "checkpoints")]
-    subprocess.run(grow, check=True)
-    resumed = finish(config(small_disk, (2, 1), attempt=2, **TINY))
-    assert resumed.events("start")[0]["resumed_from"] == "step-00000007", "the older checkpoint must still serve"
 
 
 def test_no_checkpoint_fits_at_all(tmp_path: Path) -> None:

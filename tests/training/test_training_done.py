@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import stat
-import sys
 from pathlib import Path
 
 import pytest
 from training_runs import TINY, config, finish, launched
-
-MEASURE = ["sh", "-c", f"shift 3; exec {sys.executable} -m training.measure $1", "sh"]
 
 
 def test_it_is_for_its_owner_only_and_alone(tmp_path: Path) -> None:
@@ -24,17 +21,17 @@ def test_it_is_for_its_owner_only_and_alone(tmp_path: Path) -> None:
 
 def test_a_measurement_is_done_after_its_one_step(tmp_path: Path) -> None:
     document = config(tmp_path)
-    launch = finish(document, *MEASURE)
+    launch = finish(document, "training.measure")
     assert json.loads(Path(document["done"]).read_text()) == {
         "schema": 1, "attempt": 1, "step": 1, "total_steps": 1, "samples": 0,
     }  # fmt: skip
     assert launch.events()[-1]["event"] == "done"
 
 
-@pytest.mark.parametrize("program", [[], MEASURE], ids=["train", "measure"])
-def test_all_ranks_say_that_it_could_not_be_written(tmp_path: Path, program: list[str]) -> None:
+@pytest.mark.parametrize("module", ["training", "training.measure"])
+def test_all_ranks_say_that_it_could_not_be_written(tmp_path: Path, module: str) -> None:
     document = {**config(tmp_path, (2, 1), **TINY), "done": str(tmp_path / "missing" / "done.json")}
-    with launched(document, *program) as launch:
+    with launched(document, module=module) as launch:
         codes = launch.codes()
     assert codes == [74, 74], f"{codes}: {launch.stderr_text}"
     told = [line for line in launch.stderr_text.splitlines() if line.startswith("training:")]

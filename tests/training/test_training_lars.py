@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from dataclasses import replace
 
@@ -10,19 +9,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optimized import DECAY, MOMENTUM, gradients, model, take
 from torch import nn
 
-from training.optim.lars import LARS, build
-from training.progress import Moment
-from training.recipe.train import LarsKeys, OptimizerKeys, Train
+from training.optim.lars import LARS
+from training.recipe.train import LarsKeys
 
-MOMENTUM, DECAY = 0.9, 0.01
 FORMS = st.builds(
     LarsKeys, trust=st.floats(1e-3, 1.0), eps=st.sampled_from([0.0, 1e-6]),
     lr_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
     ratio_decay=st.none() | st.floats(0.0, 0.1),
 )  # fmt: skip
-BEGINNING = Moment(0.5, 0.5, 0.5, 0.0)
 RATES = st.lists(st.floats(0.0, 2.0), min_size=1, max_size=6)
 
 
@@ -53,28 +50,12 @@ class OneTensor:
         return [ratio * (g + DECAY * w) for g, w in zip(gradient, self.weights, strict=True)]
 
 
-def model() -> nn.Linear:
-    torch.manual_seed(3)
-    return nn.Linear(4, 3).double()
-
-
 def trained(lars: LarsKeys, rates: list[float], correction: bool = False) -> nn.Linear:
     net = model()
     optimizer = LARS(net, MOMENTUM, DECAY, lars, correction)
     for step, rate in enumerate(rates):
         take(net, optimizer, step, rate)
     return net
-
-
-def take(net: nn.Module, optimizer: LARS, step: int, rate: float) -> None:
-    for parameter, gradient in zip(net.parameters(), gradients(step), strict=True):
-        parameter.grad = gradient
-    optimizer.step(rate)
-
-
-def gradients(step: int) -> list[torch.Tensor]:
-    draw = torch.Generator().manual_seed(step)
-    return [torch.randn(p.shape, generator=draw, dtype=torch.float64) for p in model().parameters()]
 
 
 @given(FORMS, RATES)
@@ -136,30 +117,3 @@ def test_with_momentum_correction_the_rate_may_be_in_either_place(
 ) -> None:
     inside, outside = (LarsKeys(trust=0.1, nesterov=nesterov, clip=clip, lr_in_momentum=i) for i in (True, False))
     assert torch.allclose(trained(inside, rates, True).weight, trained(outside, rates).weight, rtol=1e-9)
-
-
-def test_the_decay_of_a_step_is_the_one_told_before_it() -> None:
-    net, told = model(), model()
-    plain, changing = LARS(net, MOMENTUM, 0.5, LarsKeys()), LARS(told, MOMENTUM, DECAY, LarsKeys())
-    changing.before_step(BEGINNING, 0.5)
-    for step in (0, 1):
-        take(net, plain, step, 0.3)
-        take(told, changing, step, 0.3)
-    assert torch.equal(net.weight, told.weight)
-
-
-@pytest.mark.parametrize("correction", [False, True])
-def test_a_resumed_optimizer_goes_on_with_the_same_bits(correction: bool) -> None:
-    rates = [0.1, 0.4, 0.3, 0.2]
-    net = model()
-    first = LARS(net, MOMENTUM, DECAY, LarsKeys(), correction)
-    for step in (0, 1):
-        take(net, first, step, rates[step])
-    kept = io.BytesIO()
-    torch.save(first.state_dict(), kept)
-    keys = OptimizerKeys("lars", momentum=MOMENTUM, weight_decay=DECAY, momentum_correction=correction)
-    resumed = build(net, Train(optimizer=keys))
-    resumed.load_state_dict(torch.load(io.BytesIO(kept.getvalue()), weights_only=True))
-    for step in (2, 3):
-        take(net, resumed, step, rates[step])
-    assert torch.equal(net.weight, trained(LarsKeys(), rates, correction).weight)

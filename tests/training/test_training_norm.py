@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,11 @@ import pytest
 import torch
 from torch import nn
 from torus_ranks import RankPool
-from training_runs import TRAIN
 
 from training.meeting.ranks import Ranks
 from training.norm.convert import convert, travelling
-from training.recipe import fits
 from training.recipe.reading import ConfigError
-from training.recipe.train import NormKeys, SyncKeys
+from training.recipe.train import NormKeys
 
 RANKS, GROUP, STEPS = 4, 2, 6
 LOSS_AND_STOP = 2
@@ -126,18 +123,3 @@ def test_a_model_without_batch_normalization_cannot_be_told_how() -> None:
     with pytest.raises(ConfigError, match="the model has no batch normalization"):
         convert(nn.Linear(2, 2), NormKeys(eps=1e-3), ALONE)
     assert convert(nn.Linear(2, 2), NormKeys(), ALONE).facts()["layers"] == 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"norm": NormKeys(ranks=3)}, "4 ranks do not divide into groups of 3"),
-        ({"norm": NormKeys(ranks=8)}, "4 ranks do not divide into groups of 8"),
-        ({"norm": NormKeys(statistics="last", momentum=0.1)}, "is for 'statistics: moving'"),
-        ({"norm": NormKeys(ranks=2), "sync": SyncKeys(every=2)}, "above 1 does not go with 'sync.every'"),
-    ],
-    ids=str,
-)
-def test_keys_that_do_not_go_together(changes: dict[str, Any], says: str) -> None:
-    (misfit,) = fits.misfits(replace(TRAIN, **changes), RANKS)
-    assert says in misfit.message and misfit.advice

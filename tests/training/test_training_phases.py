@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from training.data.order import rank_batch
 from training.data.view import View
 from training.progress import Progress
-from training.recipe.fits import misfits
 from training.recipe.phases import PhaseKeys
-from training.recipe.train import DataKeys, EvaluateKeys, OptimizerKeys, ScheduleKeys, Train
+from training.recipe.train import DataKeys, EvaluateKeys, OptimizerKeys, Train
 from training.schedule.phases import Course
 
 IMAGES = 1_281_167
@@ -185,33 +184,3 @@ def test_when_evaluations_are_due(keys: EvaluateKeys, epochs: list[int]) -> None
     due = [now.samples // 25 for before, now in zip(at, at[1:], strict=False) if course.evaluates(before, now)]
     assert due == epochs
     assert course.evaluates(Progress(0, 0), Progress(1, 75)) is (keys.first <= 3), "a step may pass several epochs"
-
-
-MISFITS = [
-    ((PhaseKeys(20, batch=6),), "phases[0].batch", "6 does not divide by 4 ranks; try 8"),
-    ((PhaseKeys(8), PhaseKeys(8), PhaseKeys(20)), "phases[1].until", "8 is not after epoch 8"),
-    ((PhaseKeys(8),), "phases[0].until", "the run has 20 epochs; write 20, or 'epochs: 8'"),
-    (
-        (PhaseKeys(8, lr=(1.0,)), PhaseKeys(20)),
-        "phases[1]",
-        "has no 'lr', and other phases have one; write 'lr' in all",
-    ),
-    ((PhaseKeys(20, lr=(1.0,), reach=30),), "phases[0].reach", "is for a rate that changes; write 'lr: [from, to]'"),
-    ((PhaseKeys(8, lr=(1.0,)), PhaseKeys(20, lr=(1.0, 0.0), reach=8)), "phases[1].reach", "8 is not after epoch 8"),
-    ((PhaseKeys(20, area=(1.0, 0.1)),), "phases[0].area", "[1, 0.1] is empty; write [0.1, 1]"),
-]
-
-
-@pytest.mark.parametrize(("phases", "key", "message"), MISFITS, ids=[key for _, key, _ in MISFITS])
-def test_misfits(phases: tuple[PhaseKeys, ...], key: str, message: str) -> None:
-    (found,) = misfits(Train(phases=phases), ranks=4)
-    assert found.key == f"train.{key}" and message in f"{found.message}; {found.advice}"
-
-
-def test_a_schedule_beside_the_rates_of_phases_is_refused() -> None:
-    train = Train(schedule=ScheduleKeys("linear"), phases=(PhaseKeys(20, lr=(1.0,)),))
-    assert [found.key for found in misfits(train, ranks=4)] == ["train.schedule"]
-
-
-def test_a_batch_that_no_phase_uses_need_not_divide() -> None:
-    assert not list(misfits(Train(batch=63, phases=(PhaseKeys(20, batch=64),)), ranks=4))

@@ -10,6 +10,7 @@ import pytest
 import torch
 from phased import SAMPLES, learner
 from phased import group as group
+from states import differing
 
 from training.learner import Learner
 from training.recipe import published
@@ -34,21 +35,6 @@ def again(learning: Learner, folder: Path, keys: dict[str, Any]) -> Learner:
     resumed, _ = learner(folder, **keys)
     resumed.restore(torch.load(kept, weights_only=True))
     return resumed
-
-
-def differing(one: Any, other: Any, at: str = "state") -> list[str]:
-    """Where two states differ."""
-    if isinstance(one, torch.Tensor):
-        return [] if torch.equal(one, other) else [at]
-    if isinstance(one, dict):
-        keys = [] if one.keys() == other.keys() else [at]
-        return keys + [
-            found for key in one.keys() & other.keys() for found in differing(one[key], other[key], f"{at}.{key}")
-        ]
-    if isinstance(one, list):
-        pairs = enumerate(zip(one, other, strict=True))
-        return [found for number, pair in pairs for found in differing(*pair, f"{at}[{number}]")]
-    return [] if one == other else [at]
 
 
 @pytest.mark.parametrize("name", published.names())

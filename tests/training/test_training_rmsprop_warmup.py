@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from typing import Any
 
@@ -10,14 +9,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from optimized import DECAY, MOMENTUM, model, take_at
 
 from training.optim.rmsprop_warmup import RMSpropWarmup, sgd_share
-from training.progress import Moment
 from training.recipe.reading import ConfigError
 from training.recipe.train import OptimizerKeys, Train
 
-MOMENTUM, DECAY = 0.9, 0.01
 TRAIN = Train(optimizer=OptimizerKeys("rmsprop-warmup", momentum=MOMENTUM, weight_decay=DECAY))
 STEPS = st.lists(st.tuples(st.floats(0, 15), st.floats(1e-3, 2.0), st.sampled_from([0.0, 0.01, 0.1])), max_size=6)
 
@@ -36,20 +33,6 @@ def test_the_share_grows_without_a_jump_to_1(centre: float, period: float, epoch
     assert 0 <= before <= after <= 1
     assert after - before <= ahead / period + 1e-9, "the slope is 1/period at most"
     assert sgd_share(centre + period / 2, centre, period) == pytest.approx(1)
-
-
-def model() -> nn.Linear:
-    torch.manual_seed(3)
-    return nn.Linear(3, 2).double()
-
-
-def take(net: nn.Module, optimizer: RMSpropWarmup, step: int, now: tuple[float, float, float]) -> None:
-    draw = torch.Generator().manual_seed(step)
-    for parameter in net.parameters():
-        parameter.grad = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
-    epochs, rate, decay = now
-    optimizer.before_step(Moment(0.0, 0.0, epochs + 3, epochs), decay)
-    optimizer.step(rate)
 
 
 def one_number(w: float, gradients: list[float], steps: list[tuple[float, float, float]], decayed: bool) -> float:
@@ -72,7 +55,7 @@ def test_it_follows_its_formulas(steps: list[tuple[float, float, float]], decay_
     optimizer = RMSpropWarmup(net, Train(optimizer=keys))
     drawn: list[tuple[list[float], ...]] = []
     for step, now in enumerate(steps):
-        take(net, optimizer, step, now)
+        take_at(net, optimizer, step, now)
         drawn.append(tuple(p.grad.flatten().tolist() for p in net.parameters() if p.grad is not None))
     for number, (got, first) in enumerate(zip(net.parameters(), start.parameters(), strict=True)):
         decayed = first.ndim > 1 or decay_vectors
@@ -83,24 +66,8 @@ def test_it_follows_its_formulas(steps: list[tuple[float, float, float]], decay_
 
 def test_a_rate_of_0_moves_nothing() -> None:
     net = model()
-    take(net, RMSpropWarmup(net, TRAIN), 0, (0.0, 0.0, 0.01))
+    take_at(net, RMSpropWarmup(net, TRAIN), 0, (0.0, 0.0, 0.01))
     assert all(map(torch.equal, net.parameters(), model().parameters()))
-
-
-def test_a_resumed_optimizer_goes_on_with_the_same_bits() -> None:
-    steps = [(9.0, 0.1, 0.01), (9.9, 0.2, 0.01), (11.0, 0.3, 0.02), (13.0, 0.1, 0.02)]
-    straight, net = model(), model()
-    one, first, resumed = (RMSpropWarmup(each, TRAIN) for each in (straight, net, net))
-    for step, now in enumerate(steps):
-        take(straight, one, step, now)
-    for step in (0, 1):
-        take(net, first, step, steps[step])
-    kept = io.BytesIO()
-    torch.save(first.state_dict(), kept)
-    resumed.load_state_dict(torch.load(io.BytesIO(kept.getvalue()), weights_only=True))
-    for step in (2, 3):
-        take(net, resumed, step, steps[step])
-    assert all(map(torch.equal, net.parameters(), straight.parameters()))
 
 
 @pytest.mark.parametrize(

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import copy
-import io
 from typing import Any
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from optimized import DECAY, MOMENTUM, gradients, model, take
 
-from training.optim.sgd import SGD, build
-from training.progress import Moment
-from training.recipe.fits import misfits
-from training.recipe.train import LarsKeys, OptimizerKeys, Train
+from training.optim.sgd import SGD
 
-MOMENTUM, DECAY = 0.9, 0.01
 RATES = st.lists(st.floats(1e-3, 2.0), min_size=1, max_size=6)
-
-
-def model() -> nn.Linear:
-    torch.manual_seed(3)
-    return nn.Linear(4, 3).double()
-
-
-def take(net: nn.Module, optimizer: SGD, step: int, rate: float) -> None:
-    draw = torch.Generator().manual_seed(step)
-    for parameter in net.parameters():
-        parameter.grad = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
-    optimizer.step(rate)
 
 
 def trained(rates: list[float], **keys: bool) -> list[torch.Tensor]:
@@ -51,9 +33,8 @@ def test_it_takes_the_steps_of_torch(rates: list[float], nesterov: bool, decay_v
     ]
     theirs = torch.optim.SGD(groups, momentum=MOMENTUM, nesterov=nesterov, lr=0.1)
     for step, rate in enumerate(rates):
-        draw = torch.Generator().manual_seed(step)
-        for parameter in net.parameters():
-            parameter.grad = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+        for parameter, gradient in zip(net.parameters(), gradients(step), strict=True):
+            parameter.grad = gradient
         for group in theirs.param_groups:
             group["lr"] = rate
         theirs.step()
@@ -67,8 +48,7 @@ def test_it_takes_the_steps_of_torch(rates: list[float], nesterov: bool, decay_v
 def test_the_rate_inside_the_momentum_follows_its_formula(rates: list[float], nesterov: bool) -> None:
     weights, velocity = model().weight.detach(), torch.zeros(3, 4, dtype=torch.float64)
     for step, rate in enumerate(rates):
-        gradient = torch.randn(3, 4, generator=torch.Generator().manual_seed(step), dtype=torch.float64)
-        u = gradient + DECAY * weights
+        u = gradients(step)[0] + DECAY * weights
         velocity = MOMENTUM * velocity + rate * u
         weights = weights - (MOMENTUM * velocity + rate * u if nesterov else velocity)
     assert torch.allclose(trained(rates, lr_in_momentum=True, nesterov=nesterov)[0], weights, rtol=1e-9, atol=1e-12)
@@ -107,33 +87,6 @@ def test_parameters_that_had_no_gradient_change_by_the_rate_of_their_own_last_st
     assert torch.allclose(net.bias, expected, rtol=1e-12)
 
 
-def test_the_decay_of_a_step_is_the_one_told_before_it() -> None:
-    net, told = model(), model()
-    plain, changing = SGD(net, MOMENTUM, 0.5), SGD(told, MOMENTUM, DECAY)
-    changing.before_step(Moment(0.5, 0.5, 0.5, 0.0), 0.5)
-    for mover, moved in ((plain, net), (changing, told)):
-        take(moved, mover, 0, 0.3)
-    assert torch.equal(net.weight, told.weight)
-
-
-@pytest.mark.parametrize("correction", [False, True])
-def test_a_resumed_optimizer_goes_on_with_the_same_bits(correction: bool) -> None:
-    rates, net = [0.1, 0.4, 0.3, 0.2], model()
-    keys = OptimizerKeys(
-        momentum=MOMENTUM, weight_decay=DECAY, lr_in_momentum=True, momentum_correction=correction, nesterov=True
-    )
-    first, resumed = (build(net, Train(optimizer=keys)) for _ in range(2))
-    for step in (0, 1):
-        take(net, first, step, rates[step])
-    kept = io.BytesIO()
-    torch.save(first.state_dict(), kept)
-    resumed.load_state_dict(torch.load(io.BytesIO(kept.getvalue()), weights_only=True))
-    for step in (2, 3):
-        take(net, resumed, step, rates[step])
-    straight = trained(rates, lr_in_momentum=True, momentum_correction=correction, nesterov=True)
-    assert torch.equal(net.weight, straight[0]) and torch.equal(net.bias, straight[1])
-
-
 def test_an_optimizer_that_goes_back_to_an_earlier_state_takes_the_same_steps_again() -> None:
     net = model()
     optimizer = SGD(net, MOMENTUM, DECAY, lr_in_momentum=True, momentum_correction=True)
@@ -148,35 +101,3 @@ def test_an_optimizer_that_goes_back_to_an_earlier_state_takes_the_same_steps_ag
         for step in again:
             take(net, optimizer, step, (0.1, 0.4)[step])
         assert torch.equal(net.weight, wanted)
-
-
-@pytest.mark.parametrize(
-    ("keys", "key"),
-    [
-        ({"name": "lars", "nesterov": True}, "nesterov"),
-        ({"name": "lars", "lr_in_momentum": True}, "lr_in_momentum"),
-        ({"name": "lars", "decay_vectors": True}, "decay_vectors"),
-        ({"name": "rmsprop-warmup", "nesterov": True}, "nesterov"),
-        ({"name": "rmsprop-warmup", "momentum_correction": True}, "momentum_correction"),
-        ({"name": "sgd", "momentum_correction": True}, "momentum_correction"),
-        (
-            {"name": "lars", "momentum_correction": True, "lars": LarsKeys(lr_in_momentum=False)},
-            "momentum_correction",
-        ),
-    ],
-)
-def test_keys_that_an_optimizer_does_not_read_are_refused(keys: dict[str, Any], key: str) -> None:
-    assert [misfit.key for misfit in misfits(Train(optimizer=OptimizerKeys(**keys)), 1)] == [f"train.optimizer.{key}"]
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"name": "sgd", "nesterov": True, "lr_in_momentum": True, "momentum_correction": True, "decay_vectors": True},
-        {"name": "lars", "momentum_correction": True},
-        {"name": "rmsprop-warmup", "decay_vectors": True},
-        {"name": "my.own:optimizer", "nesterov": True, "momentum_correction": True},
-    ],
-)
-def test_keys_that_it_reads_are_not(keys: dict[str, Any]) -> None:
-    assert not list(misfits(Train(optimizer=OptimizerKeys(**keys)), 1))

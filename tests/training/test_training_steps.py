@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import step_ranks
 from torus_ranks import RankPool
-from training_runs import TRAIN
 
-from training.recipe import fits
-from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys, SyncKeys
+from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys
 
 STEPS = 8
 SHARDED = OptimizerKeys("lars", lars=LarsKeys(form="sharded"))
@@ -76,22 +73,3 @@ def test_steps_that_overflow_are_skipped_and_the_scale_comes_down(two: RankPool,
 def test_an_overflow_on_one_rank_is_skipped_by_all(two: RankPool, tmp_path: Path) -> None:
     answers = two.ask(step_ranks.overflowing, (2, 1), str(tmp_path))
     assert answers == [{"same": True, "scale": 2.0**15}] * 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"accumulate": 3}, "64 does not divide by 4 ranks x 3 (accumulate)"),
-        ({"sync": SyncKeys(every=2, all_reduce="ddp")}, "above 1 does not go with 'all_reduce: ddp'"),
-        ({"sync": SyncKeys(every=2), "precision": "fp16"}, "above 1 does not go with 'precision: fp16'"),
-        ({"loss_scale": LossScaleKeys(start=8.0)}, "is for fp16"),
-        (
-            {"optimizer": SHARDED, "sync": SyncKeys(wire="bf16")},
-            "'sharded' needs sync.all_reduce torus, sync.wire fp32",
-        ),
-    ],
-    ids=str,
-)
-def test_keys_that_do_not_go_together(changes: dict[str, Any], says: str) -> None:
-    (misfit,) = fits.misfits(replace(TRAIN, **changes), 4)
-    assert says in misfit.message and misfit.advice

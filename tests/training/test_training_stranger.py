@@ -50,8 +50,7 @@ def planted(folder: Path) -> tuple[Path, Path]:
 def met_by_a_stranger(folder: Path, evil: Path, keys: int) -> Iterator[tuple[Launch, dict[str, Any]]]:
     """Two ranks, the second of which starts when the stranger has begun; and the address of rank 0."""
     document, ready = config(folder, (2, 1), **SHORT), folder / "ready"
-    held_back = f'test "$RANK" = 0 || while [ ! -e {ready} ]; do sleep 0.05; done; exec "$@"'
-    with launched(document, "sh", "-c", held_back, "sh") as launch:
+    with launched(document, late=ready) as launch:
         address = address_of(Path(document["rendezvous"]))
         stranger = subprocess.Popen(
             [sys.executable, STRANGER, address["host"], str(address["port"]), str(evil), str(ready), str(keys)],

@@ -1,6 +1,6 @@
 """Real gloo processes that do what they are told to, kept alive from one example to the next.
 
-They are forked from a server that has torch loaded already, so eight of them start in a moment.
+They are forked from a server that has the training loaded already, so eight of them start in a moment.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import torch.distributed as dist
 
 ANSWER_S = 60.0
 KEPT_RANKS = 6
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["torch", "torch.distributed", "training.loop", "pytest"])
 # Each algorithm that a rank builds adds groups to its process, and gloo polls each of them in a thread of its own 100
 # times a second: the groups of a whole module would keep a machine busy.
 MOST_ASKED = 12
@@ -28,15 +30,13 @@ class RankPool:
     """`world` processes in one group; `ask` calls a function on all of them."""
 
     def __init__(self, world: int, timeout_s: float = ANSWER_S) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch", "torch.distributed"])
         self._folder = tempfile.TemporaryDirectory()
         self._pipes: list[Connection] = []
         self._processes = []
         for rank in range(world):
-            here, there = context.Pipe()
+            here, there = FORKS.Pipe()
             arguments = (rank, world, str(Path(self._folder.name) / "store"), timeout_s, there)
-            process = context.Process(target=serve, args=arguments, daemon=True)
+            process = FORKS.Process(target=serve, args=arguments, daemon=True)
             process.start()
             there.close()
             self._pipes.append(here)

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from forked_rank import ForkedRank
+from states import differing
 
 from training.config import SCHEMA
 from training.recipe.train import OptimizerKeys, ScheduleKeys, Train
@@ -42,14 +45,16 @@ def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **tra
 class Launch:
     """The ranks of one attempt."""
 
-    def __init__(self, document: dict[str, Any], path: Path, prefix: list[str]) -> None:
+    def __init__(self, document: dict[str, Any], path: Path, prefix: list[str], module: str, late: Path | None) -> None:
         self.metrics = Path(document["metrics"])
         self.attempt = document["attempt"]
         path.write_text(json.dumps(document))
         x_ranks, y_ranks = document["grid"]
         world = x_ranks * y_ranks
         self.logs = [path.with_suffix(f".{rank}.log") for rank in range(world)]
-        self.ranks = [start(rank, world, path, log, prefix) for rank, log in enumerate(self.logs)]
+        self.ranks = [
+            start(rank, world, path, log, prefix, module, late if rank else None) for rank, log in enumerate(self.logs)
+        ]
 
     def codes(self) -> list[int]:
         """Wait for all ranks."""
@@ -70,7 +75,7 @@ class Launch:
     def end(self) -> None:
         for rank in self.ranks:
             if rank.poll() is None:
-                os.killpg(rank.pid, signal.SIGKILL)
+                rank.kill()
             rank.wait()
 
     @property
@@ -79,30 +84,47 @@ class Launch:
         return "".join(path.read_text() for path in self.logs)
 
 
-def start(rank: int, world: int, path: Path, log: Path, prefix: list[str]) -> subprocess.Popen[bytes]:
+def start(
+    rank: int, world: int, path: Path, log: Path, prefix: list[str], module: str, when: Path | None
+) -> ForkedRank | Started:
+    """A rank; with a prefix, in a Python of its own that the words of the prefix start."""
     environment = {
         **os.environ, "PYTHONPATH": f"{ROOT}:{path.parent}",
         "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
     }  # fmt: skip
-    command = [*prefix, sys.executable, "-m", "training", str(path)]
+    if not prefix:
+        return ForkedRank(module, path, log, environment, when)
+    command = [*prefix, sys.executable, "-m", module, str(path)]
     with log.open("wb") as stderr:
-        return subprocess.Popen(command, env=environment, cwd=ROOT, stderr=stderr, start_new_session=True)
+        return Started(command, env=environment, cwd=ROOT, stderr=stderr, start_new_session=True)
+
+
+class Started(subprocess.Popen[bytes]):
+    """The leader of a session."""
+
+    def kill(self) -> None:
+        os.killpg(self.pid, signal.SIGKILL)
 
 
 @contextmanager
-def launched(document: dict[str, Any], *prefix: str) -> Iterator[Launch]:
-    """Start the ranks of a config; whatever happens, none is left at the end."""
+def launched(
+    document: dict[str, Any], *prefix: str, module: str = "training", late: Path | None = None
+) -> Iterator[Launch]:
+    """Start the ranks of a config, the first one at once and the others when `late` is there.
+
+    Whatever happens, none is left at the end.
+    """
     path = Path(document["metrics"]).with_name(f"config-{document['attempt']}.json")
-    launch = Launch(document, path, list(prefix))
+    launch = Launch(document, path, list(prefix), module, late)
     try:
         yield launch
     finally:
         launch.end()
 
 
-def finish(document: dict[str, Any], *prefix: str) -> Launch:
+def finish(document: dict[str, Any], module: str = "training") -> Launch:
     """Run to the end; every rank must exit 0."""
-    with launched(document, *prefix) as launch:
+    with launched(document, module=module) as launch:
         codes = launch.codes()
         assert set(codes) == {0}, f"the run should have finished; exit codes {codes}: {launch.stderr_text}"
     return launch
@@ -117,33 +139,9 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def assert_same_state(folder: Path, other: Path, step: int, why: str) -> None:
     """The checkpoints of `step` in two run folders hold the same bits."""
-    mine, theirs = (_flat(folder_ / f"checkpoints/step-{step:08d}/state.pt") for folder_ in (folder, other))
-    assert mine.keys() == theirs.keys()
-    different = [key for key, value in mine.items() if not _equal(value, theirs[key])]
-    assert not different, f"{why}: not bit-identical to the undisturbed run in {different[:5]}"
-
-
-def _flat(path: Path) -> dict[str, Any]:
-    import torch
-
-    flat: dict[str, Any] = {}
-
-    def walk(key: str, value: Any) -> None:
-        if isinstance(value, (dict, list)):
-            items = value.items() if isinstance(value, dict) else enumerate(value)
-            for name, inner in items:
-                walk(f"{key}/{name}", inner)
-        else:
-            flat[key] = value
-
-    walk("", torch.load(path, weights_only=True))
-    return flat
-
-
-def _equal(one: Any, other: Any) -> bool:
-    import torch
-
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+    paths = (each / f"checkpoints/step-{step:08d}/state.pt" for each in (folder, other))
+    found = differing(*(torch.load(path, weights_only=True) for path in paths))
+    assert not found, f"{why}: not bit-identical to the undisturbed run in {found[:5]}"
 
 
 def require_root(works: Callable[[], bool], what: str) -> None:

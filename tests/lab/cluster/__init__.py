@@ -1,4 +1,4 @@
-"""A cluster of up to eight nodes on one Debian machine, shared by several schedulers: see cluster.py and lab.py."""
+"""A cluster of four nodes on one Debian machine, shared by several schedulers: see cluster.py and lab.py."""
 
 from .cluster import Cluster
 from .lab import Lab

@@ -25,7 +25,7 @@ class Lab(ABC):
 
     def __init__(self, cluster: Cluster, env: dict[str, str]) -> None:
         self.cluster, self.settings = cluster, cluster.settings
-        self.src, self.home, self.nodes = self.settings.src, self.settings.home, self.settings.nodes
+        self.src, self.home, self.nodes = self.settings.src, self.settings.home, list(self.settings.nodes)
         self.python = cluster.python
         self.env = {**cluster.env, **env}
         self.user_env = {**cluster.user_env, **env}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 from .processes import run
-from .settings import CONTROLLER_ADDRESS, INTERFACE, MOST_NODES, node_address
+from .settings import CONTROLLER_ADDRESS, INTERFACE, NODES, node_address
 
 BRIDGE = "trlab0"
 
@@ -20,7 +21,7 @@ def port(node: str) -> str:
     return f"trlab-{node}"
 
 
-def make(nodes: list[str]) -> None:
+def make(nodes: Sequence[str]) -> None:
     lines = [
         f"link add {BRIDGE} type bridge",
         f"addr add {CONTROLLER_ADDRESS}/24 dev {BRIDGE}",
@@ -50,11 +51,10 @@ def plug(node: str) -> None:
 
 
 def remove() -> None:
-    """Remove the networks of an earlier lab of any size."""
-    nodes = [f"node{number}" for number in range(1, MOST_NODES + 1)]
-    links = [*map(port, nodes), BRIDGE]
+    """Remove the networks of an earlier lab."""
+    links = [*map(port, NODES), BRIDGE]
     lines = [f"link del {name}" for name in links if Path(f"/sys/class/net/{name}").exists()]
-    lines += [f"netns del {name}" for name in map(namespace, nodes) if Path(f"/run/netns/{name}").exists()]
+    lines += [f"netns del {name}" for name in map(namespace, NODES) if Path(f"/run/netns/{name}").exists()]
     if lines:
         run(["ip", "-batch", "-"], stdin="\n".join(lines))
 

@@ -8,31 +8,15 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[3]
 CONTROLLER_ADDRESS = "10.77.0.1"
-MOST_NODES = 8
+NODES = ("node1", "node2", "node3", "node4")
 INTERFACE = "eth0"
 
 
 @dataclass(frozen=True)
 class Settings:
-    root: Path = Path("/srv/torusrun-lab")
-    node_count: int = 4
-    gpus_per_node: int = 2
+    root: Path = Path("/srv/torusrun-lab")  # not below /tmp, which is private to each node
     user: str = "labuser"
-    min_job_age_s: int = 300
-    kill_wait_s: int = 5
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.node_count <= MOST_NODES:
-            raise ValueError(f"node_count is {self.node_count}, must be 1 to {MOST_NODES}")
-        if self.root.parts[:2] == ("/", "tmp") or len(self.root.parts) < 3:
-            raise ValueError(
-                f"root is {self.root}: choose a folder below the top level and outside /tmp, "
-                "which is private to each node"
-            )
-
-    @property
-    def nodes(self) -> list[str]:
-        return [f"node{number}" for number in range(1, self.node_count + 1)]
+    nodes: tuple[str, ...] = NODES
 
     @property
     def controller(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import pwd
 import shutil
 from pathlib import Path
@@ -14,6 +15,7 @@ from .sshd import LoginNode, end_earlier
 
 FOLDER = Path("/srv/torusrun-login")
 USER = "lablogin"
+LOCK = Path("/run/torusrun-laptop.lock")  # there is one laptop on a machine
 
 
 def make_user(folder: Path = FOLDER) -> Path:
@@ -55,6 +57,8 @@ class Away:
         self.login = LoginNode(folder / "sshd", user, LOGIN_ADDRESS)
 
     def start(self) -> None:
+        self._alone = LOCK.open("a")
+        fcntl.flock(self._alone, fcntl.LOCK_EX)  # until the tests of another worker have ended
         self.laptop.start()
         self.login.start()
         self.login.admit(self.laptop.public_key)
@@ -67,4 +71,5 @@ class Away:
     def stop(self) -> None:
         self.login.stop()
         self.laptop.stop()
+        self._alone.close()
         _remove(self.folder)

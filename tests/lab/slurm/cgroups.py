@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 BASE = Path("/sys/fs/cgroup")
@@ -26,7 +27,7 @@ def _can_make_in(folder: Path) -> bool:
     return True
 
 
-def remove(nodes: list[str]) -> None:
+def remove(nodes: Sequence[str]) -> None:
     """Remove the groups of nodes. Slurm names them slurm_<node>; they outlive a node that lost its power."""
     for top in (BASE / controller / f"slurm_{node}" for controller in CONTROLLERS for node in nodes):
         for folder in sorted([top, *top.rglob("*/")], reverse=True):

@@ -10,6 +10,7 @@ from string import Template
 from ..cluster.settings import CONTROLLER_ADDRESS, INTERFACE, Settings, node_address
 
 TEMPLATES = Path(__file__).with_name("conf")
+GPUS = 2  # of a node, as in conf/
 FOLDERS = ["dev", "state", "spool", "munge", "db"]
 CONTROLLER_PORT, NODE_PORT, DATABASE_PORT = 16817, 16818, 16819
 
@@ -30,7 +31,7 @@ def write(settings: Settings, has_cgroups: bool) -> None:
         (settings.etc / name).write_text(_rendered(name, settings, has_cgroups))
     (settings.etc / "slurmdbd.conf").chmod(0o600)
     _make_key(settings.root / "munge" / "key")
-    for number in range(settings.gpus_per_node):
+    for number in range(GPUS):
         _make_fake_gpu(settings.root / "dev" / f"gpu{number}")
 
 
@@ -39,7 +40,6 @@ def _rendered(name: str, settings: Settings, has_cgroups: bool) -> str:
         root=settings.root,
         home=settings.home,
         interface=INTERFACE,
-        gpus=settings.gpus_per_node,
         controller=settings.controller,
         address=CONTROLLER_ADDRESS,
         controller_port=CONTROLLER_PORT,
@@ -49,17 +49,14 @@ def _rendered(name: str, settings: Settings, has_cgroups: bool) -> str:
         proctrack="proctrack/cgroup" if has_cgroups else "proctrack/linuxproc",
         task="task/cgroup" if has_cgroups else "task/none",
         constrain_ram="yes" if has_cgroups else "no",
-        kill_wait_s=settings.kill_wait_s,
-        min_job_age_s=settings.min_job_age_s,
-        gpu_files=f"{settings.root}/dev/gpu[0-{settings.gpus_per_node - 1}]",
-        nodes="\n".join(_node_line(node, settings) for node in settings.nodes),
+        nodes="\n".join(map(_node_line, settings.nodes)),
     )
 
 
-def _node_line(node: str, settings: Settings) -> str:
+def _node_line(node: str) -> str:
     return (
         f"NodeName={node} NodeAddr={node_address(node)} CPUs=8 CoresPerSocket=8 RealMemory=8000 "
-        f"Gres=gpu:v100:{settings.gpus_per_node} State=UNKNOWN"
+        f"Gres=gpu:v100:{GPUS} State=UNKNOWN"
     )
 
 

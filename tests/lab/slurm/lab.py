@@ -11,7 +11,6 @@ from __future__ import annotations
 from ..cluster import Cluster, Lab
 from ..cluster.folder import give
 from ..cluster.processes import wait_until
-from ..cluster.settings import MOST_NODES
 from . import cgroups, config, daemons, packages
 
 IN_SERVICE = ("idle", "mixed", "allocated", "completing")
@@ -45,7 +44,7 @@ class SlurmLab(Lab):
         wait_until("all nodes idle", lambda: set(self.node_states().values()) == idle, 30, self.server.log)
 
     def _leave(self) -> None:
-        cgroups.remove([f"node{number}" for number in range(1, MOST_NODES + 1)])
+        cgroups.remove(self.nodes)
         for daemon in (self._munged, self._mariadbd, self._slurmdbd, self.server):
             daemon.stop()
 
