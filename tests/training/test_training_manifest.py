@@ -192,7 +192,7 @@ def test_nothing_planted_is_complete_or_ends_the_reader(tmp_path: Path, harm: Ca
 
 
 def test_complete_ones_newest_first_and_nothing_else(tmp_path: Path) -> None:
-    assert complete_checkpoints(tmp_path / "missing") == []
+    assert list(complete_checkpoints(tmp_path / "missing")) == []
     write(tmp_path / ".tmp-x", 30)
     (tmp_path / "step-notes.txt").write_text("mine")
     assert newest_complete(tmp_path) is None
