@@ -76,7 +76,7 @@ def _wait_for_end(run: Path) -> None:
         time.sleep(0.2)
 
 
-def told(times_s: list[float]) -> str:
+def summary(times_s: list[float]) -> str:
     ordered = sorted(times_s)
     return f"{statistics.median(ordered):6.2f}  {ordered[0]:6.2f}  {ordered[-1]:6.2f}"
 
@@ -109,11 +109,11 @@ def main() -> None:
                         parts_s[way].append(ends_s)
                 for way, found in times_s.items():
                     print(
-                        f"{program:8} {way:8} {chosen.attempts} attempts of {chosen.ranks} ranks  {told(found)}",
+                        f"{program:8} {way:8} {chosen.attempts} attempts of {chosen.ranks} ranks  {summary(found)}",
                         flush=True,
                     )
                     for part, ends in zip(PARTS, zip(*parts_s[way], strict=True), strict=False):
-                        print(f"    {part:44}  {told(list(ends))}", flush=True)
+                        print(f"    {part:44}  {summary(list(ends))}", flush=True)
             print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         finally:
             torusrun(folder, "cancel", held)

@@ -118,9 +118,9 @@ def run_all(rank: int, found: Sequence[Case], seeds: int, folder: str, results: 
             store = dist.FileStore(f"{folder}/{number}-{seed}", RANKS)
             dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
             started_s = time.perf_counter()
-            told = train_once(replace(case.train, seed=seed), rank, Path(folder))
+            measured = train_once(replace(case.train, seed=seed), rank, Path(folder))
             if rank == 0:
-                results.put((number, seed, told, time.perf_counter() - started_s))
+                results.put((number, seed, measured, time.perf_counter() - started_s))
             dist.destroy_process_group()
             gc.collect()  # frees the process groups of the training
 
@@ -149,9 +149,9 @@ TITLES = f"{'recipe':15} {'what':38} {'accuracy':>8} {'spread':>6} {'difference'
 def line(case: Case, found: Sequence[Case]) -> str:
     """Mean, spread, and distance from the reference or the whole recipe, which are in `found` with all their seeds."""
     reference = found[0]
-    told = f"{case.recipe:15} {case.what:38} {case.mean:8.2f} {case.spread:6.2f}"
+    text = f"{case.recipe:15} {case.what:38} {case.mean:8.2f} {case.spread:6.2f}"
     if case is reference:
-        return told
+        return text
     same = [other for other in found if (other.recipe, other.what) == (case.recipe, case.beside)]
     other = same[0] if same else reference
     difference = case.mean - other.mean
@@ -160,7 +160,7 @@ def line(case: Case, found: Sequence[Case]) -> str:
         shown = "yes" if abs(difference) > 2 * error else "no"
     else:
         shown = "within the goal" if difference >= -GOAL else "BELOW THE GOAL"
-    return f"{told} {difference:+10.2f}  {shown}"
+    return f"{text} {difference:+10.2f}  {shown}"
 
 
 def _ensembles(found: Sequence[Case]) -> Iterable[str]:
@@ -204,12 +204,12 @@ def main() -> None:
             while results.empty():
                 if ranks.join(timeout=0.2):
                     break
-            number, _seed, told, spent_s = results.get()
-            found[number].accuracies.append(told[0])
+            number, _seed, measured, spent_s = results.get()
+            found[number].accuracies.append(measured[0])
             found[number].spent_s += spent_s
-            print(f"  {found[number].recipe} {found[number].what} {told}", file=sys.stderr, flush=True)
-            if len(told) > 1:
-                found[number].members.append(told[1:])
+            print(f"  {found[number].recipe} {found[number].what} {measured}", file=sys.stderr, flush=True)
+            if len(measured) > 1:
+                found[number].members.append(measured[1:])
             if len(found[number].accuracies) == chosen.seeds:
                 print(line(found[number], found), flush=True)
         while not ranks.join():

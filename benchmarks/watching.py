@@ -99,8 +99,8 @@ def watch(folder: Path, runs: int, number: int, for_s: float) -> None:
     asked = Counter((folder / "asked").read_text().split())
     intervals = math.ceil(took_s / INTERVAL_S)
     print(f"{number} terminals watch {runs} runs for {took_s:.0f} s; {gone} of them ended by themselves")
-    told = ", ".join(f"{n} x {name}" for name, n in asked.items())
-    print(f"asked: {told}, in {intervals} intervals of {INTERVAL_S:g} s")
+    words = ", ".join(f"{n} x {name}" for name, n in asked.items())
+    print(f"asked: {words}, in {intervals} intervals of {INTERVAL_S:g} s")
     print(f"CPU of all terminals: {(used.ru_utime + used.ru_stime):.1f} s, {os.cpu_count()} cores")
 
 

@@ -64,11 +64,11 @@ def check_alike(data: DataSet, device: torch.device) -> None:
     first, *others = everyones(own).tolist()
     for rank, found in enumerate(others, 1):
         if found != first:
-            told = f"{_counted(found)}, and rank 0 {_counted(first)}"
+            counts = f"{_counted(found)}, and rank 0 {_counted(first)}"
             if found[:3] == first[:3]:
-                told = f"{_counted(found)} as rank 0, and not the same ones"
+                counts = f"{_counted(found)} as rank 0, and not the same ones"
             raise ConfigError(
-                f"train.data: rank {rank} found {told}; let all nodes have the same files, which do not change while "
+                f"train.data: rank {rank} found {counts}; let all nodes have the same files, which do not change while "
                 "a run begins, and resume"
             )
 

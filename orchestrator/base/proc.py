@@ -27,8 +27,8 @@ def state_of(pid: int) -> str:
 
 def parent_of(pid: int) -> int | None:
     """The process that started `pid` or adopted it, 0 if it is not visible from here; None if `pid` has ended."""
-    told = _stat(pid)
-    return int(told[1]) if told else None
+    status = _stat(pid)
+    return int(status[1]) if status else None
 
 
 def _stat(pid: int) -> list[str]:

@@ -58,9 +58,9 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
 
 def _meets(attempt: Attempt) -> tuple[str, int] | None:
     """The address and port at which the ranks of a command meet, as rank 0 recorded them; None for our training."""
-    told = read_object(attempt.rendezvous) or {}
-    if type(told.get("address")) is str and type(told.get("port")) is int:
-        return told["address"], told["port"]
+    record = read_object(attempt.rendezvous) or {}
+    if type(record.get("address")) is str and type(record.get("port")) is int:
+        return record["address"], record["port"]
     return None
 
 

@@ -42,8 +42,8 @@ def open_meeting(attempt: Attempt, interface: str | None) -> socket.socket:
 def meeting(attempt: Attempt) -> tuple[str, int]:
     """(address, port) that rank 0 recorded, for which this waits. Raises SiteError if it waits in vain."""
     until_s = time.monotonic() + LONGEST_S
-    while (told := read_object(attempt.rendezvous)) is None:
+    while (record := read_object(attempt.rendezvous)) is None:
         if time.monotonic() > until_s:
             raise SiteError(f"{attempt.rendezvous}: rank 0 has not said where the ranks meet")
         time.sleep(LOOK_S)
-    return required(attempt.rendezvous, told, "address", str), required(attempt.rendezvous, told, "port", int)
+    return required(attempt.rendezvous, record, "address", str), required(attempt.rendezvous, record, "port", int)

@@ -15,8 +15,8 @@ def words(view: View, said: str) -> str:
 
     `said` is the newest line of rank 0's log, for a run without steps.
     """
-    told = remark(view, said) if view.step is None else "" if view.state.over else plain(view.remarks)
-    parts = ", ".join(filter(None, [*figures(view).values(), told]))
+    rest = remark(view, said) if view.step is None else "" if view.state.over else plain(view.remarks)
+    parts = ", ".join(filter(None, [*figures(view).values(), rest]))
     return f"{plain(view.run)} {view.state.value} {parts}".rstrip()
 
 

@@ -17,8 +17,8 @@ def place(scheduler: Scheduler) -> Path:
     """The file of a cluster's answers. Each login node has its own, since clusters may share a home folder."""
     import hashlib  # it loads OpenSSL, which `status` needs only for a query
 
-    told = [os.uname().nodename, *(os.environ.get(name, "") for name in scheduler.variables.cluster)]
-    key = hashlib.sha256("\0".join(told).encode()).hexdigest()[:12]
+    parts = [os.uname().nodename, *(os.environ.get(name, "") for name in scheduler.variables.cluster)]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
     name = "".join(char if char.isalnum() else "-" for char in scheduler.name)
     return state_folder() / "answers" / f"{name}-{key}.json"
 

@@ -28,27 +28,27 @@ class Choices:
     ask: Callable[[str], str] | None = None
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)
 
-    def one_of(self, what: str, option: str, fitting: Mapping[str, str], sensible: str, told: str) -> Chosen:
-        """One of the names in `fitting`, whose values describe them; `told` is the command that listed them.
+    def one_of(self, what: str, option: str, fitting: Mapping[str, str], sensible: str, source: str) -> Chosen:
+        """One of the names in `fitting`, whose values describe them; `source` is the command that listed them.
 
         Raises UserError if the option is none of them, or if no user can choose.
         """
         if given := self.options.get(option):
             if given not in fitting:
-                known = f"{told} lists {', '.join(fitting) or 'none'}"
+                known = f"{source} lists {', '.join(fitting) or 'none'}"
                 raise UserError(f"--{option} {given}: there is no such {what}{did_you_mean(given, fitting)}; {known}")
             return Chosen(given, f"--{option}")
         if len(fitting) == 1:
-            return Chosen(next(iter(fitting)), f"{told}: the only {what}")
+            return Chosen(next(iter(fitting)), f"{source}: the only {what}")
         if self.yes:
             self.say(f"{what}: {printable(sensible)}, of {', '.join(map(printable, fitting))} (--{option} chooses)")
-            return Chosen(sensible, f"{told}: one of {len(fitting)}, taken by --yes")
+            return Chosen(sensible, f"{source}: one of {len(fitting)}, taken by --yes")
         if self.ask is None:
             raise UserError(
                 f"several answers fit for the {what}: {', '.join(fitting)}; name one by --{option}, or let --yes take "
                 f"{sensible}"
             )
-        return Chosen(self._asked(what, fitting, sensible), f"{told}: one of {len(fitting)}, chosen by you")
+        return Chosen(self._asked(what, fitting, sensible), f"{source}: one of {len(fitting)}, chosen by you")
 
     def text(self, what: str, option: str, hint: str) -> Chosen:
         """Free text that is needed. Raises UserError if no user can give it: there is no default for it."""

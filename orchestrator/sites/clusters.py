@@ -76,8 +76,8 @@ def recognised(
     scheduler: str, hosts: Iterable[str], names: Iterable[str], gpus: Iterable[int] = ()
 ) -> dict[str, Recognition]:
     """The clusters to which a login node with these host names, queues and resources, and nodes may belong."""
-    told = tuple(hosts), frozenset(names), frozenset(gpus)
-    found = {name: cluster.recognition(scheduler, *told) for name, cluster in clusters().items()}
+    signs = tuple(hosts), frozenset(names), frozenset(gpus)
+    found = {name: cluster.recognition(scheduler, *signs) for name, cluster in clusters().items()}
     return {name: evidence for name, evidence in found.items() if evidence is not Recognition.NONE}
 
 

@@ -45,8 +45,8 @@ def _ranks(kind: NodeKind | None, environment: tuple[str, int] | None, command: 
         ranks = RANKS_WITHOUT_GPUS if local else min(RANKS_WITHOUT_GPUS, cpus or 1)
         yield Setting("node.ranks", ranks, "the nodes have no GPUs, so any number will do", Certainty.ASSUMED)
     if cpus:
-        told = f"{command}: {counted(cpus, 'CPU')} on a node, hyper-threads included"
-        yield Setting("node.cpus_per_rank", max(1, cpus // ranks), told)
+        counted_by = f"{command}: {counted(cpus, 'CPU')} on a node, hyper-threads included"
+        yield Setting("node.cpus_per_rank", max(1, cpus // ranks), counted_by)
 
 
 def _gpus(kind: NodeKind, command: str) -> Iterator[Setting]:

@@ -49,8 +49,8 @@ def propose(found: Reached, known: KnownCluster | None, machine: Machine, choice
 def _check_used(choices: Choices, settings: Mapping[str, Setting]) -> None:
     """Raise UserError for an option without effect, as a queue on this machine alone."""
     for option, (key, what) in CHOOSE.items():
-        told = settings[key].source if key in settings else ""
-        if (given := choices.options.get(option)) and not told.startswith(f"--{option}"):
+        listed_by = settings[key].source if key in settings else ""
+        if (given := choices.options.get(option)) and not listed_by.startswith(f"--{option}"):
             raise UserError(f"--{option} {given}: there is no {what} to choose here; leave it out")
 
 
@@ -84,9 +84,9 @@ def _queue(found: Reached, values: Mapping[str, object], choices: Choices) -> tu
     queues = {queue.name: queue for queue in found.facts.queues}
     if found.one_machine:
         return found.facts.queues[0], None
-    told, known = found.facts.commands["queues"], values.get("queue")
+    listed_by, known = found.facts.commands["queues"], values.get("queue")
     if isinstance(known, str) and known in queues and not choices.options.get("queue"):
-        return queues[known], Chosen(known, f"{told}: it is there")
+        return queues[known], Chosen(known, f"{listed_by}: it is there")
     if "ask" in values and "queue" not in values and not choices.options.get("queue"):
         return None, None  # the request names a resource, which decides the queue
     open_queues = {name: shown(queue) for name, queue in queues.items() if not queue.closed}
@@ -94,7 +94,7 @@ def _queue(found: Reached, values: Mapping[str, object], choices: Choices) -> tu
         why = "; ".join(f"{queue.name}: {queue.closed}" for queue in queues.values())
         raise UserError(f"no queue takes jobs ({why}); try again once one does")
     sensible = max(open_queues, key=lambda name: _preference(queues[name]))
-    answer = choices.one_of("queue", "queue", open_queues, sensible, told)
+    answer = choices.one_of("queue", "queue", open_queues, sensible, listed_by)
     return queues[answer.value], answer
 
 
@@ -112,8 +112,8 @@ def _environment(facts: ClusterFacts, queue: Queue | None, choices: Choices) -> 
     within = {name: slots for name, slots in fitting.items() if slots <= cpus} or fitting
     sensible = max(within, key=lambda name: within[name])
     described = {name: f"{counted(slots, 'slot')} on each host" for name, slots in fitting.items()}
-    told = facts.commands["environments"]
-    answer = choices.one_of("parallel environment", "pe", described, sensible, told)
+    listed_by = facts.commands["environments"]
+    answer = choices.one_of("parallel environment", "pe", described, sensible, listed_by)
     slots = fitting[answer.value]
     source = f"{answer.how}; {counted(slots, 'slot')} a host"
     return Setting("ask", [f"-pe {answer.value} {{ranks}}"], source), (answer.value, slots)
@@ -139,7 +139,7 @@ def _modules(settings: list[Setting], machine: Machine) -> Iterator[Setting]:
 
 
 def _account(found: Reached, known: KnownCluster | None, choices: Choices) -> Iterator[Setting]:
-    facts, told = found.facts, found.facts.commands.get("accounts", "")
+    facts, listed_by = found.facts, found.facts.commands.get("accounts", "")
     if known:
         answer = choices.text("account", "account", known.account)
         yield Setting("account", answer.value, answer.how, Certainty.CHOSEN)
@@ -147,7 +147,7 @@ def _account(found: Reached, known: KnownCluster | None, choices: Choices) -> It
         yield Setting("account", given, "--account", Certainty.CHOSEN)
     elif facts.needs_account and facts.accounts:
         fitting = dict.fromkeys(facts.accounts, "")
-        answer = choices.one_of("account", "account", fitting, facts.accounts[0], told)
+        answer = choices.one_of("account", "account", fitting, facts.accounts[0], listed_by)
         yield Setting("account", answer.value, answer.how)
     elif facts.needs_account:
         answer = choices.text("account", "account", "the scheduler refuses jobs without one")

@@ -41,8 +41,8 @@ class SpecError(UserError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
         more = len(self.problems) - MOST_TOLD
-        told = [*map(str, self.problems[:MOST_TOLD]), *([f"and {counted(more, 'more mistake')}"] if more > 0 else [])]
-        super().__init__("\n".join(told))
+        lines = [*map(str, self.problems[:MOST_TOLD]), *([f"and {counted(more, 'more mistake')}"] if more > 0 else [])]
+        super().__init__("\n".join(lines))
 
 
 def printable(text: str) -> str:

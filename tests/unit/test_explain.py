@@ -19,6 +19,7 @@ from orchestrator.runs.folder.events import Ended
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End, Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.handle import Run
 from orchestrator.runs.state.advice import ADVICE
 from orchestrator.schedulers.client import Client
 from tests.unit.run_folders import make, write_specs
@@ -104,6 +105,7 @@ def test_the_time_of_the_run_is_accounted_for(home: Path, capsys: pytest.Capture
     ]
     found = json.loads(said(capsys, run.run_id, "--json"))["account"]
     assert (found["seconds"]["compute"], found["ettr"], found["since_submit"]) == (3420.0, 0.95, 0.475)
+    assert Run(run).account().ettr == 0.95
 
 
 def test_a_killed_rank_has_no_traceback_so_its_last_lines_are_shown(

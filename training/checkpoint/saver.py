@@ -25,9 +25,9 @@ def resume(config: Config, meeting: SignedStore, learner: Learner, folder: Check
     if folder is not None:
         newest = folder.newest
         meeting.set("resume", f"{newest.name} {newest.sha256[STATE]}" if newest else "")
-    told = meeting.get("resume").decode()
-    if told:
-        name, sha256 = told.split(" ")
+    answer = meeting.get("resume").decode()
+    if answer:
+        name, sha256 = answer.split(" ")
         learner.restore(load(config.checkpoints, name, sha256, torch.device("cpu")))
         return name
     others = learner.start_alike()

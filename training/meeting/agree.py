@@ -13,16 +13,16 @@ def agreed(answer: bool, device: torch.device) -> bool:
 
     It travels as a tensor, because collectives of objects load pickles, and pickles run code.
     """
-    told = _kept(answer, device)
-    dist.broadcast(told, 0)
-    return bool(told.item())
+    shared = _kept(answer, device)
+    dist.broadcast(shared, 0)
+    return bool(shared.item())
 
 
 def on_all_ranks(answer: bool, device: torch.device) -> bool:
     """Whether the `answer` of every rank is true; all must call it together."""
-    told = _kept(answer, device)
-    dist.all_reduce(told, dist.ReduceOp.MIN)
-    return bool(told.item())
+    shared = _kept(answer, device)
+    dist.all_reduce(shared, dist.ReduceOp.MIN)
+    return bool(shared.item())
 
 
 def everyones(own: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
@@ -33,7 +33,7 @@ def everyones(own: torch.Tensor, group: dist.ProcessGroup | None = None) -> torc
 
 
 def _kept(answer: bool, device: torch.device) -> torch.Tensor:
-    told = torch.tensor([int(answer)], device=device)
+    shared = torch.tensor([int(answer)], device=device)
     # torch 2.6 waits forever in destroy_process_group if a thread of gloo is the last to release a tensor.
-    _last[:] = [told]
-    return told
+    _last[:] = [shared]
+    return shared

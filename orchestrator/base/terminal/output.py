@@ -39,9 +39,9 @@ def width(stream: TextIO) -> int | None:
     """Its columns, 80 if unknown; None if the stream is not a terminal. COLUMNS overrides it."""
     if not stream.isatty():
         return None
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and len(told) < 6 and int(told) > 0:
-        return int(told)
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and len(given) < 6 and int(given) > 0:
+        return int(given)
     try:
         return os.get_terminal_size(stream.fileno()).columns or USUAL_WIDTH
     except (OSError, ValueError):

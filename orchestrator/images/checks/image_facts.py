@@ -164,15 +164,15 @@ def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFact
     if not (found := parse_probe(stdout)):
         why = f"the image's python3 failed: {complaint(stderr)}"
         return _with(known, torch=why, training=why)
-    told: dict[str, Any] = {name: found[name] for name in TOLD if name in found}
+    values: dict[str, Any] = {name: found[name] for name in TOLD if name in found}
     if known.mpi and known.mpi.family == "openmpi" and known.mpi.pmix is None:
-        told["mpi"] = replace(known.mpi, pmix=parse_pmix(found.get("pmix")))
+        values["mpi"] = replace(known.mpi, pmix=parse_pmix(found.get("pmix")))
     if "verbs_error" in found:
-        told["verbs"] = not found["verbs_error"]
+        values["verbs"] = not found["verbs_error"]
     said = f"the image's python3 {found.get('python')}"
     torch = found.get("torch_error") or f"torch {found.get('torch')}, CUDA {found.get('cuda')}"
     known = _with(
-        replace(known, architectures=tuple(map(str, found.get("architectures") or ())), **told),
+        replace(known, architectures=tuple(map(str, found.get("architectures") or ())), **values),
         python=f"{known.evidence('python')}, version {found.get('python')}",
         torch=f"{said}: {torch}",
         training=f"{said}: the package 'training' is {'found' if found.get('training') else 'not found'}",

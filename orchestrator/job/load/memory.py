@@ -76,9 +76,9 @@ def _mount(mounts: str, kind: str, controller: str) -> tuple[str, str] | None:
     """(the mounted group, the mount point) of the first file system of this kind with this controller."""
     for line in mounts.splitlines():
         words, _, rest = line.partition(" - ")
-        place, told = words.split(), rest.split()
-        whole = len(place) > 4 and len(told) > 2
-        if whole and told[0] == kind and (not controller or controller in told[2].split(",")):
+        place, fields = words.split(), rest.split()
+        whole = len(place) > 4 and len(fields) > 2
+        if whole and fields[0] == kind and (not controller or controller in fields[2].split(",")):
             return place[3], place[4]
     return None
 

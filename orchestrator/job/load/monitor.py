@@ -68,10 +68,10 @@ class Monitor:
             print(f"torusrun: {report(error, ['load'])}", file=sys.stderr, flush=True)
 
     def _watch(self) -> None:
-        told = StepsTold(address(self._attempt), self._watched.ranks)
+        steps = StepsTold(address(self._attempt), self._watched.ranks)
         gpus = GpuWatch(self._every_s) if DRIVER.exists() else None
         before, until_s = look(self._watched), time.monotonic() + random.uniform(FIRST_S, self._every_s)
-        while told.wait(until_s, self._stop):
+        while steps.wait(until_s, self._stop):
             now = look(self._watched)
             load = NodeLoad(
                 at_s=round(time.time(), 3),
@@ -79,7 +79,7 @@ class Monitor:
                 cores=len(self._watched.cores),
                 **means(before, now),
                 gpus=gpus.newest() if gpus else (),
-                ranks=told.newest(),
+                ranks=steps.newest(),
             )
             with contextlib.suppress(TorusrunError):  # a full disk
                 load.write(self._path)

@@ -64,9 +64,9 @@ class StepsTold:
 
     def _hear(self) -> None:
         with contextlib.suppress(OSError, ValueError, RecursionError):
-            told, more, _, _ = self._socket.recvmsg(LARGEST_BYTES, socket.CMSG_SPACE(CREDENTIALS.size))
+            message, more, _, _ = self._socket.recvmsg(LARGEST_BYTES, socket.CMSG_SPACE(CREDENTIALS.size))
             users = [CREDENTIALS.unpack(data)[1] for _, kind, data in more if kind == socket.SCM_CREDENTIALS]
-            row = json.loads(told)
+            row = json.loads(message)
             if users == [os.geteuid()] and type(row) is dict:
                 steps = record_of(RankSteps, {**row, "told_s": time.time()})
                 if steps.rank in self._ranks:

@@ -32,15 +32,15 @@ def _drawn(run: RunFolder) -> View:
 
     from orchestrator.report.screen.bar import Line
 
-    console, told = output.console(stderr=True), {""}
+    console, shown = output.console(stderr=True), {""}
     with Live(console=console, auto_refresh=False, redirect_stdout=False) as live:
         console.show_cursor()  # Live hides it; a killed `watch` could not show it again
         for view in follow(run):
             remarks = "" if view.state.over else plain(view.remarks)
             gist = re.sub(r"[0-9.]+", "", remarks)  # 'no step for 4 min' changes every minute
             fits = view.step is None and cell_len(words(view, "")) <= console.width
-            if gist not in told and remarks != ENDING and not fits:
-                told.add(gist)
+            if gist not in shown and remarks != ENDING and not fits:
+                shown.add(gist)
                 console.print(Text(remarks, REMARK))
             live.update(Line(view, said_by(run, view)), refresh=True)
     return view

@@ -85,9 +85,9 @@ def _request(prepared: Prepared, site: Site, folder: Path) -> Request:
 
 
 def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> None:
-    told, next_poll_s = 0, 0.0
+    passed, next_poll_s = 0, 0.0
     while (end := End.read(folder / "end.json")) is None:
-        told = _pass_on(folder / "job.out", told, say)
+        passed = _pass_on(folder / "job.out", passed, say)
         if time.monotonic() >= next_poll_s:
             status = answers.states(client.of(site), [job], site.poll_interval_s).jobs[job]
             next_poll_s = time.monotonic() + POLL_EVERY_S
@@ -97,14 +97,14 @@ def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> Non
             if status.state.over and End.read(folder / "end.json") is None:
                 raise SiteError(f"the build's job {job} ended as {status.state.value}: {status.reason} (see {folder})")
         time.sleep(LOOK_S)
-    _pass_on(folder / "job.out", told, say)
+    _pass_on(folder / "job.out", passed, say)
     if end.state is not State.COMPLETED:
         raise SiteError(end.reason)
 
 
-def _pass_on(output: Path, told: int, say: Callable[[str], None]) -> int:
-    """Pass the lines after the first `told` to `say`; the number of lines now."""
+def _pass_on(output: Path, passed: int, say: Callable[[str], None]) -> int:
+    """Pass the lines after the first `passed` to `say`; the number of lines now."""
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines() if output.exists() else []
-    for line in lines[told:]:
+    for line in lines[passed:]:
         say(line)
     return len(lines)

@@ -84,8 +84,8 @@ def _conversion(named: sources.NamedImage, compression: str, into: Cache) -> tup
         pinned = registry.pinned(named.place)
     except SiteError as error:
         return found, (f"{error}; the image that the tag names now is used",)
-    told = f"{named.text} is docker://{pinned} now; with that as its 'image' a run keeps it"
-    return convert.at(found, pinned), (told,)
+    pin = f"{named.text} is docker://{pinned} now; with that as its 'image' a run keeps it"
+    return convert.at(found, pinned), (pin,)
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ def fitting(plan: Plan) -> Image | None:
         if finding.severity == "warning":
             print(f"torusrun: {image.path}: {finding}", file=sys.stderr)
     if unseen := sum(finding.outcome == "could not be looked at" for finding in found):
-        told = f"{counted(unseen, 'thing')} could not be looked at; `torusrun check` names them"
-        print(f"torusrun: {image.path}: {told}", file=sys.stderr)
+        words = f"{counted(unseen, 'thing')} could not be looked at; `torusrun check` names them"
+        print(f"torusrun: {image.path}: {words}", file=sys.stderr)
     return image
 
 
@@ -96,8 +96,8 @@ def _host(plan: Plan, here: login.Login) -> HostFacts:
     binds += [container.host_mpi] if container.host_mpi and container.mpi == "host" else []
     host = facts.host(here.runtime, plan.site.launcher, binds, here.environment)
     machine = architecture.of_program(Path(plan.python))  # the nodes run this Python; the login node may differ
-    told = f"the ELF header of {plan.python}, the nodes' Python, names {machine or 'no known processor'}"
-    asked = {**host.asked, "runtime": here.asked, "machine": told}
+    words = f"the ELF header of {plan.python}, the nodes' Python, names {machine or 'no known processor'}"
+    asked = {**host.asked, "runtime": here.asked, "machine": words}
     return replace(host, machine=machine, modules_failed=here.modules_failed, asked=asked)
 
 

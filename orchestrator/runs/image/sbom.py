@@ -82,8 +82,8 @@ FORMATS = {"spdx": spdx, "cyclonedx": cyclonedx}
 def _parts(lock: PackageLock) -> Iterator[Part]:
     vendor = quote(lock.distribution.partition("-")[0] or "debian")
     for package in lock.system:
-        told = {"arch": package.architecture, "distro": lock.distribution}
-        qualifiers = "&".join(f"{key}={quote(value)}" for key, value in told.items() if value)
+        values = {"arch": package.architecture, "distro": lock.distribution}
+        qualifiers = "&".join(f"{key}={quote(value)}" for key, value in values.items() if value)
         purl = f"pkg:deb/{vendor}/{quote(package.name)}@{quote(package.version)}"
         yield Part(package.name, package.version, f"{purl}?{qualifiers}" if qualifiers else purl, "", "")
     for python in lock.python:

@@ -50,10 +50,10 @@ def read_first(run: RunFolder, number: int) -> Plan:
 
 def history(run: RunFolder, events: Sequence[Event]) -> list[Event]:
     """The ledger's events. Submissions that the ledger has lost are restored from the plans of their attempts."""
-    told = {event.attempt for event in events if isinstance(event, Submitting)}
+    named = {event.attempt for event in events if isinstance(event, Submitting)}
     lost: list[Event] = []
     for number in attempt_folders.attempts(run):
-        if number not in told:
+        if number not in named:
             with contextlib.suppress(SiteError):
                 lost.append(Submitting(number, run.run_id, changes=read_attempt(run, number).changes))
     return [*lost, *events]

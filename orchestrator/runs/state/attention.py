@@ -37,5 +37,5 @@ def rank(view: View) -> int:
 def counts(views: Sequence[View]) -> str:
     """'1,000 runs: 20 RUNNING, 3 FAILED, 977 PENDING'."""
     states = Counter(view.state for view in views)
-    told = ", ".join(f"{states[state]:,} {state.value}" for state in ORDER if states[state])
-    return f"{counted(len(views), 'run')}: {told}"
+    parts = ", ".join(f"{states[state]:,} {state.value}" for state in ORDER if states[state])
+    return f"{counted(len(views), 'run')}: {parts}"

@@ -42,10 +42,10 @@ def kept(row: Settled) -> View | None:
     if not row.holds:
         return None
     try:
-        told = json.loads(row.text)
-        grid = told["grid"] and tuple(told["grid"])
-        tuples = {"grid": grid, "hosts": tuple(told["hosts"]), "damaged": tuple(told["damaged"])}
-        return View(**{**told, **tuples, "state": State(told["state"])})
+        values = json.loads(row.text)
+        grid = values["grid"] and tuple(values["grid"])
+        tuples = {"grid": grid, "hosts": tuple(values["hosts"]), "damaged": tuple(values["damaged"])}
+        return View(**{**values, **tuples, "state": State(values["state"])})
     except (ValueError, TypeError, KeyError):
         return None
 

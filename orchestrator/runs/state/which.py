@@ -16,10 +16,10 @@ def newest(events: Sequence[Event], folders: Sequence[int]) -> int:
     An attempt gets its folder before it is submitted. One with neither folder nor job was never submitted.
     """
     standing = ledger.standing(events)
-    told = {number for number, stands in standing.items() if stands}
+    valid = {number for number, stands in standing.items() if stands}
     submitted = {event.attempt for event in events if isinstance(event, (Submitted, Started, Ended))}
     unknown = {number for number in folders if number not in standing}
-    made = {number for number in told if number in submitted or number in folders}
+    made = {number for number in valid if number in submitted or number in folders}
     return max(made | unknown, default=1)
 
 

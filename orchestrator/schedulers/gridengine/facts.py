@@ -80,11 +80,13 @@ def nodes(text: str) -> dict[str, NodeKind]:
     """Every execution host in the output of `qhost -xml`, with its cores if they are listed, else its processors."""
     found = {}
     for host in xml(text, f"`{' '.join(HOSTS)}`").iter("host"):
-        told = {value.get("name"): value.text or "" for value in host.iter("hostvalue")}
-        count = told.get("m_core") if told.get("m_core", "-").isdecimal() else told.get("num_proc", "-")
+        attributes = {value.get("name"): value.text or "" for value in host.iter("hostvalue")}
+        count = (
+            attributes.get("m_core") if attributes.get("m_core", "-").isdecimal() else attributes.get("num_proc", "-")
+        )
         if host.get("name") != "global":
             cpus = int(count) if count and count.isdecimal() else None
-            found[host.get("name", "")] = NodeKind(1, cpus, size_bytes(told.get("mem_total", "-")))
+            found[host.get("name", "")] = NodeKind(1, cpus, size_bytes(attributes.get("mem_total", "-")))
     return found
 
 

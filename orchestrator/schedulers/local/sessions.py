@@ -30,8 +30,8 @@ def found(stats: str, job_ids: Sequence[str]) -> dict[str, Status]:
     for one in map(_read, stats.splitlines()):
         if one and one.state not in "ZX":
             sessions.setdefault(one.session, []).append(one)
-    told = {job_id: _status(job_id, sessions.get(job_id.partition(".")[0], [])) for job_id in job_ids}
-    return {job_id: status for job_id, status in told.items() if status}
+    alive = {job_id: _status(job_id, sessions.get(job_id.partition(".")[0], [])) for job_id in job_ids}
+    return {job_id: status for job_id, status in alive.items() if status}
 
 
 def _status(job_id: str, processes: Sequence[_Process]) -> Status | None:

@@ -40,7 +40,9 @@ def records(text: str, head: str, indent: str = "    ") -> dict[str, dict[str, s
 def vnodes(text: str) -> dict[str, Mapping[str, str]]:
     """The attributes of every vnode by its name. Raises SiteError if `text` is not output of pbsnodes."""
     read = _from_json(text) if text.lstrip().startswith("{") else records(text, "", " +")
-    found: dict[str, Mapping[str, str]] = {name: told for name, told in read.items() if told}  # a warning has none
+    found: dict[str, Mapping[str, str]] = {
+        name: values for name, values in read.items() if values
+    }  # a warning has none
     if not found:
         raise SiteError(f"this is not what `{' '.join(COMMAND)}` prints: {text.strip()[:80]!r}")
     return found

@@ -47,11 +47,11 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
     if done.exit_code:
         yield failed("python", f"{python}: {_last(done.stderr)}", mend)
         return
-    told = re.search(r"^(\S+) (True|False) (\d+\.\d+)$", done.stdout, re.MULTILINE)
-    if told is None:
+    answer = re.search(r"^(\S+) (True|False) (\d+\.\d+)$", done.stdout, re.MULTILINE)
+    if answer is None:
         yield failed("python", f"{python} is no Python: it printed {done.stdout[:80]!r}", mend)
         return
-    version, has_torch, number = told.groups()
+    version, has_torch, number = answer.groups()
     said = f"{python}: Python {number}, torusrun {version}"
     if version != __version__:
         yield failed("python", said, mend)

@@ -72,12 +72,12 @@ def write(path: Path, plan: KeptPlan, made_for: Mapping[str, Any], measured: Map
 
 def agreed_plan(plan: KeptPlan | None, gradients: int, device: torch.device) -> KeptPlan | None:
     """Rank 0's `plan` on every rank; all must call it together. It travels as numbers: pickles would run code."""
-    told = torch.full((2 + 2 * gradients,), -1, dtype=torch.int64, device=device)
+    sent = torch.full((2 + 2 * gradients,), -1, dtype=torch.int64, device=device)
     if plan:
         numbers = [plan.after_step, len(plan.layout.counts), *plan.layout.order, *plan.layout.counts]
-        told[: len(numbers)] = torch.tensor(numbers, device=device)
-    dist.broadcast(told, 0)
-    after_step, buckets, *numbers = told.tolist()
+        sent[: len(numbers)] = torch.tensor(numbers, device=device)
+    dist.broadcast(sent, 0)
+    after_step, buckets, *numbers = sent.tolist()
     if after_step < 0:
         return None
     return KeptPlan(after_step, Layout(tuple(numbers[:gradients]), tuple(numbers[gradients : gradients + buckets])))
