@@ -114,6 +114,8 @@ def run(
         ) as started:
             stdout, stderr = _said(started, text, timeout_s)
     except FileNotFoundError:
+        if cwd is not None and not os.path.isdir(cwd):
+            raise SiteError(f"{cwd}: this folder is missing") from None
         raise SiteError(f"{command[0]}: not found on this machine (is this the cluster's login node?)") from None
     except OSError as error:
         raise SiteError(f"{command[0]}: cannot be started: {error.strerror}") from None

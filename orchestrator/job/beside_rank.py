@@ -17,6 +17,8 @@ from orchestrator.base.environment import safe
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.json_files import read_object, required
 from orchestrator.base.private import write_bytes
+from orchestrator.images.command import TMPFS
+from orchestrator.job import node_folder
 from orchestrator.job.contained import start
 from orchestrator.job.launch_order import Rank, ordered
 from orchestrator.job.stage import place
@@ -49,6 +51,8 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
         return command, safe({**inherited, **own}), order.program.directory or str(attempt.folder)
     if image.stage:
         image = replace(image, image=str(place(image.stage, image.sha256)))
+    if image.writable not in ("", TMPFS):  # the rank alone may write there: no two mounts may
+        image = replace(image, writable=f"{node_folder.of_rank(image.writable, attempt, rank)}:ro")
     file = attempt.rank_variables(rank)
     started = start(image, command, own, inherited, file)
     if started.file_text and not file.exists():

@@ -30,6 +30,11 @@ def test_a_program_that_is_not_there_is_named() -> None:
         process.run(["no-such-program"], timeout_s=1)
 
 
+def test_a_working_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SiteError, match="/gone: this folder is missing"):
+        process.run(["true"], timeout_s=20, cwd=tmp_path / "gone")
+
+
 def test_a_file_that_is_no_program_is_named(tmp_path: Path) -> None:
     (tmp_path / "sinfo").write_bytes(b"\x7fELF, and no more")
     (tmp_path / "sinfo").chmod(0o700)

@@ -8,6 +8,7 @@ import shlex
 import socket
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
 from orchestrator.base.states import State
 from orchestrator.cli.main import _parse, main
+from orchestrator.images.runtime import Runtime
 from orchestrator.job.beside_rank import beside
+from orchestrator.job.launch_order import RankImage, ordered
 from orchestrator.runs.folder.allocation import KeeperState
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -70,6 +73,15 @@ def test_a_shell_finds_no_program_in_its_working_directory(run: RunFolder) -> No
     write_json(run.attempt(1).launch, launch)
     _, environment, _ = beside(run.attempt(1), 2, ["w"])
     assert (environment["PATH"], environment["PYTHONPATH"]) == ("/usr/bin", "/opt/lib")
+
+
+def test_a_shell_sees_what_its_rank_wrote_into_the_image_and_cannot_change_it(run: RunFolder, home: Path) -> None:
+    attempt, runtime = run.attempt(1), Runtime("apptainer", "apptainer", (1, 4, 5))
+    image = RankImage(runtime, "/c/x.sif", writable=str(home / "disk"), sha256="0" * 64)
+    write_json(attempt.launch, replace(ordered(attempt)[0], container=image).as_json())
+    argv, _, _ = beside(attempt, 2, ["w"])
+    written = home / "disk" / f"torusrun-{os.geteuid()}" / run.run_id / "0002"
+    assert argv[argv.index("--overlay") + 1] == f"{written}:ro" and argv[-2:] == ["/c/x.sif", "w"]
 
 
 def test_no_shell_goes_beside_a_rank_that_has_ended(run: RunFolder) -> None:
