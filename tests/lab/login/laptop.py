@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.unit.terminals import Terminal
 
+from ..cluster.packages import install_missing
 from ..cluster.processes import run
 
 NAMESPACE, CABLE = "trlab-laptop", "trlab-laptop"
@@ -36,6 +37,7 @@ class Laptop:
         }
 
     def start(self) -> None:
+        install_missing({"ip": "iproute2", "ssh": "openssh-client"})
         self.stop()
         self._make_user()
         lines = [
