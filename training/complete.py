@@ -15,8 +15,8 @@ class Complete:
         self._own, self._protocol = own, protocol
 
     def __getattr__(self, name: str) -> Any:
-        if hasattr(self._own, name):
-            return getattr(self._own, name)
+        if (own := getattr(self._own, name, None)) is not None:
+            return own
         default = getattr(self._protocol, name)
         return MethodType(default, self) if callable(default) else default
 

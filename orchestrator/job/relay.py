@@ -45,7 +45,7 @@ class Relay:
             try:
                 with _at_most(LONGEST_S):
                     rows = source.new_rows(final)
-            except TimeoutError:
+            except _TookTooLong:
                 self._sources.remove(source)
                 name = type(source).__name__
                 print(f"torusrun: progress is not read any more: {name} took over {LONGEST_S:g} s", file=sys.stderr)
@@ -54,12 +54,16 @@ class Relay:
                 self._metrics.write(events.STEP, **row)
 
 
+class _TookTooLong(Exception):
+    """Not an OSError, which readers of files expect and pass over."""
+
+
 @contextlib.contextmanager
 def _at_most(limit_s: float) -> Iterator[None]:
-    """Raise TimeoutError if the body takes longer. Python's regular expressions check for signals while they search."""
+    """Raise _TookTooLong if the body takes longer. Python's regular expressions check for signals while they search."""
 
     def over(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError
+        raise _TookTooLong
 
     before = signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, limit_s)

@@ -20,6 +20,7 @@ import secrets
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,10 @@ def sent(copy: Path, attempt: Path) -> Path:
     return copy.with_name(f".{copy.name}.{hashlib.sha256(str(attempt).encode()).hexdigest()[:16]}")
 
 
+class _Differs(Exception):
+    """A copy has another checksum."""
+
+
 def _provide(copy: Path, image: Path, sha256: str, attempt: Path) -> None:
     """Put a file with the right checksum at `copy`: the sent one, the existing one, or a new one."""
     for found in (sent(copy, attempt), copy):
@@ -107,11 +112,11 @@ def _provide(copy: Path, image: Path, sha256: str, attempt: Path) -> None:
     source = Path(os.path.realpath(image))
     for _ in range(COPIES):
         partial = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}")
-        with open(private.open_regular(source), "rb") as reading, unfinished(copy, partial) as writing:
-            total = of_stream(reading, writing)
-        if total == sha256:
+        with suppress(_Differs):
+            with open(private.open_regular(source), "rb") as reading, unfinished(copy, partial) as writing:
+                if (total := of_stream(reading, writing)) != sha256:
+                    raise _Differs  # so that it never gets its final name
             return
-        copy.unlink()
     raise SiteError(
         f"{image}: copied to {copy.parent} on {socket.gethostname()}, its SHA-256 is {total}, and was {sha256} when "
         f"the run was submitted: the image was changed, or a disk fails; put the old one back, or "

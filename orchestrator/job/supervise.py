@@ -134,9 +134,9 @@ class Supervisor:
         code = running.watch()
         if running.hang and not is_done(self.attempt):
             return running.hang
-        # The ranks may have been asked to stop, and have ended, before the supervisor was asked.
-        stop = running.stop or self.requests.told or self.requests.cancelled()
         evidence = self._evidence(running, code)
+        # After the evidence: the ranks may have been asked to stop, and have ended, before the supervisor was asked.
+        stop = running.stop or self.requests.told or self.requests.cancelled()
         if self._is_followed(evidence, stop):
             from orchestrator.runs.attempts.successor import (
                 hand_over,  # half of a start's time: all code for submitting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from orchestrator.report.logs.failures import bad_ends, tracebacks
 from orchestrator.report.logs.files import Logs
 from orchestrator.report.logs.source import FollowedFile, LogLine
 from orchestrator.report.logs.tail import tail
-from orchestrator.runs.folder import metrics
+from orchestrator.runs.folder import ledger, metrics
 from orchestrator.runs.folder.events import Ended
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, RankEnd
@@ -76,7 +76,7 @@ class Explanation:
         if self.cause:
             yield f"cause     {self.cause}: {self.meaning}"
         for key, value in (self.evidence or {}).items():
-            yield f"evidence  {key}: {plain(value)}"
+            yield f"evidence  {plain(key)}: {plain(value)}"
         yield from _titled("failed", self._by_time())
         yield from _titled("error", [f"of {self.error_of}:"] if self.error else [])
         yield from (f"    {line}" for line in self.error)
@@ -89,7 +89,7 @@ class Explanation:
             return
         total_s, seconds = self.account.total_s, self.account.seconds
         used = [f"{use} {duration(took_s)}" for use, took_s in seconds.items() if took_s * 1000 > total_s]
-        yield f"{', '.join(used)}; {duration(total_s)} since it was submitted"
+        yield f"{', '.join(used)}; {duration(total_s)} in all"
         if self.account.ettr is not None:
             yield f"productive: {self.account.ettr:.1%} of the time since its first start"
         if self.account.cure:
@@ -108,34 +108,41 @@ def _titled(title: str, texts: Iterator[str] | Sequence[str]) -> Iterator[str]:
 
 
 def explained(logs: Logs) -> Explanation:
-    """The explanation of the attempt with these logs. It queries the scheduler if necessary."""
-    status, run, number = logs.status(), logs.run.run_id, logs.attempt.number
-    used = account(logs.record.events, metrics.read(logs.run.metrics), time.time())
-    shown = Explanation(plain(run), number, status.state, plain(status.reason), account=used)
+    """The explanation of the attempt with these logs. It queries the scheduler if necessary.
+
+    An earlier attempt has neither an account, which is the run's, nor advice: another attempt followed it.
+    """
+    status, run, number = logs.status(), plain(logs.run.run_id), logs.attempt.number
+    newest = number in (logs.record.attempt, logs.record.newest)
+    used = _account(logs, over=status.state.over) if newest else None
+    shown = Explanation(run, number, status.state, plain(status.reason), account=used)
     if not status.state.over:
         return shown
     end, failed = _end(logs, status), tuple(bad_ends(logs.attempt))
-    rank = _first(end, failed)
-    error_of, error = ("", []) if end.cause is Cause.DONE else _error(logs, rank)
-    advice, named = ADVICE[end.cause], {"run": plain(run), "folder": plain(str(logs.run.folder))}
-    hosts = ",".join(map(plain, end.hosts)) or "its hosts"
-    return Explanation(
-        shown.run,
-        number,
-        status.state,
-        shown.reason,
-        end.cause.value,
-        advice.meaning,
-        tuple(map(plain, end.hosts)),
-        end.ranks,
-        end.step,
-        end.evidence,
-        failed,
-        error_of,
-        tuple(plain(line) for line in error),
-        tuple(text.format(**named, hosts=hosts) for text in advice.to_do),
-        used,
+    error_of, error = ("", []) if end.cause is Cause.DONE else _error(logs, _first(end, failed))
+    advice, hosts = ADVICE[end.cause], tuple(map(plain, end.hosts))
+    return replace(
+        shown,
+        cause=end.cause.value,
+        meaning=advice.meaning,
+        hosts=hosts,
+        ranks=end.ranks,
+        step=end.step,
+        evidence=end.evidence,
+        failed=failed,
+        error_of=error_of,
+        error=tuple(map(plain, error)),
+        to_do=advice.lines(run, str(logs.run.folder), hosts) if newest else (),
     )
+
+
+def _account(logs: Logs, *, over: bool) -> Account | None:
+    """Where the time of the run went; None if its metrics cannot be read."""
+    try:
+        rows = metrics.read(logs.run.metrics)
+    except SiteError:
+        return None
+    return account(ledger.events(logs.run.ledger), rows, time.time(), over=over)
 
 
 def _end(logs: Logs, status: Status) -> End:
@@ -159,7 +166,7 @@ def _error(logs: Logs, rank: int | None) -> tuple[str, list[str]]:
     """(where the first error was written, its lines); ('', []) if nothing was written.
 
     It is the last traceback of `rank`, else its last lines; without a rank, the first traceback of all by time, else
-    the job's last lines.
+    the end of the job's output.
     """
     if rank is not None:
         path = logs.attempt.rank_log(rank)
@@ -170,7 +177,7 @@ def _error(logs: Logs, rank: int | None) -> tuple[str, list[str]]:
     if found:
         origin, block = min(found, key=lambda one: (one[1][0].time_s is None, one[1][0].time_s or 0.0))
         return _who(origin), [line.text for line in block][-MOST_LINES:]
-    lines = tail(logs.attempt.stderr, TAIL_LINES)
+    _, lines = logs.end_of_job()
     return ("the job", lines) if lines else ("", [])
 
 

@@ -63,7 +63,8 @@ class Run:
 
     def account(self) -> Account:
         """Where the time of the run went, over all attempts."""
-        return account(ledger.events(self.folder.ledger), metrics.read(self.folder.metrics), wall_time())
+        over = self.status().state.over
+        return account(ledger.events(self.folder.ledger), metrics.read(self.folder.metrics), wall_time(), over=over)
 
     def checkpoint(self) -> Checkpoint | None:
         """The newest complete checkpoint of a training; None if there is none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from torch import nn
 
 from training.complete import complete
@@ -73,8 +74,13 @@ class HeldOut:
         return rank, world
 
 
-def test_a_data_set_gets_what_it_lacks() -> None:
-    whole: DataSet = complete(HeldOut(), DataSet)
+class WithoutAnnouncements(HeldOut):
+    prefetch = None
+
+
+@pytest.mark.parametrize("kind", [HeldOut, WithoutAnnouncements])
+def test_a_data_set_gets_what_it_lacks(kind: type[HeldOut]) -> None:
+    whole: DataSet = complete(kind(), DataSet)
     whole.use(3)
     whole.prefetch([(0, 1)])
     assert whole.identity == "own" and whole.problems() == [] and list(whole.test_batches(1, 2)) == [(1, 2)]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.states import Cause
-from orchestrator.runs.folder.events import Ended, Event, Started, Submitted, Submitting
+from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
 from orchestrator.runs.state.account import CURES, USES, account
 
 NOW_S = 1000.0
@@ -29,7 +29,7 @@ def row(number: int, t: float, event: str, step: int, **more: Any) -> dict[str, 
 
 
 def used(events: list[Event], rows: list[dict[str, Any]], now_s: float = NOW_S) -> dict[str, float]:
-    return {use: seconds for use, seconds in account(events, rows, now_s).seconds.items() if seconds}
+    return {use: seconds for use, seconds in account(events, rows, now_s, over=False).seconds.items() if seconds}
 
 
 ONE = [
@@ -68,8 +68,32 @@ def test_the_time_after_the_last_step_depends_on_the_cause(cause: Cause, use: st
 
 
 def test_an_attempt_that_reports_no_step() -> None:
-    found = account(attempt(1, 0.0, 10.0, 90.0, Cause.PROGRAM), [], NOW_S)
+    found = account(attempt(1, 0.0, 10.0, 90.0, Cause.PROGRAM), [], NOW_S, over=False)
     assert (found.seconds["queue"], found.seconds["unreported"], found.ettr) == (10.0, 80.0, None)
+
+
+def test_a_run_without_a_record_of_its_end_ended_at_its_last_row() -> None:
+    """As a LOST run, and one whose disk was full."""
+    lost = attempt(1, 0.0, 10.0, None, Cause.DONE)
+    assert account(lost, [row(1, 40.0, "step", 1)], NOW_S, over=True).seconds["start"] == 30.0
+    assert account(lost, [row(1, 40.0, "step", 1)], NOW_S, over=True).total_s == 40.0
+    assert account(lost, [], NOW_S, over=True).total_s == 10.0
+
+
+def test_a_refused_attempt_takes_no_time() -> None:
+    events = attempt(1, 0.0, 10.0, 50.0, Cause.KILLED)
+    refused = [Submitting(2, "r", time_s=60.0), Refused(2, "no such queue", time_s=61.0)]
+    assert account([*events, *refused], [], NOW_S, over=True).total_s == 50.0
+    again = attempt(2, 80.0, 90.0, 95.0, Cause.DONE)
+    found = account([*events, *refused, *again], [], NOW_S, over=True)
+    assert (found.seconds["idle"], found.seconds["queue"], found.total_s) == (30.0, 20.0, 95.0)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("-inf"), -1e300, 10**20, "3", None, True], ids=str)
+def test_damaged_rows_give_no_use_more_time_than_there_was(seconds: object) -> None:
+    rows = [row(1, 10.0, "step", 1), row(1, 20.0, "checkpoint", 1, seconds=seconds), row(1, 9e14, "step", 2)]
+    found = used(attempt(1, 0.0, 5.0, 30.0, Cause.DONE), rows)
+    assert found == {"queue": 5.0, "start": 5.0, "compute": 20.0}
 
 
 def test_a_run_that_waits_or_computes_now() -> None:
@@ -80,14 +104,14 @@ def test_a_run_that_waits_or_computes_now() -> None:
 
 
 def test_the_productive_share_and_the_cure() -> None:
-    found = account(attempt(1, 0.0, 120.0, 170.0, Cause.DONE), ONE, NOW_S)
+    found = account(attempt(1, 0.0, 120.0, 170.0, Cause.DONE), ONE, NOW_S, over=False)
     assert (found.productive_s, found.total_s, found.ettr) == (24.0, 170.0, 24.0 / 50.0)
     assert found.cure == f"queue: {CURES['queue']}"
     assert found.as_json()["since_submit"] == 24.0 / 170.0
 
 
 def test_without_records_there_is_no_account() -> None:
-    found = account([], [], NOW_S)
+    found = account([], [], NOW_S, over=False)
     assert (found.total_s, found.ettr, found.cure) == (0.0, None, "")
 
 
@@ -103,12 +127,9 @@ def test_the_uses_add_up_to_the_time_from_the_first_to_the_last(begun: list[Any]
     """Whatever clocks say: no use is negative, and nothing is counted twice or left out."""
     events = [event for n, one in enumerate(begun, 1) for event in attempt(n, *one)]
     listed = [row(n, t, kind, step, seconds=seconds) for n, t, kind, step, seconds in rows]
-    found = account(events, listed, NOW_S)
+    found = account(events, listed, NOW_S, over=False)
     assert set(found.seconds) == set(USES) and all(seconds >= 0 for seconds in found.seconds.values())
     assert found.ettr is None or 0 <= found.ettr <= 1 + 1e-9
     if begun:
-        first_s = events[0].time_s
-        started = {event.attempt for event in events if isinstance(event, Started)}
         now = [] if isinstance(events[-1], Ended) else [NOW_S]
-        known = [*(event.time_s for event in events), *(one["t"] for one in listed if one["attempt"] in started), *now]
-        assert found.total_s == pytest.approx(max(known) - first_s)
+        assert found.total_s == pytest.approx(max(now + [event.time_s for event in events]) - events[0].time_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def test_a_failed_run_is_explained_by_the_rank_that_failed_first(
     failed: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mend = "mend it and submit a new run, because this run keeps the code and the keys that it was submitted with"
-    again = f"`torusrun resume {failed.run_id}` continues from the newest checkpoint"
+    again = f"`torusrun resume {failed.run_id}` continues from the newest checkpoint, if there is one"
     assert about_the_end(said(capsys, failed.run_id)) == [
         f"{failed.run_id} is FAILED (attempt 1): rank 2 (n2, local rank 0) ended with exit code 1 after step 57: "
         "ValueError: boom",
@@ -78,7 +79,7 @@ def test_a_failed_run_is_explained_by_the_rank_that_failed_first(
         "error     of rank 2:",
         *(f"    {line}" for line in BOOM),
         f"to do     {mend}",
-        f"          {again}, if the error was a passing one",
+        f"          if the error was a passing one: {again}",
     ]
 
 
@@ -98,7 +99,7 @@ def test_the_time_of_the_run_is_accounted_for(home: Path, capsys: pytest.Capture
     rows = ({"t": t, "event": "step", "step": step, "attempt": 1} for step, t in enumerate((3780.0, 7200.0), 1))
     run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert said(capsys, run.run_id).partition("time      ")[2].splitlines() == [
-        "queue 60 min, start 3 min, compute 57 min; 2.0 h since it was submitted",
+        "queue 60 min, start 3 min, compute 57 min; 2.0 h in all",
         "          productive: 95.0% of the time since its first start",
         "          most would have been saved on queue: `torusrun hold` keeps an allocation, in which attempts start "
         "without the queue",
@@ -106,6 +107,24 @@ def test_the_time_of_the_run_is_accounted_for(home: Path, capsys: pytest.Capture
     found = json.loads(said(capsys, run.run_id, "--json"))["account"]
     assert (found["seconds"]["compute"], found["ettr"], found["since_submit"]) == (3420.0, 0.95, 0.475)
     assert Run(run).account().ettr == 0.95
+
+
+def test_an_earlier_attempt_has_no_advice(failed: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(failed.attempt(1).folder, failed.attempt(2).folder)
+    ledger.append(failed.ledger, Ended.by(2, ended(How.ALL_WELL, PLACED)))
+    shown = said(capsys, failed.run_id, "--attempt", "1")
+    assert "cause     program" in shown and "to do" not in shown and "time  " not in shown
+
+
+def test_metrics_that_cannot_be_read_hide_nothing_else(failed: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    failed.metrics.unlink()
+    failed.metrics.symlink_to("elsewhere")
+    shown = said(capsys, failed.run_id)
+    assert "cause     program" in shown and "ValueError: boom" in shown and "time  " not in shown
+
+
+def test_a_name_in_a_command_is_quoted() -> None:
+    assert ADVICE[Cause.HOST_LOST].lines("a;touch x", "/f", ["n 1"])[0].startswith("`torusrun resume 'a;touch x'`")
 
 
 def test_a_killed_rank_has_no_traceback_so_its_last_lines_are_shown(
@@ -137,7 +156,7 @@ def test_an_end_that_only_the_ledger_knows_is_explained(home: Path, capsys: pyte
     shown = said(capsys, run.run_id)
     assert shown.startswith(f"{run.run_id} is NODE_FAIL (attempt 1): lost n2 (ranks 2, 3) after step 9\n")
     assert "cause     host_lost: a host died, or its network connection was cut" in shown
-    assert "--exclude n2 avoids a bad host" in shown
+    assert "its option `--exclude n2` avoids a bad host" in shown
 
 
 def test_a_completed_run_needs_no_advice(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,5 +195,6 @@ def test_what_other_users_wrote_cannot_control_the_terminal(home: Path, capsys: 
 def test_every_cause_has_advice_that_names_only_known_values() -> None:
     assert set(ADVICE) == set(Cause)
     for cause, advice in ADVICE.items():
-        texts = [text.format(run="r", hosts="n1", folder="/f") for text in advice.to_do]
+        texts = advice.lines("r", "/f", ["n1"])
+        assert not any("{" in text for text in (*texts, *advice.lines("r", "/f", [])))
         assert advice.meaning and (texts or cause is Cause.DONE), f"{cause} needs a meaning and something to do"

@@ -1,6 +1,7 @@
 """What a program says of its progress becomes the metrics of its run."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from orchestrator.job.relay import Relay
 from orchestrator.report.screen.losses import Losses
 from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.program.sources import growing
 from orchestrator.runs.program.what_runs import MetricsSource, Program
 from orchestrator.runs.state.pace import progress
 
@@ -47,6 +49,19 @@ def test_matches_of_a_pattern_without_a_step_are_not_counted_as_steps(run: RunFo
     assert (at.step, at.loss) == (None, 0.25)
     assert Losses(run.metrics).read() == [], "a curve is over steps"
     assert gather.newest_step(run, attempt) is None
+
+
+def test_a_file_that_cannot_be_read_in_time_is_given_up(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a network file system that hangs: the interruption is not taken for an error of the file."""
+    monkeypatch.setattr(relay, "LONGEST_S", 0.2)
+    monkeypatch.setattr(growing.os, "pread", lambda descriptor, size, at: time.sleep(60))
+    attempt = run.attempt(2)
+    attempt.metrics.write_text(json.dumps({"step": 1}) + "\n")
+    reading = of(run, attempt)
+    reading.pass_on()
+    monkeypatch.undo()
+    reading.pass_on(final=True)
+    assert metrics.read(run.metrics) == [], "it is not read again"
 
 
 def test_a_pattern_that_never_ends_is_given_up(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from training.complete import lacks
 from training.data import order
 from training.data.view import View
 from training.meeting.ranks import Ranks
@@ -19,16 +20,20 @@ class Feed:
     def __init__(self, data: DataSet, course: Course, ranks: Ranks, seed: int, device: torch.device) -> None:
         self._data, self._course, self._ranks, self._seed, self._device = data, course, ranks, seed, device
         self._view: View | None = None
+        self._announces = not lacks(data, DataSet, "prefetch")
 
     def take(self, progress: Progress) -> tuple[Tensor, Tensor]:
         """Inputs [B, ...] and labels [B] of the step after `progress`."""
         self.look(progress)
         images, labels = self._data.train_batch(self._samples(progress))
-        following = progress.after(self._course.batch_at(progress))
-        same = self._course.view_at(following) == self._view and not self._course.finished(following)
-        if same:
-            self._data.prefetch(self._samples(following))
+        if self._announces:
+            self._announce(progress.after(self._course.batch_at(progress)))
         return self._moved(images), self._moved(labels)
+
+    def _announce(self, following: Progress) -> None:
+        """Announce the samples of the step after `following`, if there is one with the same view."""
+        if self._course.view_at(following) == self._view and not self._course.finished(following):
+            self._data.prefetch(self._samples(following))
 
     def look(self, progress: Progress) -> None:
         """Set the view for the step after `progress`."""

@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from orchestrator.remote import verbs
 
-    options = [*(["--json"] if args.json else []), *([f"--attempt={args.attempt}"] if args.attempt else [])]
+    options = [*(["--json"] if args.json else []), *([f"--attempt={args.attempt}"] if args.attempt is not None else [])]
     if (code := verbs.run(args.run_id, "explain", options)) is not None:
         return code
     from orchestrator.report.explanation import explained

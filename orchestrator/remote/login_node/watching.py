@@ -13,9 +13,10 @@ from __future__ import annotations
 import functools
 import json
 import os
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -36,9 +37,10 @@ class Watching:
     """Runs that a thread looks at when asked. The number of a run is its index in `names`."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._names, self._thread = names, ThreadPoolExecutor(1)
+        self._names = names
         self._looking: Future[dict[str, Any]] | None = None
         self._said: dict[int, dict[str, Any] | None] = {}  # the views of the last look
+        self._detailed: list[Any] | None = None
         self._shown = -1
         self._due_s = self._detail_due_s = float("-inf")
 
@@ -48,7 +50,7 @@ class Watching:
         if not self._looking and wanted == self._shown and rest_s > 0:
             time.sleep(min(rest_s, wait_s))
             return b"{}"
-        self._looking = self._looking or self._thread.submit(self._look, wanted)
+        self._looking = self._looking or _started(functools.partial(self._look, wanted))
         if not wait([self._looking], wait_s).done:
             return b"{}"
         looked, self._looking = self._looking, None
@@ -82,14 +84,32 @@ class Watching:
         return {key: value for key, value in news.items() if value}
 
     def _detail(self, wanted: int, views: Mapping[int, View]) -> list[Any] | None:
-        """The details of the wanted run, if they are due."""
+        """The details of the wanted run, if they are due and new."""
         is_other, self._shown = wanted != self._shown, wanted
         if wanted not in views or not (is_other or time.monotonic() >= self._detail_due_s or self._watched.over):
             return None
         if is_other:
             self._details = self._watched.details(self._there.index(wanted))
         self._detail_due_s = time.monotonic() + DETAIL_S
-        return [wanted, asdict(_thinned(self._details.look(views[wanted])))]
+        found = [wanted, asdict(_thinned(self._details.look(views[wanted])))]
+        if found == self._detailed:
+            return None
+        self._detailed = found
+        return found
+
+
+def _started(look: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
+    """The result to come of a look, in a thread that keeps no session from ending."""
+    found: Future[dict[str, Any]] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(look())
+        except Exception as error:
+            found.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return found
 
 
 watching = functools.lru_cache(1)(Watching)  # a session watches the same runs until its end

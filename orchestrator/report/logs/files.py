@@ -90,7 +90,7 @@ class Logs:
         status = self.status()
         if status.state in (State.PENDING, State.RUNNING, State.COMPLETED):
             return "", []
-        name, lines = self._end_of_job()
+        name, lines = self.end_of_job()
         there = f"the end of the job's {name}:" if lines else "its job wrote nothing either"
         return f"{self._words(status)}; {there}", lines
 
@@ -110,7 +110,7 @@ class Logs:
         seen = last(self.record.events, Ended, self.attempt.number)
         return seen.end.status if seen else Status(State.UNKNOWN)
 
-    def _end_of_job(self) -> tuple[str, list[str]]:
+    def end_of_job(self) -> tuple[str, list[str]]:
         """The end of the job's stderr, or of its stdout if stderr is empty."""
         for name, path in (("stderr", self.attempt.stderr), ("stdout", self.attempt.stdout)):
             if lines := tail(path, TAIL_LINES):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.base.states import Cause
+from orchestrator.base.terminal.plain import plain
 
-CONTINUES = "`torusrun resume {run}` continues from the newest checkpoint"
+CONTINUES = "`torusrun resume {run}` continues from the newest checkpoint, if there is one"
+AVOIDS = "its option `--exclude {hosts}` avoids a bad host"
 TRACEBACKS = "`torusrun logs {run} --errors` shows all tracebacks"
 MEND = "mend it and submit a new run, because this run keeps the code and the keys that it was submitted with"
 
@@ -18,15 +22,19 @@ class Advice:
     meaning: str
     to_do: tuple[str, ...] = (CONTINUES,)
 
+    def lines(self, run: str, folder: str, hosts: Sequence[str]) -> tuple[str, ...]:
+        """What to do about this run. The names in commands are quoted for a shell."""
+        named = {"run": shlex.quote(run), "folder": plain(folder), "hosts": shlex.quote(",".join(hosts))}
+        texts = self.to_do if hosts else [text.replace("{hosts}", "its hosts") for text in self.to_do if text != AVOIDS]
+        return tuple(text.format(**named) for text in texts)
+
 
 ADVICE = {
     Cause.DONE: Advice("the run is complete", ()),
     Cause.STOPPED: Advice("somebody asked for its end"),
     Cause.TIME_LIMIT: Advice("its time limit came", (f"{CONTINUES}; --time 4h gives the next attempt more time",)),
     Cause.PREEMPTED: Advice("the scheduler gave its nodes to another job"),
-    Cause.HOST_LOST: Advice(
-        "a host died, or its network connection was cut", (f"{CONTINUES}; --exclude {{hosts}} avoids a bad host",)
-    ),
+    Cause.HOST_LOST: Advice("a host died, or its network connection was cut", (CONTINUES, AVOIDS)),
     Cause.KILLED: Advice(
         "a process of the run was killed by a signal, and not by torusrun",
         (
@@ -42,7 +50,7 @@ ADVICE = {
     Cause.OUT_OF_DEVICE_MEMORY: Advice(
         "the memory of a GPU was full", ("make the batch of each rank smaller, in a new run or with more ranks",)
     ),
-    Cause.PROGRAM: Advice("the program itself failed", (MEND, f"{CONTINUES}, if the error was a passing one")),
+    Cause.PROGRAM: Advice("the program itself failed", (MEND, f"if the error was a passing one: {CONTINUES}")),
     Cause.HANG: Advice(
         "its ranks made no progress any more",
         ("`torusrun logs {run} --all` shows the stacks of the ranks, at the end of their logs", CONTINUES),

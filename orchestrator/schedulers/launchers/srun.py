@@ -44,4 +44,4 @@ class Srun(Launcher):
     @classmethod
     def killed(cls, text: str) -> dict[int, int]:
         said = [(ranks, SIGNALS[how]) for ranks, how in KILLED.findall(text) if how in SIGNALS]
-        return firsts([(rank, number) for ranks, number in said for rank in numbers(ranks)])
+        return firsts([(rank, number) for ranks, number in said for part in ranks.split(",") for rank in numbers(part)])

@@ -21,6 +21,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from training.data.images.shards import Stamps
 from training.files import lock, own_folder
@@ -112,10 +113,19 @@ def _room(copies: Path, needed: int) -> bool:
 def _copy(root: Path, copies: Path, shard: tuple[str, int]) -> None:
     name, size = shard
     with unfinished(copies / name, copies / f".{name}.part") as copy, open(root / name, "rb") as source:
-        shutil.copyfileobj(source, copy, BLOCK_BYTES)
+        while block := _block(source, root / name):
+            copy.write(block)
         sync(copy)
         if copy.tell() != size:
             raise ConfigError(f"{KEY}: {root / name} changed while it was copied; resume the run when it is complete")
+
+
+def _block(source: IO[bytes], path: Path) -> bytes:
+    """The next block of the file at `path`. Raises OSError with its name, which the error of a read lacks."""
+    try:
+        return source.read(BLOCK_BYTES)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _size(path: Path) -> int:
