@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 from orchestrator.base.json_files import damaged, read_object
 from orchestrator.base.terminal.plain import plain
 
+IT = "it"  # the name of a whole record in messages
 LARGEST_NUMBER = 1e18
 LARGEST_TIME_S = 1e11  # the year 5138, which every calendar supports
 
@@ -41,7 +42,7 @@ def kept_record(path: Path, kind: type[Kind], kept: Mapping[str, Any], /, **know
         raise damaged(path, str(error)) from None
 
 
-def record_of(hint: Any, value: Any, text: Callable[[str], str] = plain, name: str = "it") -> Any:
+def record_of(hint: Any, value: Any, text: Callable[[str], str] = plain, name: str = IT) -> Any:
     """A value of the type `hint`, from the output of `dataclasses.asdict` and JSON.
 
     `text` is applied to every string; by default it makes one line that is safe on a terminal. Unknown keys are left
@@ -60,13 +61,14 @@ def record_of(hint: Any, value: Any, text: Callable[[str], str] = plain, name: s
         (wanted,) = (part for part in parts if part is not types.NoneType)
         return None if value is None else record_of(wanted, value, text, name)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return hint(**_fields(hint, _checked(value, dict, name), text, {}))
+        return hint(**_fields(hint, _checked(value, dict, name), text, {}, "" if name == IT else f"{name}."))
     if kind is tuple and parts[-1] is not Ellipsis:
         if len(_checked(value, list, name)) != len(parts):
             raise ValueError(f"{name!r} has {len(value)} entries, not {len(parts)}")
         return tuple(record_of(part, item, text, name) for part, item in zip(parts, value, strict=True))
     if kind in (tuple, Sequence):
-        return tuple(record_of(parts[0], item, text, name) for item in _checked(value, list, name))
+        items = enumerate(_checked(value, list, name))
+        return tuple(record_of(parts[0], item, text, f"{name}[{n}]") for n, item in items)
     if kind in (dict, Mapping):
         return {text(key): record_of(parts[1], item, text, name) for key, item in _checked(value, dict, name).items()}
     if issubclass(hint, Enum):
@@ -76,13 +78,15 @@ def record_of(hint: Any, value: Any, text: Callable[[str], str] = plain, name: s
     return text(_checked(value, str, name)) if hint is str else _checked(value, hint, name)
 
 
-def _fields(kind: Any, row: Mapping[str, Any], text: Callable[[str], str], known: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(
+    kind: Any, row: Mapping[str, Any], text: Callable[[str], str], known: Mapping[str, Any], of: str = ""
+) -> dict[str, Any]:
     hints, found = _hints(kind), dict(known)
     for field in dataclasses.fields(kind):
         if field.name in row:
-            found[field.name] = record_of(hints[field.name], row[field.name], text, field.name)
+            found[field.name] = record_of(hints[field.name], row[field.name], text, f"{of}{field.name}")
         elif field.name not in known and field.default is field.default_factory is dataclasses.MISSING:
-            raise ValueError(f"{field.name!r} is missing")
+            raise ValueError(f"{of + field.name!r} is missing")
     return found
 
 

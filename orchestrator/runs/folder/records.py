@@ -24,6 +24,7 @@ from training.recipe.limits import Limits
 
 SMALLEST_FREE_BYTES = 65_536
 RESERVED_BYTES = 16_384
+LARGEST_RANK = 10_000_000
 LARGEST_RESERVED = 2_000  # characters of a reason, each of 6 bytes at most
 FEW = 8  # hosts, or ranks, in a shortened end
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -61,7 +62,7 @@ class RankEnd:
     `told` says that it received a request to end before it ended: then it is not the cause.
     """
 
-    rank: Annotated[int, Limits(at_least=0)]
+    rank: Annotated[int, Limits(at_least=0, at_most=LARGEST_RANK)]
     host: str
     local_rank: int
     ended_s: float
