@@ -232,9 +232,3 @@ class Keeper:
         if self.child and self.child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.child.pid, number)
-
-
-if __name__ == "__main__":  # of a script that was queued by an earlier version
-    from orchestrator.job.attempt import main
-
-    main()
