@@ -12,7 +12,7 @@ command -v debootstrap > /dev/null || { apt-get update -q; apt-get install -qy -
 
 system=$(mktemp -d /var/tmp/torusrun-fresh.XXXXXX)
 inside=
-trap 'kill -9 $inside 2> /dev/null; wait; rm -rf --one-file-system "$system"' EXIT
+trap 'kill -9 $inside 2> /dev/null || true; wait; rm -rf --one-file-system "$system"' EXIT
 chmod 755 "$system"
 debootstrap --variant=minbase --include="$prerequisites" bookworm "$system" > "$system.log" ||
   { tail -n 5 "$system.log" >&2; exit 1; }
