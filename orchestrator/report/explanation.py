@@ -17,7 +17,7 @@ from orchestrator.report.logs.files import Logs
 from orchestrator.report.logs.source import FollowedFile, LogLine
 from orchestrator.report.logs.tail import tail
 from orchestrator.runs.folder import ledger, metrics
-from orchestrator.runs.folder.events import Ended
+from orchestrator.runs.folder.events import Ended, Event
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, RankEnd
 from orchestrator.runs.state.account import Account, account
@@ -114,11 +114,12 @@ def explained(logs: Logs) -> Explanation:
     """
     status, run, number = logs.status(), plain(logs.run.run_id), logs.attempt.number
     newest = number in (logs.record.attempt, logs.record.newest)
-    used = _account(logs, over=status.state.over) if newest else None
+    events = ledger.events(logs.run.ledger)  # after the query, which may add the end
+    used = _account(logs, events, over=status.state.over) if newest else None
     shown = Explanation(run, number, status.state, plain(status.reason), account=used)
     if not status.state.over:
         return shown
-    end, failed = _end(logs, status), tuple(bad_ends(logs.attempt))
+    end, failed = _end(logs, events, status), tuple(bad_ends(logs.attempt))
     error_of, error = ("", []) if end.cause is Cause.DONE else _error(logs, _first(end, failed))
     advice, hosts = ADVICE[end.cause], tuple(map(plain, end.hosts))
     return replace(
@@ -136,21 +137,21 @@ def explained(logs: Logs) -> Explanation:
     )
 
 
-def _account(logs: Logs, *, over: bool) -> Account | None:
+def _account(logs: Logs, events: Sequence[Event], *, over: bool) -> Account | None:
     """Where the time of the run went; None if its metrics cannot be read."""
     try:
         rows = metrics.read(logs.run.metrics)
     except SiteError:
         return None
-    return account(ledger.events(logs.run.ledger), rows, time.time(), over=over)
+    return account(events, rows, time.time(), over=over)
 
 
-def _end(logs: Logs, status: Status) -> End:
+def _end(logs: Logs, events: Sequence[Event], status: Status) -> End:
     """The record of this end; without one, the end as its status has it."""
     with contextlib.suppress(SiteError):
         if (end := End.read(logs.attempt.end)) and end.cause is status.cause:
             return end
-    seen = last(logs.record.events, Ended, logs.attempt.number)
+    seen = last(events, Ended, logs.attempt.number)
     if seen and seen.cause is status.cause:
         return seen.end
     return End(status.state, status.reason, cause=status.cause, hosts=status.hosts)

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from orchestrator.base.json_files import parsed
@@ -36,12 +35,13 @@ class LineSource:
 
     def new_rows(self, final: bool = False) -> list[Row]:
         """The rows written since the last call."""
-        lines = self._file.new() if not final else chain(self._file.new(), self._last())
-        return [made for line in lines if (found := self.numbers(line)) and (made := self._row(found))]
+        return [made for line in self._lines(final) if (found := self.numbers(line)) and (made := self._row(found))]
 
-    def _last(self) -> Iterator[bytes]:
-        """The last line, which may have no line break."""
-        yield from self._file.cut(b"\n")
+    def _lines(self, final: bool) -> Iterator[bytes]:
+        """The new lines, one by one: the time limit of the reader holds for each (job/relay.py)."""
+        yield from self._file.new()
+        if final:  # the last line may have no line break
+            yield from self._file.cut(b"\n")
 
     def _row(self, content: Mapping[str, object]) -> Row | None:
         if named := next((key for key in STEPS if key in content), None):
