@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -80,17 +81,15 @@ def _names(chosen: SelectedCode) -> dict[str, os.stat_result]:
     """Every name that may be code, with its lstat."""
     names = _tracked(chosen)
     found: dict[str, os.stat_result] = {}
-    for name in names if names is not None else walk(chosen.source, chosen.source, _never_code):
-        path = chosen.source / name
-        try:
-            found[name] = path.lstat()
-        except (FileNotFoundError, NotADirectoryError):
-            continue  # deleted, but still in git's index
-        except OSError as error:
-            raise unreadable(path, error.strerror or "") from None
-        if len(found) > MOST_LOOKED_AT:
-            chosen.complete = False
-            break
+    try:
+        for name in names if names is not None else walk(chosen.source, chosen.source, _never_code):
+            with suppress(FileNotFoundError, NotADirectoryError):  # deleted, but still in git's index
+                found[name] = (chosen.source / name).lstat()
+            if len(found) > MOST_LOOKED_AT:
+                chosen.complete = False
+                break
+    except OSError as error:
+        raise unreadable(Path(error.filename or chosen.source), error.strerror or "") from None
     return found
 
 
@@ -129,12 +128,9 @@ def _expanded(source: Path, folder: Path, listed: list[str]) -> Iterator[str]:
 
 
 def walk(folder: Path, source: Path, leave_out: Callable[[str], bool]) -> Iterator[str]:
-    """Every file and link below `folder`, and every empty folder, relative to the source. Raises UserError."""
-    try:
-        with os.scandir(folder) as listing:
-            entries = list(listing)
-    except OSError as error:
-        raise unreadable(folder, error.strerror or "") from None
+    """Every file and link below `folder`, and every empty folder, relative to the source. Raises OSError."""
+    with os.scandir(folder) as listing:
+        entries = list(listing)
     if not entries and folder != source:
         yield os.path.relpath(folder, source)
     for entry in entries:
