@@ -19,7 +19,7 @@ UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255, for some of the named jo
 NO_HISTORY = "not configured to maintain job history"
 DELETED = "91"  # substate of a deleted job: src/include/job.h of OpenPBS, JOB_SUBSTATE_TERMINATED
 
-WAITING = {"Q": "", "B": "", "T": "being moved to another server", "W": "it waits for its time, or for its files"}
+WAITING = {"Q": "", "T": "being moved to another server", "W": "it waits for its time, or for its files"}
 GOING_ON = {
     "R": "",
     "E": "ending",
@@ -53,6 +53,8 @@ def _status(job: Attributes) -> Status:
         if comment.startswith("Can Never Run"):
             return never_starts(comment)
         return Status(State.PENDING, comment or WAITING[letter])
+    if letter == "B":  # its comment says only when it began
+        return Status(State.PENDING)
     if letter == "H":
         return _held(job)
     if letter in GOING_ON:
