@@ -16,12 +16,18 @@ NOW_S = 1000.0
 
 
 def attempt(
-    number: int, submitted_s: float, began_s: float | None, ended_s: float | None, cause: Cause, follows: int = 0
+    number: int,
+    submitted_s: float,
+    began_s: float | None,
+    ended_s: float | None,
+    cause: Cause,
+    follows: int = 0,
+    task: str = "1",
 ) -> list[Event]:
     intent = Submitting(number, "r", follows=follows, time_s=submitted_s)
     events: list[Event] = [intent, Submitted(number, "1", time_s=submitted_s)]
     if began_s is not None:
-        events.append(Started(number, "1", ("n1",), time_s=began_s))
+        events.append(Started(number, task, ("n1",), time_s=began_s))
     if ended_s is not None:
         events.append(Ended(number, cause.state, "it ended", cause, time_s=ended_s))
     return events
@@ -61,9 +67,11 @@ def test_steps_that_the_next_attempt_computes_again_are_lost() -> None:
 
 def test_in_a_chain_the_time_between_two_attempts_is_queue() -> None:
     """Nobody has to submit the next one, whose job waits in the queue and names it when it begins."""
-    chain = [*attempt(1, 0.0, 10.0, 40.0, Cause.KILLED), *attempt(2, 55.0, 55.0, 70.0, Cause.DONE, follows=1)]
+    chain = [*attempt(1, 0.0, 10.0, 40.0, Cause.KILLED), *attempt(2, 55.0, 55.0, 70.0, Cause.DONE, 1, "1_2")]
     rows = [row(1, 12.0, "step", 1), row(1, 40.0, "step", 8), row(2, 60.0, "start", 8), row(2, 70.0, "step", 9)]
     assert used(chain, rows) == {"queue": 25.0, "start": 17.0, "compute": 28.0}
+    within = [*chain[:4], *attempt(2, 55.0, 56.0, 70.0, Cause.DONE, follows=1)]
+    assert used(within, rows) == {"queue": 10.0, "start": 32.0, "compute": 28.0}, "it begins again within its job"
 
 
 def test_an_attempt_that_waits_for_the_end_of_the_one_before_takes_no_time_yet() -> None:

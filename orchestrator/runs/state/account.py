@@ -15,8 +15,8 @@ from orchestrator.runs.state.attempts import AttemptFacts, attempts
 from training.reporting import events as rows_of
 
 QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED, IDLE = USES = (
-    "queue",  # from the submission of an attempt to its start
-    "start",  # from its start to its first step
+    "queue",  # from the submission of an attempt to its start; in a chain of jobs, from the end of the one before
+    "start",  # from its start to its first step; in the job of the attempt before, from the end of that one
     "compute",  # steps that count
     "evaluation",
     "checkpoints",  # all ranks waited while rank 0 wrote
@@ -126,8 +126,11 @@ def _spans(
     """(use, its end in time), in the order of time from the first submission on."""
     for n, one in enumerate(found):
         own = rows.get(one.attempt, ())
-        yield QUEUE if one.follows else IDLE, one.submitted_s  # an attempt of a chain needs nobody who submits it
-        yield QUEUE, one.until_s if one.begun_s is None else one.begun_s
+        again = (
+            n > 0 and one.follows == found[n - 1].attempt and one.begun_s is not None and one.job == found[n - 1].job
+        )
+        yield START if again else QUEUE if one.follows else IDLE, one.submitted_s  # nobody submits those of a chain
+        yield START if again else QUEUE, one.until_s if one.begun_s is None else one.begun_s
         if one.begun_s is not None:
             later = [row for next_one in found[n + 1 :] for row in rows.get(next_one.attempt, ())]
             for use, row_s in _steps(own, _continued_from(later)):
