@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
 from orchestrator.base.terminal.colours import of
 from orchestrator.base.terminal.plain import plain
-from orchestrator.network.hosts.hostlist import fold
 from orchestrator.network.placement.grid import Grid
+from orchestrator.report.account import account_lines
+from orchestrator.report.folded import folded
 from orchestrator.report.numbers import number, percent
 from orchestrator.report.table import Column, Long, Table
+from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.pace import short
 from orchestrator.runs.state.view import View
 
 UNREMARKABLE = 40  # characters of a COMPLETED run's reason that need no separate line
 
 
-def listing(views: Sequence[View], *, long: bool = False) -> Table[View]:
-    """The table of the runs; `long` adds a line with job, grid and folder below each."""
-    return Table(COLUMNS, views, lambda view: [*([_details(view)] if long else []), *_notes(view)])
+def listing(
+    views: Sequence[View],
+    *,
+    long: bool = False,
+    accounts: Mapping[str, Account] | None = None,
+    width: int | None = None,
+) -> Table[View]:
+    """The table of the runs; `long` adds a line with job, grid and folder below each.
+
+    Below a run that has one of the `accounts`, by the ids of runs, are its attempts and its times, in this `width`.
+    """
+    found = accounts or {}
+
+    def notes(view: View) -> list[str]:
+        of_run = account_lines(found[view.run], width) if view.run in found else ()
+        return [*([_details(view)] if long else []), *_notes(view), *of_run]
+
+    return Table(COLUMNS, views, notes)
 
 
 def steps(view: View) -> str | None:
@@ -36,14 +52,6 @@ def result(view: View) -> str | None:
     if view.newest_result == "accuracy" and view.accuracy is not None:
         return percent(view.accuracy)
     return None if view.loss is None else number(view.loss)
-
-
-def folded(hosts: Sequence[str]) -> str:
-    """'g[0001-0004]'; names that a host list cannot hold stay unchanged."""
-    try:
-        return plain(fold(hosts)) if hosts else ""
-    except SiteError:
-        return plain(",".join(hosts))
 
 
 def _where(view: View) -> Long:

@@ -97,6 +97,9 @@ def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) ->
     assert run == api.open_run("last") and run.metrics() == []
     (far / "torusrun/enough").touch()
     assert run.resume(nodes=1) is None and run.wait(120).state is State.COMPLETED
+    there = run.account()
+    assert [(one.attempt, one.state) for one in there.attempts] == [(1, State.FAILED), (2, State.COMPLETED)]
+    assert 0 < there.total_s == pytest.approx(sum(there.seconds.values()))
     log = run.collect(home / "out") / "attempts/1/logs/rank-0000.log"
     assert log.read_text() == 'it\'s "so"\n'
     for folder in (far / "torusrun/runs" / run.id, home / "out"):
