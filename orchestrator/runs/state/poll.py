@@ -12,6 +12,7 @@ from dataclasses import replace
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import State, Status
+from orchestrator.runs.bad_nodes.noted import note
 from orchestrator.runs.folder import claim, index, ledger, settled
 from orchestrator.runs.folder.end_words import ended as end_of
 from orchestrator.runs.folder.events import Ended, KeptGoing, Started
@@ -165,7 +166,8 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
             if not record.ended:
-                ledger.append(record.folder.ledger, Ended.by(record.attempt, _end(record, status)))
+                ledger.append(record.folder.ledger, Ended.by(record.attempt, end := _end(record, status)))
+                note(record.folder, record.attempt, end)
             if record.continues:
                 ledger.append(record.folder.ledger, KeptGoing(record.attempt, NO_MORE_JOBS))
     if status.state.over and record.attempt < record.newest:  # the queued attempt follows

@@ -1,0 +1,59 @@
+"""Blames the hosts that the end of an attempt names. Whoever records the end in the ledger calls it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from orchestrator import schedulers
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base.json_files import read_object, required
+from orchestrator.runs.bad_nodes import memory
+from orchestrator.runs.bad_nodes.evidence import REASONS, suspects
+from orchestrator.runs.folder import ledger, shown_plan
+from orchestrator.runs.folder.events import Started
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from orchestrator.spec.site import BadNodeRules
+
+
+def note(run: RunFolder, number: int, end: End) -> None:
+    """Blame the suspects of the end of attempt `number`, if there are any.
+
+    A memory that cannot be written changes nothing about the end: it is left as it is.
+    """
+    if end.cause not in REASONS or not end.hosts or not _named_for(run, number, end):
+        return
+    started = ledger.last(ledger.events(run.ledger), Started, number)
+    hosts = suspects(end, started.hosts if started else end.hosts)
+    with contextlib.suppress(TorusrunError):
+        plan = shown_plan.find(run, [number])[0] if hosts else None
+        if plan and not schedulers.get(plan.scheduler).traits.one_machine:
+            memory.blame(
+                plan.site, hosts, REASONS[end.cause], end.reason,
+                run=run.run_id, attempt=number, rules=_rules(run, number), certain=False,
+            )  # fmt: skip
+
+
+def _rules(run: RunFolder, number: int) -> BadNodeRules:
+    """The site's rules by the plan of the attempt; the usual ones in a plan of an earlier version."""
+    from orchestrator.spec.read import read_value  # imported late: it reads YAML, which `status` does not need
+    from orchestrator.spec.site import BadNodeRules
+
+    path = run.attempt(number).plan
+    kept = required(path, read_object(path) or {}, "site", dict)
+    return read_value(BadNodeRules, kept.get("bad_nodes", {}), str(path))
+
+
+def _named_for(run: RunFolder, number: int, end: End) -> bool:
+    """Whether the hosts of an end belong to its cause.
+
+    A scheduler may know another cause than the job's own record, which named the hosts.
+    """
+    try:
+        own = End.read(run.attempt(number).end)
+    except SiteError:
+        return False
+    return own is None or own.cause is end.cause
