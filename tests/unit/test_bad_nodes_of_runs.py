@@ -8,10 +8,12 @@ import pytest
 from orchestrator.base.states import Cause, State
 from orchestrator.cli.main import main
 from orchestrator.job.recorded import recorded
+from orchestrator.network.placement.grid import Grid
+from orchestrator.network.placement.mapping import place
 from orchestrator.runs.bad_nodes import memory
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import Started, Submitting
-from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.records import End, RankEnd
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.schedulers import client
@@ -119,6 +121,23 @@ def test_an_end_that_only_the_scheduler_knows_blames_the_host_of_the_jobs_own_re
     assert [(host["host"], host["count"], host["bad"]) for host in listed(capsys)] == [("n4", 1, False)]
     assert main(["nodes"]) == 0
     assert "not yet: after 1 more end" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("heard", "blamed"), [({0, 1}, ["n4"]), ({2}, ["n3"]), ({0, 2}, []), (set(), [])])
+def test_without_a_record_of_the_job_the_host_that_left_none_of_a_rank_is_blamed(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], heard: set[int], blamed: list[str]
+) -> None:
+    """The host of the supervisor, n3, may be the lost one."""
+    run = cluster.submit()
+    attempt = run.attempt(1)
+    ledger.append(run.ledger, Started(1, "1", ("n3", "n4")))
+    attempt.ranks.mkdir()
+    attempt.placement.write_text(json.dumps(place(Grid((2, 2)), ["n3", "n4"], 2).as_json()))
+    for rank in heard:
+        RankEnd(rank, "x", 0, 1.0, exit_code=1).write(attempt.rank_end(rank))
+    cluster.program("sacct", "echo '1|NODE_FAIL|0:0|n[3-4]'")
+    assert main(["status"]) == 0
+    assert [host["host"] for host in listed(capsys)] == blamed
 
 
 def test_a_request_can_always_be_satisfied_and_says_which_bad_hosts_it_asks_for(

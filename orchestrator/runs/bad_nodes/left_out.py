@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.typed import record_of
 from orchestrator.network.placement.mapping import same_host
-from orchestrator.runs.bad_nodes.bad_node import BlamedNode
 from training.counted import counted
+
+if TYPE_CHECKING:  # `status` needs no other part
+    from orchestrator.runs.bad_nodes.bad_node import BlamedNode
 
 LONGEST = 1500  # characters of all excluded names together; a directive of Grid Engine may have 2,000 bytes
 SHOWN = 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orchestrator import schedulers
@@ -10,7 +11,7 @@ from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.json_files import read_object, required
 from orchestrator.runs.bad_nodes import memory
 from orchestrator.runs.bad_nodes.evidence import REASONS, suspects
-from orchestrator.runs.folder import ledger, shown_plan
+from orchestrator.runs.folder import attempt_folders, ledger, shown_plan
 from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -24,10 +25,11 @@ def note(run: RunFolder, number: int, end: End) -> None:
 
     A memory that cannot be written changes nothing about the end: it is left as it is.
     """
-    if end.cause not in REASONS or not end.hosts or not _named_for(run, number, end):
+    named = _named(run, number, end) if end.cause in REASONS else ()
+    if not named:
         return
     started = ledger.last(ledger.events(run.ledger), Started, number)
-    hosts = suspects(end, started.hosts if started else end.hosts)
+    hosts = suspects(replace(end, hosts=named), started.hosts if started else end.hosts)
     with contextlib.suppress(TorusrunError):
         plan = shown_plan.find(run, [number])[0] if hosts else None
         if plan and not schedulers.get(plan.scheduler).traits.one_machine:
@@ -47,13 +49,19 @@ def _rules(run: RunFolder, number: int) -> BadNodeRules:
     return read_value(BadNodeRules, kept.get("bad_nodes", {}), str(path))
 
 
-def _named_for(run: RunFolder, number: int, end: End) -> bool:
-    """Whether the hosts of an end belong to its cause.
+def _named(run: RunFolder, number: int, end: End) -> tuple[str, ...]:
+    """The hosts that belong to the cause of an end; () if they belong to another one.
 
-    A scheduler may know another cause than the job's own record, which named the hosts.
+    A scheduler may know another cause than the job's own record, which named the hosts. Without such a record its
+    supervisor's host may be the lost one: then they are the hosts that left no record of a rank, unless none did.
     """
     try:
         own = End.read(run.attempt(number).end)
     except SiteError:
-        return False
-    return own is None or own.cause is end.cause
+        return ()
+    if own:
+        return end.hosts if own.cause is end.cause else ()
+    heard = attempt_folders.recorded(run.attempt(number))
+    placed = attempt_folders.placed(run.attempt(number))[1]
+    silent = [host for host, ranks in placed.items() if not {*ranks} & (heard["end"] | heard["told"])]
+    return tuple(silent) if len(silent) < len(placed) else end.hosts

@@ -12,7 +12,6 @@ from dataclasses import replace
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import State, Status
-from orchestrator.runs.bad_nodes.noted import note
 from orchestrator.runs.folder import claim, index, ledger, settled
 from orchestrator.runs.folder.end_words import ended as end_of
 from orchestrator.runs.folder.events import Ended, KeptGoing, Started
@@ -164,6 +163,8 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
     if record.continues:
         status = next_job.status(record.events, record.attempt, status, job)
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
+        from orchestrator.runs.bad_nodes.noted import note  # imported late: few looks find an end
+
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
             if not record.ended:
                 ledger.append(record.folder.ledger, Ended.by(record.attempt, end := _end(record, status)))
