@@ -1,5 +1,6 @@
 """The memory of bad nodes: which hosts are bad when, which ends blame whom, and what a request leaves out."""
 
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -124,16 +125,37 @@ def test_a_damaged_line_is_left_out(line: bytes) -> None:
 
 def test_the_memory_never_grows_without_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "LARGEST_BYTES", 20_000)
-    monkeypatch.setattr(memory, "MOST_EVENTS", 50)
     rules = BadNodeRules()
     for number in range(120):
         memory.blame("s", [f"n{number}"], "lost", "x" * 1000, run="r", attempt=number + 1, rules=rules, certain=False)
-        assert memory.place().stat().st_size < 2 * 20_000 + 2000
+        assert memory.place().stat().st_size < 20_000 + 1000
     assert memory.place().stat().st_mode & 0o077 == 0, "it is its user's alone"
     assert "n119" in {node.host for node in memory.blamed()}
     memory.place().write_bytes(b"\x00\xff\n" + memory.place().read_bytes() + b'{"event": "bl')
     memory.blame("s", ["n119"], "lost", "", run="q", attempt=1, rules=rules, certain=False)
     assert [node.host for node in memory.bad("./s.yaml")] == ["n119"], "a torn line takes no other with it"
+
+
+def test_jobs_that_end_at_once_lose_no_blame_while_the_file_is_written_anew(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "LARGEST_BYTES", 30_000)
+    memory.blame("s", ["n0"], "lost", "", run="old", attempt=1, rules=BadNodeRules())
+    old = [as_line(lost(f"n{number}", "old", 10**5)) for number in range(180)]
+    memory.place().write_text("".join(f"{line}\n" for line in old))
+
+    def blame(run: str) -> None:
+        for number in range(15):
+            memory.blame("s", [f"n{number}"], "lost", "", run=run, attempt=1, rules=BadNodeRules(), certain=False)
+
+    jobs = [multiprocessing.get_context("fork").Process(target=blame, args=(f"r{number}",)) for number in range(4)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join(60)
+    assert [job.exitcode for job in jobs] == [0] * 4
+    assert memory.place().stat().st_size < 20_000, "the old events are gone"
+    assert {(node.host, node.count) for node in memory.blamed()} == {(f"n{number}", 4) for number in range(15)}
 
 
 PLACEMENT = place(Grid((8,)), HOSTS, 2)

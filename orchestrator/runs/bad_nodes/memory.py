@@ -23,8 +23,7 @@ from orchestrator.spec.paths import state_folder
 if TYPE_CHECKING:  # `status` does not need it
     from orchestrator.spec.site import BadNodeRules
 
-LARGEST_BYTES = 1 << 20  # then it is written anew
-MOST_EVENTS = 2000
+LARGEST_BYTES = 1 << 20  # then it is written anew, with at most half as much
 LOCK_S = 10.0
 
 
@@ -105,5 +104,17 @@ def _shorten(path: Path) -> None:
     """Write the file anew if it has become large. The caller holds the lock."""
     with explained(f"{path}: cannot be written"):
         if path.exists() and path.stat().st_size > LARGEST_BYTES:
-            kept = bad_node.living(events(), time.time())[-MOST_EVENTS:]
-            private.write_bytes(path, "".join(f"{as_line(event)}\n" for event in kept).encode())
+            private.write_bytes(path, b"".join(_newest(bad_node.living(events(), time.time()))))
+
+
+def _newest(kept: Sequence[Event]) -> list[bytes]:
+    """The lines of the newest events, in their order, with half as many bytes as the file may have."""
+    lines: list[bytes] = []
+    left = LARGEST_BYTES // 2
+    for event in reversed(kept):
+        line = f"{as_line(event)}\n".encode()
+        left -= len(line)
+        if left < 0:
+            break
+        lines.append(line)
+    return lines[::-1]
