@@ -14,7 +14,7 @@ from orchestrator.job import hang
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
 from orchestrator.runs.bad_nodes import bad_node, memory
-from orchestrator.runs.bad_nodes.bad_node import BlamedNode, last_choice
+from orchestrator.runs.bad_nodes.bad_node import BlamedNode, last_choice, spared
 from orchestrator.runs.bad_nodes.events import Blamed, Event, Forgiven, as_line, from_line
 from orchestrator.runs.bad_nodes.evidence import suspects
 from orchestrator.runs.bad_nodes.left_out import LONGEST, LeftOut, choose
@@ -224,3 +224,13 @@ def test_a_request_names_no_more_hosts_than_a_directive_can_have() -> None:
 def test_bad_hosts_are_the_last_choice_in_the_order_of_the_others() -> None:
     assert last_choice(["n3.x", "n5", "n1", "n2", "n4"], BAD) == ["n5", "n4", "n1", "n2", "n3.x"]
     assert last_choice(["n5", "n4"], BAD) == ["n5", "n4"] and last_choice(["n2"], []) == ["n2"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "left"),
+    [(5, ["n3.x", "n5", "n1", "n2", "n4"]), (4, ["n5", "n1", "n2", "n4"]), (3, ["n5", "n1", "n4"]), (1, ["n5", "n4"])],
+)
+def test_an_attempt_in_a_larger_allocation_spares_bad_hosts_and_leaves_the_order_of_the_others(
+    nodes: int, left: list[str]
+) -> None:
+    assert spared(["n3.x", "n5", "n1", "n2", "n4"], BAD, nodes) == left

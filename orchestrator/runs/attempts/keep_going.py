@@ -11,6 +11,7 @@ from orchestrator import schedulers
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.runs.attempts import continues_from, submit
+from orchestrator.runs.bad_nodes.noted import note
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.end_words import ended
@@ -115,6 +116,7 @@ def _end(run: RunFolder, events: Sequence[Event], plan: Plan, here: Here, number
     else:
         found = end or ended(How.NO_END, told=f": {said.reason}" if said and said.reason else "")
     ledger.append(run.ledger, Ended.by(number, found))
+    note(run, number, found)
     return found
 
 
@@ -156,5 +158,6 @@ def _make(run: RunFolder, events: Sequence[Event], planned: AttemptPlan, here: H
         changes=planned.changes,
         follows=planned.number - 1,
         jobs=before.jobs if before else 1,
+        left_out=before.left_out if before else {},
     )
     submit.within(planned, run, intent, here.job)

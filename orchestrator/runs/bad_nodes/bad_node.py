@@ -68,9 +68,15 @@ def bad(events: Iterable[Event], now_s: float, site: str) -> list[BlamedNode]:
 
 
 def last_choice(hosts: Sequence[str], bad: Sequence[BlamedNode]) -> list[str]:
-    """The hosts in their order, with the bad ones at the end: the most certain last. So they become the spares."""
-    found = {host: node for host in hosts for node in bad if same_host(host, node.host)}
-    return sorted(hosts, key=lambda host: (host in found, found[host].certainty if host in found else ()))
+    """The hosts in their order, with the bad ones at the end: the most certain last."""
+    found = {host: node.certainty for host in hosts for node in bad if same_host(host, node.host)}
+    return sorted(hosts, key=lambda host: (host in found, found.get(host, ())))
+
+
+def spared(hosts: Sequence[str], bad: Sequence[BlamedNode], nodes: int) -> list[str]:
+    """The hosts in their order, without the bad ones that an attempt on `nodes` of them can spare."""
+    out = [host for host in last_choice(hosts, bad)[nodes:] if any(same_host(host, node.host) for node in bad)]
+    return [host for host in hosts if host not in out]
 
 
 def living(events: Iterable[Event], now_s: float) -> list[Event]:

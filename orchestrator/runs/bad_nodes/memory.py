@@ -33,10 +33,10 @@ def place() -> Path:
 
 
 def events() -> list[Event]:
-    """All events that can be read, as they were added; [] without a file."""
+    """All events that can be read, as they were added; [] without a file, or without a home."""
     try:
         lines, rest = whole_lines.last_lines(place(), 2 * LARGEST_BYTES)
-    except OSError:
+    except (OSError, UserError):
         return []
     return [event for line in (*lines, rest) if line.strip() and (event := from_line(line))]
 

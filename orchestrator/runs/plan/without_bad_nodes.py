@@ -19,5 +19,6 @@ def without_bad_nodes(planned: AttemptPlan) -> AttemptPlan:
         return planned
     cannot = schedulers.get(plan.site.scheduler).traits.cannot_exclude
     cluster = () if cannot else client.of(plan.site).hosts(plan.run.queue or plan.site.queue)
-    chosen = choose(bad, plan.run.nodes, excluded=planned.exclude, cluster=cluster, cannot=cannot)
+    nodes = plan.run.nodes + plan.run.keep_going.spares
+    chosen = choose(bad, nodes, excluded=planned.exclude, cluster=cluster, cannot=cannot)
     return replace(planned, left_out=chosen)
