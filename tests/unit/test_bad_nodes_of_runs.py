@@ -10,12 +10,14 @@ from orchestrator.cli.main import main
 from orchestrator.job.recorded import recorded
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
+from orchestrator.runs.attempts import keep_going
 from orchestrator.runs.bad_nodes import memory
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import Started, Submitting
 from orchestrator.runs.folder.records import End, RankEnd
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.runs.state.decide import Resume
 from orchestrator.schedulers import client
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.gridengine.scheduler import GridEngine
@@ -138,6 +140,22 @@ def test_without_a_record_of_the_job_the_host_that_left_none_of_a_rank_is_blamed
     cluster.program("sacct", "echo '1|NODE_FAIL|0:0|n[3-4]'")
     assert main(["status"]) == 0
     assert [host["host"] for host in listed(capsys)] == blamed
+
+
+def test_the_next_job_of_a_run_that_keeps_going_blames_the_host_that_the_one_before_lost(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["nodes", "add", "n5", "--site", str(cluster.home / "site.yaml")]) == 0
+    run = cluster.submit("--set", "keep_going={attempts: 3, spares: 1}")
+    ledger.append(run.ledger, Started(1, "1_0", ("n3", "n4")))
+    run.attempt(1).pulse.write_text("n3\n")
+    cluster.program("sacct", "echo '1_0|NODE_FAIL|0:0|n[3-4]'")
+    assert isinstance(keep_going.next_step(run, keep_going.Here("1", "1_1", 2), begin=True), Resume)
+    assert [(host["host"], host["reason"], host["bad"]) for host in listed(capsys)] == [
+        ("n3", "lost", False), ("n5", "added by its user", True)
+    ]  # fmt: skip
+    second = ledger.last(ledger.events(run.ledger), Submitting, 2)
+    assert second and second.left_out == {"n5": "added by its user"}, "its job has the request of the first"
 
 
 def test_a_request_can_always_be_satisfied_and_says_which_bad_hosts_it_asks_for(
