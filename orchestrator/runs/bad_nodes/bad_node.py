@@ -46,8 +46,8 @@ class BlamedNode:
 
     @property
     def why(self) -> str:
-        """'lost twice', or the reason alone of a certain blame."""
-        return self.reason if self.certain and self.count == 1 else f"{self.reason} {self.times}"
+        """'lost twice', or the reason alone if it is certain."""
+        return self.reason if self.certain else f"{self.reason} {self.times}"
 
     @property
     def certainty(self) -> tuple[bool, int, float]:

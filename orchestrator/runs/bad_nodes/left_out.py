@@ -31,10 +31,9 @@ class LeftOut:
     @property
     def lines(self) -> list[str]:
         """One short line for each kind; [] without bad hosts."""
-        found = [f"left out: {listed(self.hosts)}"] if self.hosts else []
-        return (
-            [*found, f"bad, and asked for all the same: {listed(self.keeps)}: {self.why_kept}"] if self.keeps else found
-        )
+        out = [f"left out: {listed(self.hosts)}"] if self.hosts else []
+        kept = [f"bad, and asked for all the same: {listed(self.keeps)}: {self.why_kept}"] if self.keeps else []
+        return [*out, *kept]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
