@@ -17,7 +17,7 @@ from orchestrator.runs.bad_nodes import bad_node, memory
 from orchestrator.runs.bad_nodes.bad_node import BlamedNode, last_choice, spared
 from orchestrator.runs.bad_nodes.events import Blamed, Event, Forgiven, as_line, from_line
 from orchestrator.runs.bad_nodes.evidence import suspects
-from orchestrator.runs.bad_nodes.left_out import LONGEST, LeftOut, choose
+from orchestrator.runs.bad_nodes.left_out import LONGEST, LeftOutNodes, choose
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End
@@ -211,7 +211,7 @@ def test_a_request_leaves_out_the_most_certain_first_and_can_always_be_satisfied
     found = choose(BAD, nodes, **more)  # type: ignore[arg-type]
     assert (list(found.hosts), list(found.keeps)) == (out, kept)
     assert bool(found.why_kept) is bool(kept) and len(found.lines) == bool(out) + bool(kept)
-    assert LeftOut.from_json(found.as_json()) == found
+    assert LeftOutNodes.from_json(found.as_json()) == found
 
 
 def test_a_request_names_no_more_hosts_than_a_directive_can_have() -> None:

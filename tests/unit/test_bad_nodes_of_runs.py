@@ -11,7 +11,7 @@ from orchestrator.job.recorded import recorded
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
 from orchestrator.runs.attempts import keep_going
-from orchestrator.runs.bad_nodes import memory
+from orchestrator.runs.bad_nodes import memory, noted
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import Started, Submitting
 from orchestrator.runs.folder.records import End, RankEnd
@@ -156,6 +156,19 @@ def test_the_next_job_of_a_run_that_keeps_going_blames_the_host_that_the_one_bef
     ]  # fmt: skip
     second = ledger.last(ledger.events(run.ledger), Submitting, 2)
     assert second and second.left_out == {"n5": "added by its user"}, "its job has the request of the first"
+
+
+def test_a_host_that_a_check_finds_bad_is_left_out_at_once(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = cluster.submit()
+    noted.found_bad(run, 1, {"n3": "gpus: 3, wanted 4", "n4": "link: 1.0 GB/s"})
+    assert [(host["host"], host["evidence"], host["count"], host["bad"]) for host in listed(capsys)] == [
+        ("n3", "gpus: 3, wanted 4", 1, True), ("n4", "link: 1.0 GB/s", 1, True)
+    ]  # fmt: skip
+    cluster.ends(run)  # the same attempt, whose end names the host as well
+    assert listed(capsys)[0]["count"] == 1 and {*excluded(cluster.submit()).split(",")} == {"n3", "n4"}
+    assert "n4 (found bad)" in capsys.readouterr().err
 
 
 def test_a_request_can_always_be_satisfied_and_says_which_bad_hosts_it_asks_for(

@@ -18,7 +18,7 @@ SHOWN = 4
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutNodes:
     """The bad hosts of a request, with why they are bad: those `hosts` that it leaves out, and those that it `keeps`.
 
     `why_kept` says why it leaves out no more; '' if it keeps none.
@@ -39,9 +39,9 @@ class LeftOut:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: object) -> LeftOut:
+    def from_json(cls, value: object) -> LeftOutNodes:
         """The inverse of `as_json`. Raises ValueError for any other value."""
-        found: LeftOut = record_of(cls, value, str)
+        found: LeftOutNodes = record_of(cls, value, str)
         return found
 
 
@@ -58,7 +58,7 @@ def choose(
     excluded: Sequence[str] = (),
     cluster: Sequence[str] = (),
     cannot: str = "",
-) -> LeftOut:
+) -> LeftOutNodes:
     """What a request for this number of nodes leaves out of the `bad` hosts, the most certain of which come first.
 
     The user has `excluded` hosts by name. `cluster` are the hosts that the scheduler has for it, by its own names; ()
@@ -68,14 +68,14 @@ def choose(
     new = [node for node in bad if not any(same_host(node.host, host) for host in excluded)]
     named = _named(new, cluster) if cluster else {node.host: node.why for node in new}
     if cannot:
-        return LeftOut(keeps=named, why_kept=cannot) if named else LeftOut()
+        return LeftOutNodes(keeps=named, why_kept=cannot) if named else LeftOutNodes()
     out = sum(any(same_host(host, other) for other in excluded) for host in cluster)
     room = max(len(cluster) - out - nodes, 0) if cluster else len(named)
     fitting = _fitting(list(named), LONGEST - sum(len(host) + 1 for host in excluded))
     few = f"it takes {counted(nodes, 'node')}, and there are {len(cluster) - out}"
     kept = list(named)[min(room, fitting) :]
     why = "" if not kept else few if room <= fitting else "a request cannot name more"
-    return LeftOut(
+    return LeftOutNodes(
         {host: why for host, why in named.items() if host not in kept},
         {host: named[host] for host in kept},
         why,

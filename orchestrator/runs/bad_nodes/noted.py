@@ -1,8 +1,9 @@
-"""Blames the hosts that the end of an attempt names. Whoever records the end in the ledger calls it."""
+"""Blames the hosts that the end of an attempt names, or a check. Whoever records the end or the check calls it."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from orchestrator.runs.folder.run_folder import RunFolder
 if TYPE_CHECKING:
     from orchestrator.spec.site import BadNodeRules
 
+CHECKED = "found bad"
+
 
 def note(run: RunFolder, number: int, end: End) -> None:
     """Blame the suspects of the end of attempt `number`, if there are any.
@@ -30,12 +33,26 @@ def note(run: RunFolder, number: int, end: End) -> None:
         return
     started = ledger.last(ledger.events(run.ledger), Started, number)
     hosts = suspects(replace(end, hosts=named), started.hosts if started else end.hosts)
+    _blame(run, number, dict.fromkeys(hosts, end.reason), REASONS[end.cause], certain=False)
+
+
+def found_bad(run: RunFolder, number: int, findings: Mapping[str, str]) -> None:
+    """Blame hosts that a check of attempt `number` found bad, with what it found on each: they are bad at once.
+
+    As for `note`, a memory that cannot be written changes nothing.
+    """
+    _blame(run, number, findings, CHECKED, certain=True)
+
+
+def _blame(run: RunFolder, number: int, evidence: Mapping[str, str], reason: str, *, certain: bool) -> None:
     with contextlib.suppress(TorusrunError):
-        plan = shown_plan.find(run, [number])[0] if hosts else None
-        if plan and not schedulers.get(plan.scheduler).traits.one_machine:
+        plan = shown_plan.find(run, [number])[0] if evidence else None
+        if not plan or schedulers.get(plan.scheduler).traits.one_machine:
+            return
+        rules = _rules(run, number)
+        for host, why in evidence.items():
             memory.blame(
-                plan.site, hosts, REASONS[end.cause], end.reason,
-                run=run.run_id, attempt=number, rules=_rules(run, number), certain=False,
+                plan.site, [host], reason, why, run=run.run_id, attempt=number, rules=rules, certain=certain
             )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.network.hosts import hostlist
 from orchestrator.network.placement.grid import Grid
 from orchestrator.runs.bad_nodes.events import HOST
-from orchestrator.runs.bad_nodes.left_out import LeftOut
+from orchestrator.runs.bad_nodes.left_out import LeftOutNodes
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import Event, Started, Submitting
@@ -37,7 +37,7 @@ class AttemptPlan:
     plan: Plan
     changes: Changes = Changes()
     exclude: tuple[str, ...] = ()
-    left_out: LeftOut = LeftOut()
+    left_out: LeftOutNodes = LeftOutNodes()
 
     @property
     def excluded(self) -> tuple[str, ...]:

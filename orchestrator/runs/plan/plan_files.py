@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
-from orchestrator.runs.bad_nodes.left_out import LeftOut
+from orchestrator.runs.bad_nodes.left_out import LeftOutNodes
 from orchestrator.runs.folder import attempt_folders
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import Event, Submitting
@@ -98,7 +98,7 @@ def _read(path: Path, folder: Path, number: int = 0) -> AttemptPlan:
         if not number:
             return AttemptPlan(0, plan)
         exclude = Changes.from_json({"exclude": kept["exclude"]}).exclude
-        left_out = LeftOut.from_json(kept.get("left_out", {}))
+        left_out = LeftOutNodes.from_json(kept.get("left_out", {}))
         return AttemptPlan(number, plan, Changes.from_json(kept["changes"]), exclude, left_out)
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
