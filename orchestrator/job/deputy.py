@@ -25,6 +25,7 @@ from pathlib import Path
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.network.placement.mapping import same_host
+from orchestrator.runs.bad_nodes.noted import note
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import Ended
@@ -108,6 +109,7 @@ def _record(run: RunFolder, silent_s: float) -> None:
         end = replace(end, kept_going=True)
         end.write(attempt.end)
         ledger.append(run.ledger, Ended.by(attempt.number, end))
+        note(run, attempt.number, end)
 
 
 def silence_s(attempt: Attempt) -> float:

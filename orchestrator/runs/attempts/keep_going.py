@@ -10,6 +10,7 @@ from orchestrator import schedulers
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.runs.attempts import continues_from, submit
+from orchestrator.runs.bad_nodes.noted import note
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.end_words import ended
@@ -109,6 +110,7 @@ class _Newest:
             changes=planned.changes,
             follows=self.number,
             jobs=before.jobs if before else 1,
+            left_out=before.left_out if before else {},
         )
         submit.within(planned, self.run, intent, self.here.job)
 
@@ -130,6 +132,7 @@ class _Newest:
             return seen.end if seen else self.own
         found = self._by_all_records(None if began.job == self.here.name else self._scheduler_said(began.job))
         ledger.append(self.run.ledger, Ended.by(self.number, found))
+        note(self.run, self.number, found)
         return found
 
     def _by_all_records(self, said: Status | None) -> End:
