@@ -12,6 +12,7 @@ from orchestrator.job.gather import RankRecords
 from orchestrator.job.hang_watch import HangWatch
 from orchestrator.job.nccl_network import NetworkWatch
 from orchestrator.job.relay import Relay
+from orchestrator.job.slow_watch import SlowWatch
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.records import End, is_done
@@ -52,6 +53,7 @@ class Running:
         self.over_s = NEVER  # when the launcher is ended if it still runs
         self.ending = False
         self.stayed: list[int] = []  # the ranks that had not ended by then
+        self.slow = SlowWatch(attempt, placement)
         self.hangs = HangWatch(plan, run, attempt, placement, lambda: launcher.send_signal(signal.SIGUSR1))
 
     def watch(self) -> int | None:
@@ -77,6 +79,7 @@ class Running:
         """Give up a launcher that still runs although the training is done, and a program that makes no progress."""
         self.relay.pass_on()
         self.network.look()
+        self.slow.look(now_s)
         if self.shells:
             self.shells.look()
         if is_done(self.attempt):

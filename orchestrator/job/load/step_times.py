@@ -12,12 +12,14 @@ import select
 import socket
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
 from orchestrator.base.typed import record_of
 from orchestrator.job.load.beat_file import BeatFile
+from orchestrator.job.load.recent_steps import RecentSteps
 from orchestrator.runs.folder.beat import Beat
 from orchestrator.runs.folder.node_load import RankSteps
 from orchestrator.runs.folder.run_folder import Attempt
@@ -45,6 +47,7 @@ class StepsTold:
     def __init__(self, address: str, ranks: Collection[int], beats: BeatFile) -> None:
         self._ranks, self._beats = frozenset(ranks), beats
         self._found: dict[int, RankSteps] = {}
+        self._recent = defaultdict[int, RecentSteps](RecentSteps)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         with contextlib.suppress(OSError):  # another process has the address
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -83,4 +86,4 @@ class StepsTold:
             return
         steps = record_of(RankSteps, {**row, "told_s": time.time()})
         if steps.rank in self._ranks:
-            self._found[steps.rank] = steps
+            self._found[steps.rank] = self._recent[steps.rank].add(steps)

@@ -68,6 +68,7 @@ class Attempt:
     node_load = OfRank("ranks/NNNN.load.json", "the load of a node, and the step times of its ranks, by its first rank")
     beat = At("ranks/beat.json", "what the training does now, by the wrapper of rank 0", "train")
     heartbeat = At("ranks/heartbeat", "what the command may touch or write while it makes progress", "command")
+    slow = At("ranks/slow.json", "the ranks that compute longer than the others, by the supervisor", "train")
     probe = At("ranks/probe", "written by the supervisor in a pause, which shows whether the disk answers")
     rank_variables = OfRank("ranks/NNNN.env", "values that the container's runtime cannot carry", "image")
     alive = At("alive", "held locked by the ranks (runs/folder/claim.py)")
