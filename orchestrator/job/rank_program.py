@@ -15,6 +15,7 @@ from typing import Any
 from orchestrator.base import proc
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_json
+from orchestrator.job import stacks
 from orchestrator.job.launch_order import Rank
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.log_times import Recorder
@@ -78,6 +79,9 @@ class RankProgram:
     def _answer(self) -> None:
         """Record where the program is, for the supervisor."""
         program = self._program()
+        if not self.program.shows_stack:
+            stacks.by_py_spy(program, self.attempt.rank_log(self.rank))
+        stacks.ask_flight_recorder(program, self.rank)
         disk = proc.waits_for_disk(program)
         self._note(self.attempt.rank_seen(self.rank), process=proc.state_of(program), disk=disk)
 
