@@ -62,6 +62,8 @@ def symptom(ranks: int, where: Mapping[int, Where], before: Mapping[int, Where])
     known = [(where.get(n, Where()), before.get(n, Where())) for n in range(ranks)]
     if any(now.state in STOPPED for now, _ in known):
         return Symptom.STOPPED
+    if all(now.state is None for now, _ in known):
+        return Symptom.UNKNOWN  # the launcher may not have passed the query on
     if any(now.state is None for now, _ in known):
         return Symptom.SILENT
     return Symptom.WORKING if any(now.works(earlier) for now, earlier in known) else Symptom.WAITING

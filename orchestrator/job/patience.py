@@ -41,6 +41,7 @@ class Symptom(Enum):
     SILENT = "a wrapper does not answer"
     WAITING = "all wait for one another"
     WORKING = "a rank is at work, or waits for a disk"
+    UNKNOWN = "no wrapper answers"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Limits:
             Symptom.SILENT: self.silent_s,
             Symptom.WAITING: self.waiting_s,
             Symptom.WORKING: self.working_s,
+            Symptom.UNKNOWN: self.working_s,
         }[shown]
 
     @classmethod

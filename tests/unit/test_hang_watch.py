@@ -13,8 +13,10 @@ import pytest
 
 from orchestrator.base.states import Cause
 from orchestrator.job import hang_watch
+from orchestrator.job.hang import NOT_BEGUN, Where, symptom
 from orchestrator.job.hang_watch import HangWatch
 from orchestrator.job.load.beat_file import BeatFile
+from orchestrator.job.patience import Symptom
 from orchestrator.network.placement.mapping import Grid, place
 from orchestrator.runs.folder.beat import Beat
 from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
@@ -27,6 +29,7 @@ from training.reporting.heartbeat import EVALUATION, STEPS
 from training.reporting.metrics import Metrics
 
 PLACED = place(Grid((4,)), ["n1", "n2"], 2)
+WAITS = Where("S", ["/x/training/collectives/ring.py:61 _wait"])
 STACK = 'Stack (most recent call first):\n  File "/x/training/collectives/ring.py", line 61 in _wait\n'
 
 
@@ -166,3 +169,26 @@ def test_a_beat_is_written_at_most_once_a_second_and_over_the_last_one(tmp_path:
     assert path.stat().st_ino == inode and Beat.read(path) == Beat("first step", 10**15)
     path.write_text(json.dumps({"doing": "\x1b[2J", "step": 1}))
     assert Beat.read(path) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "shows"),
+    [
+        ({0: WAITS, 1: Where("T")}, {}, Symptom.STOPPED),
+        ({0: WAITS, 1: Where("Z")}, {}, Symptom.STOPPED),
+        ({0: WAITS}, {}, Symptom.SILENT),
+        ({}, {}, Symptom.UNKNOWN),
+        ({0: WAITS, 1: WAITS}, {}, Symptom.WAITING),
+        ({0: WAITS, 1: Where("S", ["/x/mine.py:9 load"])}, {}, Symptom.WAITING),
+        ({0: WAITS, 1: Where("S", ["/x/mine.py:9 load"])}, {1: Where("S", ["/x/mine.py:7 load"])}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("R", ["/x/mine.py:9 load"])}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("S", ["/l/queue.py:9 get", "/x/training/data/feed.py:7 take"])}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("D")}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("S", WAITS.stack, disk=True)}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("t")}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where(NOT_BEGUN)}, {}, Symptom.WORKING),
+        ({0: Where("R"), 1: Where("R")}, {}, Symptom.WAITING),
+    ],
+)
+def test_what_answers_show(now: dict[int, Where], before: dict[int, Where], shows: Symptom) -> None:
+    assert symptom(2, now, before) is shows
