@@ -7,7 +7,7 @@ from enum import Enum
 from orchestrator.base.states import Cause
 
 IDLE = "no progress for {idle_s:.0f} s{at}"
-HUNG = f"{IDLE} (hang_timeout): "
+HUNG = f"{IDLE} (limit: {{limit_s:.0f}} s{{while}}): "
 STACKS = "; the ranks' stacks are in their logs"
 WAITS_FOR_DISK = "it waits for a disk or a file system"  # a rank's process in a hang
 
