@@ -18,6 +18,7 @@ from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.records import RankEnd
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.schedulers.launchers.launcher import Words
+from training.checkpoint.manifest import TEMPORARY_PREFIX
 from training.reporting.events import STEP
 
 LARGEST_QUOTE = 300
@@ -101,6 +102,11 @@ def newest_step(run: RunFolder, attempt: Attempt) -> int | None:
 def signs_of_life(run: RunFolder, attempt: Attempt) -> tuple[int, ...]:
     """Sizes that grow while a training makes progress: its metrics, rank 0's log, and the number of ranks' records."""
     return size(run.metrics), size(attempt.rank_log(0)), len(os.listdir(attempt.ranks))
+
+
+def writes_checkpoint(run: RunFolder, attempt: Attempt) -> bool:
+    """Whether an attempt of our training has begun to write a checkpoint that is not complete."""
+    return any(run.checkpoints.glob(f"{TEMPORARY_PREFIX}step-*-{attempt.number}"))
 
 
 def size(path: Path) -> int:

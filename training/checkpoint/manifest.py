@@ -74,9 +74,13 @@ def step_of(name: str) -> int | None:
 
 def compose(progress: Progress, epoch: float, attempt: int, files: dict[str, bytes]) -> dict[str, Any]:
     """The manifest of `files`, which map names to contents."""
-    listing = {
-        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()
-    }
+    found = {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
+    return of_files(progress, epoch, attempt, found)
+
+
+def of_files(progress: Progress, epoch: float, attempt: int, files: dict[str, tuple[int, str]]) -> dict[str, Any]:
+    """The manifest of `files`, which map names to (size in bytes, SHA-256)."""
+    listing = {name: {"bytes": size_bytes, "sha256": sha256} for name, (size_bytes, sha256) in files.items()}
     counted = {"step": progress.steps, "samples": progress.samples, "epoch": epoch}
     return {"schema": SCHEMA, **counted, "attempt": attempt, "files": listing}
 

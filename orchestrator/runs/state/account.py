@@ -15,7 +15,7 @@ QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED
     "start",  # from its start to its first step
     "compute",  # steps that count
     "evaluation",
-    "checkpoints",  # all ranks waited while rank 0 wrote
+    "checkpoints",  # all ranks waited for a save; its writing beside the training is not part of it
     "lost",  # steps that a later attempt computed again
     "hang",  # from the last step to the end of an attempt that hung
     "stopping",  # from the last step to the end of any other attempt
