@@ -39,12 +39,13 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
 
 def _train(config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, saver: Saver, stop: StopRequest) -> int:
     train, meter = config.train, Meter()
+    saver.begin()
     while True:
         reporter.epochs()  # this attempt or a resumed one does the work that is due after a step
         if learner.finished:
             break
         if learner.course.evaluates(learner.before, learner.progress):
-            reporter.evaluation()
+            saver.evaluated(reporter.evaluation().model.accuracy)
         with meter.steps(lambda: learner.progress.samples):
             stopping = learner.step(stop.requested)
         reporter.timed(meter.last_s)
@@ -55,7 +56,7 @@ def _train(config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, s
         if stopping or finished or handed_over:
             if not saver.save_last():
                 return EXIT_NO_CHECKPOINT
-        elif _passed(train.checkpoint_every_steps, before, steps):
+        elif saver.due():
             saver.save()
         else:
             saver.look()

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from training.checkpoint.interval import Interval
 from training.checkpoint.loading import load
 from training.checkpoint.manifest import STATE
 from training.checkpoint.snapshot import Snapshot
@@ -15,7 +16,7 @@ from training.checkpoint.store import CheckpointFolder, Order
 from training.checkpoint.writer import Writer, Written
 from training.config import Config
 from training.learner import Learner
-from training.meeting.agree import agreed
+from training.meeting.agree import agreed, agreed_number
 from training.meeting.signed_store import SignedStore
 from training.reporting.reporter import Reporter
 
@@ -30,10 +31,12 @@ class Saver:
     def __init__(self, config: Config, learner: Learner, reporter: Reporter, writer: Writer | None) -> None:
         self._config, self._learner, self._reporter = config, learner, reporter
         self._writer = writer
-        self._folder = CheckpointFolder(config.checkpoints, config.attempt) if writer else None
+        train = config.train
+        self._folder = CheckpointFolder(config.checkpoints, config.attempt, train.checkpoints) if writer else None
+        self._interval = Interval(train.checkpoint_every_steps, config.mean_time_to_failure_s)
         self._snapshot = Snapshot()
         self._copying: Order | None = None  # an order whose state has not yet arrived from the device
-        self._saving_s = 0.0  # how long the training waited for the save in flight
+        self._saving_s = self._writing_s = 0.0  # how long the training waited for the newest save, and its writing
         self._error: OSError | None = None  # of the newest save
 
     def resume(self, meeting: SignedStore) -> str | None:
@@ -55,6 +58,23 @@ class Saver:
             print(f"training: {drew}; all begin with rank 0's", file=sys.stderr, flush=True)
         return None
 
+    def begin(self) -> None:
+        """The first step of the attempt begins."""
+        self._interval.begin(self._learner.progress.steps, time.perf_counter())
+
+    def due(self) -> bool:
+        """Whether a checkpoint is due after the newest steps; the same on all ranks."""
+        return self._interval.due(self._learner.before.steps, self._learner.progress.steps)
+
+    def evaluated(self, accuracy: float) -> None:
+        """Save if the best checkpoint is to stay and this accuracy is the best. All ranks must call it together."""
+        if not self._config.train.checkpoints.best:
+            return
+        if self._folder:
+            self._finish()
+        if agreed(self._folder is not None and accuracy > self._folder.best, self._learner.device):
+            self.save(accuracy)
+
     def look(self) -> None:
         """Advance the save in flight without waiting: to be called after every step."""
         if self._copying and self._snapshot.ready():
@@ -62,34 +82,41 @@ class Saver:
         if self._writer and not self._copying:
             self._report(self._writer.finished(wait=False))
 
-    def save(self) -> None:
+    def save(self, accuracy: float | None = None) -> None:
         """Check that all ranks hold the same weights, and begin a checkpoint. All ranks must call it together.
 
         The training continues with the older checkpoints if it cannot be written.
         """
-        began_s = time.perf_counter()
-        self._learner.check_alike()
-        self._learner.gather()
-        if self._folder and self._writer:
-            self._finish()
-            self._take(self._folder, self._writer)
-            self._saving_s = time.perf_counter() - began_s
-            self.look()
+        self._begin(accuracy)
+        if self._interval.measures:
+            steps, now_s = self._learner.progress.steps, time.perf_counter()
+            after = self._interval.measured(steps, now_s, save_s=self._saving_s, writing_s=self._writing_s)
+            self._interval.next(steps, agreed_number(after, self._learner.device))
 
     def save_last(self) -> bool:
         """Save, and wait until the checkpoint is complete; False on all ranks if it cannot be written.
 
         It is the last one of the attempt, so a failure is reported to the user.
         """
-        self.save()
+        self._begin()
         error = self._finish()
         if error and self._folder:
             self._reporter.lost_checkpoint(error, self._folder.newest)
         return agreed(error is None, self._learner.device)
 
-    def _take(self, folder: CheckpointFolder, writer: Writer) -> None:
+    def _begin(self, accuracy: float | None = None) -> None:
+        began_s = time.perf_counter()
+        self._learner.check_alike()
+        self._learner.gather()
+        if self._folder:
+            self._finish()
+            self._take(self._folder, accuracy)
+        self._saving_s = time.perf_counter() - began_s
+        self.look()
+
+    def _take(self, folder: CheckpointFolder, accuracy: float | None) -> None:
         learner = self._learner
-        order = folder.order(learner.progress, learner.epochs, [])
+        order = folder.order(learner.progress, learner.epochs, [], accuracy)
         try:
             self._copying = replace(order, parts=self._snapshot.take(learner.state()))
         except OSError as error:
@@ -116,5 +143,6 @@ class Saver:
         if written.error:
             self._reporter.failed_checkpoint(written.order.progress, written.error)
             return
+        self._writing_s = written.writing_s
         self._folder.written(written.order, written.sha256)
         self._reporter.checkpoint(written.order, self._saving_s, written.writing_s)

@@ -1,4 +1,4 @@
-"""The folder of checkpoints: each is complete or absent, and only the newest few are kept. No torch."""
+"""The folder of checkpoints: each is complete or absent, and those stay that the recipe keeps. No torch."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from typing import IO
 
 from training.checkpoint import manifest
 from training.checkpoint.manifest import STATE
+from training.checkpoint.retention import Point, kept
 from training.files.checksum import BLOCK_BYTES
 from training.files.trusted import put, sync, sync_folder, unfinished
 from training.progress import Progress
+from training.recipe.train import CheckpointKeys
 
-KEEP = 3
 MODE = 0o666  # of files, less the umask
 
 
 @dataclass(frozen=True)
 class Order:
-    """A checkpoint to write below `folder`, and the steps of the older checkpoints that stay after it.
+    """A checkpoint to write below `folder`, and the steps of the older ones that stay after it; None: all stay.
 
     Its state lies in a shared memory, in `parts` (offset, length) in the order of the file.
     """
@@ -34,7 +35,8 @@ class Order:
     steps: int
     samples: int
     epoch: float
-    keep: list[int]
+    accuracy: float | None
+    keep: list[int] | None
     parts: list[tuple[int, int]]
 
     @property
@@ -54,27 +56,37 @@ class CheckpointFolder:
     training would begin anew.
     """
 
-    def __init__(self, folder: Path, attempt: int) -> None:
+    def __init__(self, folder: Path, attempt: int, keys: CheckpointKeys | None = None) -> None:
         _check_readable(folder)
         _remove_leftovers(folder)
         complete = list(manifest.complete_checkpoints(folder))
         if not complete:
             manifest.refuse_other_schemas(folder)
         self.newest = complete[0] if complete else None
-        self._steps = [checkpoint.step for checkpoint in complete]
-        self._folder = folder
-        self._attempt = attempt
+        self._points = {each.step: Point(each.step, each.epoch, each.accuracy) for each in complete}
+        self._folder, self._attempt = folder, attempt
+        self._keys = keys or CheckpointKeys()
 
-    def order(self, progress: Progress, epoch: float, parts: list[tuple[int, int]]) -> Order:
+    @property
+    def best(self) -> float:
+        """The highest accuracy of a checkpoint; below 0 if none was evaluated."""
+        return max((point.accuracy for point in self._points.values() if point.accuracy is not None), default=-1.0)
+
+    def order(
+        self, progress: Progress, epoch: float, parts: list[tuple[int, int]], accuracy: float | None = None
+    ) -> Order:
         """The order to write the state at `progress`."""
-        keep = sorted(self._steps, reverse=True)[: KEEP - 1]
-        return Order(str(self._folder), self._attempt, progress.steps, progress.samples, epoch, keep, parts)
+        points = {**self._points, progress.steps: Point(progress.steps, epoch, accuracy)}
+        keep = sorted(kept(points.values(), self._keys) - {progress.steps}) if len(points) >= self._keys.last else None
+        return Order(str(self._folder), self._attempt, progress.steps, progress.samples, epoch, accuracy, keep, parts)
 
     def written(self, order: Order, sha256: str) -> None:
         """Note that an order is done: its state has this checksum."""
-        path = self._folder / order.name
-        self.newest = manifest.Checkpoint(path, order.progress, order.epoch, self._attempt, {STATE: sha256})
-        self._steps = [order.steps, *order.keep]
+        path, files = self._folder / order.name, {STATE: sha256}
+        newest = manifest.Checkpoint(path, order.progress, order.epoch, self._attempt, files, order.accuracy)
+        self.newest = newest
+        stay = self._points if order.keep is None else {step: self._points[step] for step in order.keep}
+        self._points = {**stay, order.steps: Point(order.steps, order.epoch, order.accuracy)}
 
 
 def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda: None) -> str:
@@ -104,7 +116,8 @@ def _write_files(temporary: Path, order: Order, memory: memoryview, between: Cal
         sha256 = _copy((memory[begin : begin + length] for begin, length in order.parts), file, between)
         sync(file)
     size_bytes = sum(length for _, length in order.parts)
-    listing = manifest.of_files(order.progress, order.epoch, order.attempt, {STATE: (size_bytes, sha256)})
+    files = {STATE: (size_bytes, sha256)}
+    listing = manifest.of_files(order.progress, order.epoch, order.attempt, files, order.accuracy)
     put(temporary / manifest.MANIFEST, json.dumps(listing).encode(), MODE)
     return sha256
 
@@ -123,7 +136,7 @@ def _copy(parts: Iterable[memoryview], file: IO[bytes], between: Callable[[], No
 
 def _prune(folder: Path, order: Order) -> None:
     """Delete the older checkpoints that do not stay; a failed deletion is tried again next time."""
-    if len(order.keep) < KEEP - 1:
+    if order.keep is None:
         return
     for path in manifest.candidates(folder):
         step = manifest.step_of(path.name) or 0
