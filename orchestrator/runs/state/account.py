@@ -31,8 +31,8 @@ OF_ROWS = {rows_of.EVAL: EVALUATION, rows_of.START: START}
 CURES = {
     QUEUE: "`torusrun hold` keeps an allocation, in which attempts start without the queue",
     START: "a smaller image and fewer imports start sooner, and longer attempts (`time`) start less often",
-    CHECKPOINTS: "save less often (`train.checkpoint_every_steps`)",
-    LOST: "save more often (`train.checkpoint_every_steps`)",
+    CHECKPOINTS: "leave the interval to torusrun (no `train.checkpoint_every_steps`), or save less often",
+    LOST: "save more often (`train.checkpoint_every_steps`, or a shorter `mean_time_to_failure` of the site's nodes)",
     HANG: "a shorter `hang_timeout` ends a hang earlier",
     IDLE: "resume it sooner after its end",
 }
