@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.runs.folder.node_load import NodeLoad
 from orchestrator.runs.folder.run_folder import Attempt
-from tests.e2e.places import LONG, ROOT, TWO_RANKS, Local, assert_same_bits, metrics, started, until, wait_for_step
+from tests.e2e.places import LONG, ROOT, TWO_RANKS, Local, assert_same_bits, metrics, until, wait_for_step
 
 
 def processes_of(run: Path) -> list[int]:
@@ -51,27 +51,6 @@ def test_a_killed_supervisor_is_noticed_and_leaves_no_orphans(local: Local) -> N
     until(lambda: not processes_of(run), "all processes of the run to end", 30)
     view = local.view(run)
     assert view["state"] == "FAILED" and "was killed by SIGKILL before it recorded an end" in view["reason"]
-
-
-def test_a_checkpoint_in_flight_is_completed_although_rank_0_is_killed(local: Local) -> None:
-    run = local.submit(*TWO_RANKS, "--set", "train.checkpoint_every_steps=10")
-    wait_for_step(run, 1)
-    trainer = started(run)["pid"]
-    [writer] = map(int, Path(f"/proc/{trainer}/task/{trainer}/children").read_text().split())
-    os.kill(writer, signal.SIGSTOP)
-    done = max([row["step"] for row in metrics(run, "checkpoint")], default=0)
-    wait_for_step(run, done + 20)
-    os.kill(trainer, signal.SIGKILL)
-    until((run / "attempts/1/ranks/0000.end.json").exists, "the end of rank 0 to be recorded", 30)
-    assert not (run / "attempts/1/end.json").exists(), "an attempt ends with the last of its processes"
-    os.kill(writer, signal.SIGCONT)
-    assert local.watch(run).returncode == 1
-    complete = {path.parent.name for path in (run / "checkpoints").glob("step-*/manifest.json")}
-    assert f"step-{done + 10:08d}" in complete, f"{complete}: the checkpoint in flight is missing"
-    assert local.torusrun("resume", run.name).returncode == 0
-    until(lambda: len(metrics(run, "start")) == 2, "the second attempt")
-    assert metrics(run, "start")[-1]["resumed_from"] == max(complete)
-    local.torusrun("cancel", run.name)
 
 
 def test_the_load_of_a_node_and_a_job_that_vanishes_is_lost_and_never_completed(local: Local) -> None:

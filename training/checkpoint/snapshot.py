@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import mmap
 import os
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,8 +79,7 @@ class _Memory:
         for kind, count in counts.items():
             self._sections[kind] = self._bytes, max(count, 1) * kind[0].itemsize
             self._bytes += -(-self._sections[kind][1] // ALIGNED_BYTES) * ALIGNED_BYTES
-        self.descriptor = os.memfd_create("checkpoint", os.MFD_CLOEXEC)
-        os.ftruncate(self.descriptor, max(self._bytes, 1))
+        self.descriptor = _shared(max(self._bytes, 1))
         self._mapped = mmap.mmap(self.descriptor, max(self._bytes, 1))
         self._host = {
             kind: torch.frombuffer(self._mapped, dtype=kind[0], count=length // kind[0].itemsize, offset=offset)
@@ -179,6 +179,17 @@ class _FileWithGaps:
 
     def flush(self) -> None:
         """Nothing is kept back."""
+
+
+def _shared(size_bytes: int) -> int:
+    """The open file of a new shared memory, which ends with its last user. Raises OSError if there is not so much."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("checkpoint")
+    else:  # a Python that was built for an older Linux, such as conda's
+        with tempfile.TemporaryFile(dir="/dev/shm") as file:
+            descriptor = os.dup(file.fileno())
+    os.posix_fallocate(descriptor, 0, size_bytes)  # to write to a memory that is then full would end the process
+    return descriptor
 
 
 def _tensors(state: Any) -> Iterator[Tensor]:

@@ -96,6 +96,7 @@ def start() -> Writer:
         here.close()
         for number in IGNORED:
             signal.signal(number, signal.SIG_IGN)
+        os.nice(10)  # the training comes first if it uses all cores
         os.setpgid(0, 0)  # some launchers kill the process group of a rank
         _serve(there)
     finally:
