@@ -6,7 +6,8 @@ Steps of one rank on the CPU in blocks of equal length. A block begins with a sa
 and ends when the checkpoint is complete on the disk. Ways take turns. `extra` is the median time of a block over that
 of the block without a save in the same round; `waits` is the time until the training continues, in which each way first
 compares the weights of all ranks, as a training does. The limit is one copy of the state in memory: less cannot keep it
-for a writer while the training changes it.
+for a writer while the training changes it. `own CPU` is the CPU time of the training's process for a save alone, with
+its threads, `beside` that of the process that writes, in steps of 10 ms.
 
 The shares are those of `extra` at Daly's interval, by Meta's rate of failures (arXiv 2410.21680) for as many GPUs.
 Here the writer takes a core that the training would use. On a GPU node it has cores of its own, and the copy takes the
@@ -49,7 +50,9 @@ GPUS = (1, 16, 1024)
 
 
 class Way(ABC):
-    """A way to save the state of a learner in a folder."""
+    """A way to save the state of a learner in a folder. `beside` is the process that helps, if there is one."""
+
+    beside: int | None = None
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.number = folder, 0
@@ -174,6 +177,23 @@ def copy_s(state: dict[str, Any]) -> tuple[float, int]:
     return min(times_s), sum(tensor.nbytes for tensor in tensors)
 
 
+def cpu_s(learning: Learner, way: Way) -> tuple[float, float]:
+    """The median CPU seconds of a save without steps: (of the training's process, of the process beside it)."""
+    found = []
+    for _ in range(5):
+        began_s, beside_s = time.process_time(), of_process_s(way.beside)
+        way.save(learning)
+        way.finish()
+        found.append((time.process_time() - began_s, of_process_s(way.beside) - beside_s))
+    own, beside = zip(*found, strict=True)
+    return statistics.median(own), statistics.median(beside)
+
+
+def of_process_s(pid: int | None) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() if pid else []
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def measure(name: str, folder: Path, rounds: int) -> None:
     train, steps = CASES[name]
     train = Train(**{**train.__dict__, "optimizer": OptimizerKeys(lr=0.001), "epochs": 1_000_000, "device": "cpu"})
@@ -194,14 +214,16 @@ def measure(name: str, folder: Path, rounds: int) -> None:
     step_s = statistics.median(plain_s)
     print(f"\n{name}: {state_bytes / 1e6:.1f} MB, a save every {steps} steps of {step_s * 1e3:.1f} ms")
     shares = "".join(f"{f'{gpus} GPUs':>12}" for gpus in GPUS)
-    print(f"{'way':20}{'block / none':>13}{'extra ms':>10}{'waits ms':>10}{'waits / copy':>14}{shares}")
+    columns = f"{'extra ms':>10}{'waits ms':>10}{'waits / copy':>14}{'own CPU ms':>12}{'beside':>8}"
+    print(f"{'way':20}{'block / none':>13}{columns}{shares}")
     for way, rows in found.items():
         extra_s, waits_s, ratio = (statistics.median(column) for column in zip(*rows, strict=True))
         lasts = [
             max(extra_s, waits_s) / daly_s(max(extra_s, waits_s), mean_time_to_failure_s(None, 1, n)) for n in GPUS
         ]
         share = "".join(f"{last:12.4%}" for last in lasts)
-        waits = f"{waits_s * 1e3:10.1f}{waits_s / least_s:14.1f}"
+        own_s, beside_s = cpu_s(made, ways[way])
+        waits = f"{waits_s * 1e3:10.1f}{waits_s / least_s:14.1f}{own_s * 1e3:12.1f}{beside_s * 1e3:8.0f}"
         print(f"{way:20}{ratio:13.3f}{extra_s * 1e3:10.1f}{waits}{share}", flush=True)
     print(f"{'limit: one copy':20}{'':13}{least_s * 1e3:10.1f}{least_s * 1e3:10.1f}{1:14.1f}")
 
@@ -213,6 +235,7 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     asked = parser.parse_args()
     Ours.made = started
+    [Ours.beside] = map(int, Path("/proc/thread-self/children").read_text().split())
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     print(f"{os.cpu_count()} cores, torch {torch.__version__}, load {os.getloadavg()[0]:.1f}, {time.strftime('%F')}")
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
