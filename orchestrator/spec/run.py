@@ -32,6 +32,11 @@ class RunSpec:
         "never for a command",
         name="hang_timeout",
     )
+    preflight: bool | None = key(
+        None,
+        "whether its nodes and their links are checked before the ranks start; default: for two or more nodes, unless "
+        "the site's preflight.enabled is false",
+    )
     image: Annotated[str, kinds.LINE] | None = key(
         None,
         "container image: an image file's name or path, a SIF, a sandbox folder, docker-archive:FILE, "
