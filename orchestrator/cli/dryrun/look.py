@@ -149,5 +149,10 @@ def _contained(image: RankImage, program: Program, environment: Mapping[str, str
 
 def _kinds(plan: Plan) -> set[str]:
     kinds = {"command" if plan.run.command else "train"}
-    asked = {"image": plan.run.image, "code": plan.code, "shells": client.of(plan.site).shell_from_inside}
+    asked = {
+        "image": plan.run.image,
+        "code": plan.code,
+        "shells": client.of(plan.site).shell_from_inside,
+        "preflight": plan.has_preflight,
+    }
     return kinds | {kind for kind, wanted in asked.items() if wanted}

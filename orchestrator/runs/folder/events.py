@@ -94,6 +94,15 @@ class Unordered(Event):
 
 
 @dataclass(frozen=True)
+class LeftOut(Event):
+    """The preflight found these hosts bad, and the attempt continues without them."""
+
+    kind = "left_out"
+    hosts: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class NetworkChosen(Event):
     """The network that NCCL reported, on a site with InfiniBand: IB, Socket, or the name of a plug-in."""
 
@@ -143,7 +152,8 @@ class Unknown(Event):
 
 
 KINDS: dict[str, type[Event]] = {
-    cls.kind: cls for cls in (Submitting, Submitted, Refused, Started, Unordered, NetworkChosen, CancelRequested, Ended)
+    cls.kind: cls
+    for cls in (Submitting, Submitted, Refused, Started, Unordered, LeftOut, NetworkChosen, CancelRequested, Ended)
 }
 
 
