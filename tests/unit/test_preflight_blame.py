@@ -13,7 +13,7 @@ from orchestrator.job.preflight.schedule import schedule
 from orchestrator.runs.folder.node_findings import MeasuredPair
 
 FAST = 1e9
-COUNTS = st.integers(2, 200)
+COUNTS = st.integers(2, 130)
 
 
 def hosts(count: int) -> list[str]:
@@ -52,28 +52,31 @@ def test_the_rounds_grow_with_the_logarithm(count: int, most: int) -> None:
 NOISE = st.lists(st.floats(0.8, 1.2), min_size=1, max_size=20)
 
 
-@given(st.integers(3, 200), st.data(), NOISE, st.floats(0.0, 0.2))
+@given(st.integers(3, 130), st.data(), NOISE, st.floats(0.0, 0.2))
 def test_a_single_bad_node_is_named_and_no_other(
     count: int, data: st.DataObject, noise: list[float], factor: float
 ) -> None:
     bad = data.draw(st.sampled_from(hosts(count)))
     found = measured(count, {frozenset({bad}): factor}, noise)
     assert blamed(found) == Blame((bad,))
-    ((suspect, partner),) = suspects(found, None)
+    ((suspect, partner),) = again = suspects(found, None, [])
     assert suspect == bad != partner
-    again = [*found, MeasuredPair(found[-1].round + 1, bad, partner, FAST * factor)]
-    assert blamed(again) == Blame((bad,)) and not suspects(again, None, [bad])
+    confirmed = [*found, MeasuredPair(found[-1].round + 1, bad, partner, FAST * factor)]
+    assert blamed(confirmed) == Blame((bad,)) and not suspects(confirmed, None, again)
     acquitted = [*found, MeasuredPair(found[-1].round + 1, bad, partner, FAST)]
-    assert bad not in blamed(acquitted).hosts, "measured alone, it was only short of a core"
+    assert bad not in blamed(acquitted).hosts, "measured once more, it was only short of a core"
 
 
-@given(st.integers(4, 200), st.data(), NOISE, st.floats(0.0, 0.2))
+@given(st.integers(4, 130), st.data(), NOISE, st.floats(0.0, 0.2))
 def test_a_single_bad_link_is_named_and_no_host(
     count: int, data: st.DataObject, noise: list[float], factor: float
 ) -> None:
     bad = data.draw(st.sampled_from([pair for pairs in schedule(hosts(count)) for pair in pairs]))
-    found = blamed(measured(count, {frozenset(bad): factor}, noise))
-    assert found.hosts == () and [pair.hosts for pair in found.links] == [bad]
+    found = measured(count, {frozenset(bad): factor}, noise)
+    assert blamed(found).hosts == () and [pair.hosts for pair in blamed(found).links] == suspects(found, None, []) == [
+        bad
+    ]
+    assert blamed([*found, MeasuredPair(found[-1].round + 1, *bad, FAST)]) == Blame()
 
 
 @given(COUNTS, st.lists(st.floats(SLOW * 1.25, 1.25), min_size=1, max_size=50).filter(lambda n: max(n) <= 1.0))
@@ -81,7 +84,7 @@ def test_nobody_is_blamed_for_noise_within_the_limit(count: int, noise: list[flo
     assert blamed(measured(count, {}, noise)) == Blame()
 
 
-@given(st.integers(8, 200), NOISE)
+@given(st.integers(8, 130), NOISE)
 def test_a_network_with_a_slow_middle_is_compared_with_itself(count: int, noise: list[float]) -> None:
     """All pairs that cross from one half to the other are five times slower."""
     half = {*hosts(count)[: count // 2]}

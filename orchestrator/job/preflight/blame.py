@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.job.preflight.schedule import Round
 from orchestrator.runs.folder.node_findings import MeasuredPair
@@ -19,6 +19,7 @@ from orchestrator.runs.folder.node_findings import MeasuredPair
 SLOW = 1 / 3  # of a fast pair's bandwidth
 QUARTILE = 0.75  # with one bad host of three or four, most pairs of the good hosts are still above it
 FEW = 4  # pairs in a round; fewer are compared with those of all rounds
+AT_ONCE = 4  # pairs that are measured once more
 PARTNERS = 2  # of a host, at least, before it is blamed
 
 
@@ -35,9 +36,9 @@ def blamed(pairs: Sequence[MeasuredPair], least_bytes_per_s: float | None = None
 
     So two hosts that are slow together are only a slow link, and if all is slow nobody is blamed.
     """
-    limit = limits(pairs, least_bytes_per_s)
-    slow = [pair for pair in pairs if pair.bytes_per_s < limit[pair.round]]
-    fast = {host for pair in pairs if pair.bytes_per_s >= limit[pair.round] for host in pair.hosts}
+    once, limit = merged(pairs), limits(pairs, least_bytes_per_s)
+    slow = [pair for pair in once if pair.bytes_per_s < limit[pair.round]]
+    fast = {host for pair in once if pair.bytes_per_s >= limit[pair.round] for host in pair.hosts}
     partners: dict[str, set[str]] = defaultdict(set)
     for pair in slow:
         for host, other in (pair.hosts, pair.hosts[::-1]):
@@ -46,28 +47,42 @@ def blamed(pairs: Sequence[MeasuredPair], least_bytes_per_s: float | None = None
     return Blame(hosts, tuple(pair for pair in slow if not set(pair.hosts) & set(hosts)))
 
 
-def suspects(found: Sequence[MeasuredPair], least_bytes_per_s: float | None, alone: Collection[str] = ()) -> Round:
-    """The hosts that are blamed, without those already measured `alone`, each with a partner that is not blamed."""
-    slow = blamed(found, least_bytes_per_s).hosts
-    good = dict.fromkeys(host for pair in found for host in pair.hosts if host not in slow)
-    return [*zip([host for host in slow if host not in alone], good, strict=False)]
+def merged(pairs: Sequence[MeasuredPair]) -> list[MeasuredPair]:
+    """Each pair once, with the best of its measurements: it is slow only if it was slow each time."""
+    found: dict[frozenset[str], MeasuredPair] = {}
+    for pair in pairs:
+        first = found.setdefault(frozenset(pair.hosts), pair)
+        if pair.bytes_per_s > first.bytes_per_s:
+            found[frozenset(pair.hosts)] = replace(first, bytes_per_s=pair.bytes_per_s, failed="")
+    return [*found.values()]
 
 
 def limits(pairs: Sequence[MeasuredPair], least_bytes_per_s: float | None = None) -> dict[int, float]:
     """The bandwidth below which a pair of each round is slow: that of the site, or a third of a fast pair's."""
-    rounds: dict[int, list[MeasuredPair]] = defaultdict(list)
-    for pair in pairs:
-        rounds[pair.round].append(pair)
+    rounds: dict[int, list[float]] = defaultdict(list)
+    for pair in merged(pairs):
+        rounds[pair.round].append(pair.bytes_per_s)
     if least_bytes_per_s is not None:
         return dict.fromkeys(rounds, least_bytes_per_s)
-    of_all = _fast(pairs) if pairs else 0.0
-    return {number: SLOW * (_fast(beside) if len(beside) >= FEW else of_all) for number, beside in rounds.items()}
+    of_all = [rate for rates in rounds.values() for rate in rates]
+    return {number: SLOW * _fast(rates if len(rates) >= FEW else of_all) for number, rates in rounds.items()}
 
 
-def _fast(pairs: Sequence[MeasuredPair]) -> float:
-    """The third quartile of these pairs; one that was measured again counts once."""
-    best: dict[frozenset[str], float] = {}
-    for pair in pairs:
-        hosts = frozenset(pair.hosts)
-        best[hosts] = max(best.get(hosts, 0.0), pair.bytes_per_s)
-    return sorted(best.values())[math.ceil(QUARTILE * len(best)) - 1]
+def _fast(rates: Collection[float]) -> float:
+    return sorted(rates)[math.ceil(QUARTILE * len(rates)) - 1]
+
+
+def suspects(pairs: Sequence[MeasuredPair], least_bytes_per_s: float | None, again: Round) -> Round:
+    """The pairs to measure once more, except those `again`: at most AT_ONCE, each host in one of them.
+
+    These are the blamed hosts, each with a partner that is not blamed, and the slow links.
+    """
+    slow, done = blamed(pairs, least_bytes_per_s), {first for first, _ in again}
+    good = (host for host in dict.fromkeys(host for pair in pairs for host in pair.hosts) if host not in slow.hosts)
+    wanted = [*zip((host for host in slow.hosts if host not in done), good, strict=False)]
+    wanted += [pair.hosts for pair in slow.links if pair.hosts not in again]
+    found: Round = []
+    for pair in wanted:
+        if len(found) < AT_ONCE and not {host for other in found for host in other} & set(pair):
+            found.append(pair)
+    return found

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median_low
 
-from orchestrator.job.preflight.blame import Blame, blamed, limits
+from orchestrator.job.preflight.blame import Blame, blamed, limits, merged
 from orchestrator.job.preflight.ports import gigabits
 from orchestrator.runs.folder.node_findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
 from training.counted import counted
 
-MOST = 3  # hosts that can be compared: with fewer there is no majority
+MAJORITY = 3  # hosts; with fewer none is in the minority
+MOST_LINKS = 8  # in words
 LINK, CLOCK, ANSWER = "link", "clock", "answer"
 
 
@@ -28,7 +29,9 @@ def judge(
     bad = {node.host: tuple(found.words for found in node.findings if _is_bad(found) and found.check not in shared)
            for node in all_found}  # fmt: skip
     remarks = [f"all {counted(len(nodes), 'host')} fail {words}: no host is blamed" for words in shared.values()]
-    remarks += [f"slow link: {words_of(pair)}" for pair in slow.links]
+    remarks += [f"slow link: {words_of(pair)}" for pair in slow.links[:MOST_LINKS]]
+    if len(slow.links) > MOST_LINKS:
+        remarks.append(f"and {len(slow.links) - MOST_LINKS} more slow links")
     return PreflightRecord(
         took_s, tuple(all_found), tuple(pairs), {host: found for host, found in bad.items() if found},
         slow.links, tuple(remarks),
@@ -54,7 +57,7 @@ def compared(
 def _usual_rates(nodes: Sequence[NodeFindings]) -> dict[str, float]:
     """The rate of each adapter that more than half of all nodes have."""
     rates = Counter((hca, rate) for node in nodes for hca, rate in node.port_rates.items())
-    return {hca: rate for (hca, rate), count in rates.items() if len(nodes) >= MOST and 2 * count > len(nodes)}
+    return {hca: rate for (hca, rate), count in rates.items() if len(nodes) >= MAJORITY and 2 * count > len(nodes)}
 
 
 def _slow_ports(node: NodeFindings, usual: Mapping[str, float]) -> Iterator[NodeFinding]:
@@ -70,13 +73,13 @@ def _clock(host: str, clocks: Mapping[str, tuple[float, float]], most_s: float) 
     ahead_s, within_s = clocks[host]
     ahead_s -= median_low(sorted(ahead for ahead, _ in clocks.values()))
     wrong = abs(ahead_s) - within_s > most_s
-    result = (Judgement.BAD if len(clocks) >= MOST else Judgement.SKIPPED) if wrong else Judgement.GOOD
+    result = (Judgement.BAD if len(clocks) >= MAJORITY else Judgement.SKIPPED) if wrong else Judgement.GOOD
     yield NodeFinding(CLOCK, result, f"{ahead_s:+.3f} s", f"at most {most_s:g} s")
 
 
 def _link(host: str, pairs: Sequence[MeasuredPair], slow: Blame, least: float | None) -> Iterator[NodeFinding]:
     """The links of a host to its partners."""
-    own = [pair for pair in pairs if host in pair.hosts]
+    own = [pair for pair in merged(pairs) if host in pair.hosts]
     if not own:
         return
     best = max(own, key=lambda pair: pair.bytes_per_s)

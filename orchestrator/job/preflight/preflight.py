@@ -148,25 +148,33 @@ class Preflight:
                 parent_death=signal.SIGTERM,
                 environment={**os.environ, **self.plan.environment, **self.starter.environment(one_each)},
             )
+        patience_s = 0.0
         try:
             yield launched
+            patience_s = ENDING_S
         finally:
             nodes.close()
-            _end(launched)
+            _end(launched, patience_s)
 
     def _wait(self, nodes: Nodes, launched: subprocess.Popen[bytes]) -> None:
-        """Wait until all nodes have reported, or the others are given up. Raises NotPossible if most have not."""
-        count = len(self.hosts)
-        began_s = time.monotonic()
+        """Wait until all nodes have reported, or the others are given up.
+
+        Raises NotPossible if most have not, or if the launcher ended first: it ends all processes if one fails.
+        """
+        count, latest_s = len(self.hosts), time.monotonic() + FIRST_S + SILENT_S
 
         def given_up() -> bool:
-            longest_s = SILENT_S if nodes.known else FIRST_S
-            return time.monotonic() > nodes.newest_s + longest_s or launched.poll() is not None
+            silent_s = time.monotonic() - nodes.newest_s
+            return silent_s > (SILENT_S if nodes.known else FIRST_S) or launched.poll() is not None
 
-        until(lambda: len(nodes.known) == count or given_up(), began_s + FIRST_S + SILENT_S, self.look)
-        if 2 * len(nodes.known) <= count:
-            raise NotPossible(f"{len(nodes.known)} of {count} nodes reported, see {self.attempt.preflight_output}")
-        until(lambda: len(nodes.reported) == len(nodes.known), time.monotonic() + ALONE_S + SPARE_S, self.look)
+        until(lambda: len(nodes.known) == count or given_up(), latest_s, self.look)
+        until(
+            lambda: len(nodes.reported) == len(nodes.known) or launched.poll() is not None,
+            time.monotonic() + ALONE_S + SPARE_S, self.look,
+        )  # fmt: skip
+        reported = len(nodes.reported)
+        if 2 * reported <= count or (reported < count and launched.poll() is not None):
+            raise NotPossible(f"{reported} of {count} nodes reported, see {self.attempt.preflight_output}")
 
     def _found(self, nodes: Nodes) -> list[NodeFindings]:
         """The findings of all hosts, those that need all of them included."""
@@ -180,12 +188,12 @@ class Preflight:
         return compared(found, clocks, limits.clock_s, limits.port_bytes_per_s is not None)
 
 
-def _end(launched: subprocess.Popen[bytes]) -> None:
-    """Wait for the launcher's end; end it if its processes do not, so that the ranks find their nodes free."""
-    for end in (None, signal.SIGTERM, signal.SIGKILL):
-        if end:
+def _end(launched: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Wait for the launcher's end; end it if its processes do not end, so that the ranks find their nodes free."""
+    for number, wait_s in ((None, patience_s), (signal.SIGTERM, ENDING_S), (signal.SIGKILL, ENDING_S)):
+        if number:
             with suppress(ProcessLookupError):
-                os.killpg(launched.pid, end)
+                os.killpg(launched.pid, number)
         with suppress(subprocess.TimeoutExpired):
-            launched.wait(ENDING_S)
+            launched.wait(wait_s)
             return

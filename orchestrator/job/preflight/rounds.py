@@ -1,4 +1,4 @@
-"""Measures pairs of nodes in rounds, and those that seem slow once more, with nothing else on the network.
+"""Measures pairs of nodes in rounds, and those that seem slow once more, with little else on the network.
 
 For N nodes: ceil(log2(N)) + 1 rounds of ROUND_S and some milliseconds to ask and answer. A pair that cannot connect
 takes OPEN_S more, for all pairs of its round together. So 128 nodes take 8 x 0.6 s = 5 s, or 8 x 3.6 s = 29 s if a node
@@ -31,12 +31,12 @@ def measured(nodes: Nodes, least_bytes_per_s: float | None, look: Callable[[], N
     found: list[MeasuredPair] = []
     for pairs in schedule(hosts):
         found += _round(nodes, pairs, _next(found), ROUND_S, look)
-    alone: set[str] = set()
+    again: Round = []
     for _ in range(AGAIN):
-        if not (pairs := suspects(found, least_bytes_per_s, alone)):
+        if not (pairs := suspects(found, least_bytes_per_s, again)):
             break
         found += _round(nodes, pairs, _next(found), CONFIRM_S, look)
-        alone |= {first for first, _ in pairs}
+        again += pairs
     return found
 
 
