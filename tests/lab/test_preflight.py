@@ -39,7 +39,7 @@ def test_a_limited_link_is_named_before_the_first_step_and_the_next_attempt_avoi
         assert [*found.bad] == [BAD] and not found.links, found
         view, said = place.view(run), json.loads(place.torusrun("explain", run.name, "--json").stdout)
         assert (view["state"], said["cause"], said["hosts"]) == ("NODE_FAIL", "bad_host", [BAD])
-        assert f"the preflight found {BAD}: link: " in view["reason"] and "to 2 nodes, wanted" in view["reason"]
+        assert f"the preflight blames {BAD} (link: " in view["reason"] and "to 2 nodes, wanted" in view["reason"]
         assert any(f"--exclude {BAD}" in line for line in said["to_do"])
         assert not (run / "attempts/1/ranks").exists() and not ledger(run, "started"), "no rank may have started"
         assert not (run / "attempts/1/preflight.order.json").exists(), "it has a secret"
@@ -59,7 +59,7 @@ def test_an_allocation_with_a_host_to_spare_continues_without_the_bad_one(place:
         assert said.returncode == 0, said.stdout + said.stderr
         run = Path(place.view(said.stdout.split()[0])["folder"])
         (left_out,), (started,) = ledger(run, "left_out"), ledger(run, "started")
-        assert left_out["hosts"] == [BAD] and f"{BAD}: link: " in left_out["reason"]
+        assert left_out["hosts"] == [BAD] and f"{BAD} (link: " in left_out["reason"]
         assert started["hosts"] == ["node1", "node2", "node4"]
     place.torusrun("cancel", "spare")
     until(lambda: not place.queued(), "the end of the held allocation")

@@ -44,7 +44,7 @@ def test_a_missing_gpu_is_named() -> None:
     found = of_gpus(recorded("a100.xml"), 4)
     assert found["gpus"] == NodeFinding("gpus", BAD, "1", "4")
     nodes = [NodeFindings("n1", (found["gpus"],)), NodeFindings("n2", (NodeFinding("gpus", GOOD, "4", "4"),))]
-    assert judge(nodes, [], least_bytes_per_s=None, took_s=1.0).why == "n1: gpus: 1, wanted 4"
+    assert judge(nodes, [], least_bytes_per_s=None, took_s=1.0).why == "n1 (gpus: 1, wanted 4)"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_record_of_slow_links_is_read_as_it_was_written(tmp_path: Path) -> Non
     speeds = {"ab": 1e8, "ac": 1e8, "bc": 2e9}
     pairs = [MeasuredPair(n, *hosts, speed) for n, (hosts, speed) in enumerate(speeds.items())]
     record = judge([NodeFindings(host) for host in "abc"], pairs, least_bytes_per_s=None, took_s=1.25)
-    assert record.why == "a: link: 0.8 Gbit/s at most, to 2 nodes, wanted 5.333 Gbit/s"
+    assert record.why == "a (link: 0.8 Gbit/s at most, to 2 nodes, wanted 5.333 Gbit/s)"
     record.write(tmp_path / "preflight.json")
     assert PreflightRecord.read(tmp_path / "preflight.json") == record
     assert PreflightRecord.read(tmp_path / "none.json") is None

@@ -48,7 +48,7 @@ class How(Enum):
     )
     DAEMON_GONE = Cause.HOST_LOST, "the scheduler's daemon on {host} ended while the job was running; {before}"
 
-    BAD_HOST = Cause.BAD_HOST, "the preflight found {why}"
+    BAD_HOST = Cause.BAD_HOST, "the preflight blames {why}"
 
     KILLED = Cause.KILLED, "{rank}{at}"
     WRAPPER_KILLED = Cause.KILLED, "the wrapper of {who} was killed by {signal}{at}"

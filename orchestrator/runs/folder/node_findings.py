@@ -76,7 +76,7 @@ class PreflightRecord:
     @property
     def why(self) -> str:
         """The bad hosts with their evidence, in words."""
-        return "; ".join(f"{host}: {', '.join(evidence)}" for host, evidence in self.bad.items())
+        return ", ".join(f"{host} ({'; '.join(evidence)})" for host, evidence in self.bad.items())
 
     def write(self, path: Path) -> None:
         write_json(path, {"schema": 1, **asdict(self)})
