@@ -39,6 +39,7 @@ from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.image import recorded
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.schedulers.launchers.launcher import Launcher
+from training.counted import counted
 from training.meeting.addresses import RendezvousError
 
 FIRST_S = 60.0  # until the first node reports
@@ -80,6 +81,7 @@ def passed(
     except (TorusrunError, RendezvousError, OSError) as error:
         print(f"torusrun: no preflight, so no node was checked: {error}", file=sys.stderr, flush=True)
         return [*hosts]
+    print(f"torusrun: preflight of {counted(len(record.nodes), 'node')}: {record.took_s:.1f} s", flush=True)
     for remark in record.remarks:
         print(f"torusrun: preflight: {remark}", file=sys.stderr, flush=True)
     return _without(record, plan, run, attempt, hosts)
