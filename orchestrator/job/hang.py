@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.job.patience import Symptom
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.how_ended import How
+from orchestrator.runs.folder.how_ended import WAITS_FOR_DISK, How
 from orchestrator.runs.folder.records import End
 
 NOT_BEGUN = "not begun"
@@ -18,7 +18,7 @@ STANDS = {
     NOT_BEGUN: "its program has not begun",
     "T": "it is stopped, as by SIGSTOP",
     "t": "it is stopped by a debugger",
-    "D": "it waits for a disk or a file system",
+    "D": WAITS_FOR_DISK,
     "Z": "it has ended, and nobody has noticed",
     "": "its process is gone",
 }

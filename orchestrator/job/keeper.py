@@ -15,14 +15,15 @@ import time
 from collections import deque
 from pathlib import Path
 
-from orchestrator.base import process
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
+from orchestrator.job import around
 from orchestrator.job.launch_order import ordered
 from orchestrator.job.load.monitor import of_node
 from orchestrator.job.recorded import recorded
 from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.supervise import Supervisor
+from orchestrator.runs.bad_nodes.noted import note
 from orchestrator.runs.folder import allocation, ledger
 from orchestrator.runs.folder.allocation import AskedOf, KeeperState
 from orchestrator.runs.folder.end_words import ended
@@ -173,13 +174,7 @@ class Keeper:
         environment = {**own, allocation.VARIABLE: str(self.attempt.folder)}
         self.since_s = time.time()
         try:
-            self.child = process.start(
-                ["/bin/bash", request.attempt.script, f"{request.run.run_id}.{request.attempt.number}"],
-                environment=environment,
-                own_group=True,
-                cwd=request.attempt.folder,
-                parent_death=signal.SIGKILL,  # for the script; its supervisor then ends its own processes
-            )
+            self.child = around.begin(request.attempt, environment)
         except SiteError as error:
             return self._end_unstarted(request, ended(How.LAUNCHER_ERROR, why=error))
         self.busy = request
@@ -201,6 +196,7 @@ class Keeper:
             print(f"torusrun: attempt {request.attempt.number} of {request.run.run_id}: {end.state.value}", flush=True)
             if certain and not ledger.last(ledger.events(request.run.ledger), Ended, request.attempt.number):
                 ledger.append(request.run.ledger, Ended.by(request.attempt.number, end))
+                note(request.run, request.attempt.number, end)
 
     def _close(self) -> None:
         """Take no more requests; those already in the inbox are taken."""

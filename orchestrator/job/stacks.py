@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from pathlib import Path
 
 from orchestrator.base import process
+from orchestrator.base.environment import which
 from orchestrator.base.errors import SiteError
 from orchestrator.base.private import open_regular
 
@@ -24,7 +24,7 @@ PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"  # of torch/csrc/distributed/c10d/Proce
 
 def by_py_spy(pid: int, log: Path) -> None:
     """Append the stacks of a Python's threads to `log`, as faulthandler would; nothing without py-spy or a Python."""
-    found = shutil.which("py-spy")
+    found = which("py-spy")
     if not found:
         return
     with contextlib.suppress(SiteError, OSError):

@@ -18,7 +18,7 @@ from orchestrator.remote.links.host import BadAnswer, LinkLost
 from orchestrator.remote.login_node.sent_files import SentEntry
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
-from orchestrator.runs.folder.collect import collecting
+from orchestrator.runs.collect import collecting
 from orchestrator.spec.paths import absolute
 
 COPIED_S = 86400.0  # for the copy on the login node: checkpoints may be large, and the file system slow

@@ -11,6 +11,7 @@ from orchestrator.remote import remote_runs as known_runs
 from orchestrator.remote.remote_runs import Known
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.handle import Run
+from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.view import View
 
 
@@ -57,6 +58,10 @@ class RunThere(Run):
     def metrics(self) -> list[dict[str, Any]]:
         rows: tuple[dict[str, Any], ...] = self._ask(tuple[dict[str, Any], ...], "metrics")
         return list(rows)
+
+    def account(self) -> Account:
+        found: Account = self._ask(Account, "account")
+        return found
 
     def cancel(self) -> None:
         self._ask(type(None), "cancel")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,17 @@ from typing import Any
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.base.terminal.plain import plain
+from orchestrator.report.account import time_lines
 from orchestrator.report.logs.failures import bad_ends, tracebacks
 from orchestrator.report.logs.files import Logs
 from orchestrator.report.logs.source import FollowedFile, LogLine
 from orchestrator.report.logs.tail import tail
-from orchestrator.runs.folder import ledger, metrics
+from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import Ended, Event
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, RankEnd
-from orchestrator.runs.state.account import Account, account
+from orchestrator.runs.state.account import Account, read_account
 from orchestrator.runs.state.advice import ADVICE
-from orchestrator.runs.state.pace import duration
 
 MOST_ENDS = 8
 MOST_LINES = 40  # of the first error: its end
@@ -81,19 +80,7 @@ class Explanation:
         yield from _titled("error", [f"of {self.error_of}:"] if self.error else [])
         yield from (f"    {line}" for line in self.error)
         yield from _titled("to do", self.to_do)
-        yield from _titled("time", self._time())
-
-    def _time(self) -> Iterator[str]:
-        """Where the time went, without uses that took less than a thousandth of it."""
-        if not self.account or not self.account.total_s:
-            return
-        total_s, seconds = self.account.total_s, self.account.seconds
-        used = [f"{use} {duration(took_s)}" for use, took_s in seconds.items() if took_s * 1000 > total_s]
-        yield f"{', '.join(used)}; {duration(total_s)} in all"
-        if self.account.ettr is not None:
-            yield f"productive: {self.account.ettr:.1%} of the time since its first start"
-        if self.account.cure:
-            yield f"most would have been saved on {self.account.cure}"
+        yield from _titled("time", time_lines(self.account) if self.account else ())
 
     def _by_time(self) -> Iterator[str]:
         for end in self.failed[:MOST_ENDS]:
@@ -102,7 +89,7 @@ class Explanation:
             yield f"and {len(self.failed) - MOST_ENDS} more"
 
 
-def _titled(title: str, texts: Iterator[str] | Sequence[str]) -> Iterator[str]:
+def _titled(title: str, texts: Iterable[str]) -> Iterator[str]:
     for n, text in enumerate(texts):
         yield f"{'' if n else title:<10}{text}"
 
@@ -115,7 +102,7 @@ def explained(logs: Logs) -> Explanation:
     status, run, number = logs.status(), plain(logs.run.run_id), logs.attempt.number
     newest = number in (logs.record.attempt, logs.record.newest)
     events = ledger.events(logs.run.ledger)  # after the query, which may add the end
-    used = _account(logs, events, over=status.state.over) if newest else None
+    used = _account(logs, status.state) if newest else None
     shown = Explanation(run, number, status.state, plain(status.reason), account=used)
     if not status.state.over:
         return shown
@@ -137,13 +124,11 @@ def explained(logs: Logs) -> Explanation:
     )
 
 
-def _account(logs: Logs, events: Sequence[Event], *, over: bool) -> Account | None:
+def _account(logs: Logs, state: State) -> Account | None:
     """Where the time of the run went; None if its metrics cannot be read."""
-    try:
-        rows = metrics.read(logs.run.metrics)
-    except SiteError:
-        return None
-    return account(events, rows, time.time(), over=over)
+    with contextlib.suppress(SiteError):
+        return read_account(logs.run, state)
+    return None
 
 
 def _end(logs: Logs, events: Sequence[Event], status: Status) -> End:

@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
 from orchestrator.base.terminal.colours import of
 from orchestrator.base.terminal.plain import plain
-from orchestrator.network.hosts.hostlist import fold
 from orchestrator.network.placement.grid import Grid
+from orchestrator.report.account import account_lines
+from orchestrator.report.folded import folded
 from orchestrator.report.numbers import number, percent
 from orchestrator.report.table import Column, Long, Table
+from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.pace import short
 from orchestrator.runs.state.view import View
 
 UNREMARKABLE = 40  # characters of a COMPLETED run's reason that need no separate line
 
 
-def listing(views: Sequence[View], *, long: bool = False) -> Table[View]:
-    """The table of the runs; `long` adds a line with job, grid and folder below each."""
-    return Table(COLUMNS, views, lambda view: [*([_details(view)] if long else []), *_notes(view)])
+def listing(
+    views: Sequence[View],
+    *,
+    long: bool = False,
+    accounts: Mapping[str, Account] | None = None,
+    width: int | None = None,
+) -> Table[View]:
+    """The table of the runs; `long` adds a line with job, grid and folder below each.
+
+    Below a run that has one of the `accounts`, by the ids of runs, are its attempts and its times, in this `width`.
+    """
+    found = accounts or {}
+
+    def notes(view: View) -> list[str]:
+        of_run = account_lines(found[view.run], width) if view.run in found else ()
+        return [*([_details(view)] if long else []), *_notes(view), *of_run]
+
+    return Table(COLUMNS, views, notes)
 
 
 def steps(view: View) -> str | None:
@@ -38,14 +54,6 @@ def result(view: View) -> str | None:
     return None if view.loss is None else number(view.loss)
 
 
-def folded(hosts: Sequence[str]) -> str:
-    """'g[0001-0004]'; names that a host list cannot hold stay unchanged."""
-    try:
-        return plain(fold(hosts)) if hosts else ""
-    except SiteError:
-        return plain(",".join(hosts))
-
-
 def _where(view: View) -> Long:
     """The hosts of a running run; otherwise its remarks, or its hosts if the remarks are too long."""
     hosts, remarks = folded(view.hosts), plain(view.remarks)
@@ -57,7 +65,8 @@ def _where(view: View) -> Long:
 
 def _notes(view: View) -> list[str]:
     remarks = [plain(view.remarks)] if view.remarks and view.state is State.RUNNING else []
-    return [*remarks, *(f"damaged: {plain(text)}" for text in view.damaged)]
+    left_out = [f"left out: {plain(view.left_out)}"] if view.left_out and not view.state.over else []
+    return [*remarks, *left_out, *(f"damaged: {plain(text)}" for text in view.damaged)]
 
 
 def _details(view: View) -> str:
@@ -65,7 +74,9 @@ def _details(view: View) -> str:
     day = "%Y-%m-%d %H:%M"
     when = time.strftime(day, time.localtime(view.submitted_s)) if view.submitted_s is not None else "unknown"
     where = f", on {folded(view.hosts)}" if view.hosts else ""
-    return plain(f"attempt {view.attempt}, job {view.job or 'unknown'}, submitted {when}, {grid}{where}, {view.folder}")
+    without = f", without {view.left_out}" if view.left_out and view.state.over else ""
+    begun = f"attempt {view.attempt}, job {view.job or 'unknown'}, submitted {when}"
+    return plain(f"{begun}, {grid}{where}{without}, {view.folder}")
 
 
 STATE: Column[View] = Column("STATE", lambda view: view.state.value, right=False, style=lambda view: of(view.state))

@@ -7,20 +7,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from time import time as wall_time
 from typing import Any
 
 from orchestrator.runs.attempts.cancel import cancel
 from orchestrator.runs.attempts.in_hold import find as find_held
 from orchestrator.runs.attempts.resume import resume
 from orchestrator.runs.attempts.shell import shell
-from orchestrator.runs.folder import ledger, metrics
-from orchestrator.runs.folder.collect import collect
+from orchestrator.runs.collect import collect
+from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.attempt_plan import changes
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.state.account import Account, account
+from orchestrator.runs.state.account import Account, read_account
 from orchestrator.runs.state.follow import follow
 from orchestrator.runs.state.poll import look, views
 from orchestrator.runs.state.view import View, read_record
@@ -62,9 +61,8 @@ class Run:
         return metrics.read(self.folder.metrics)
 
     def account(self) -> Account:
-        """Where the time of the run went, over all attempts."""
-        over = self.status().state.over
-        return account(ledger.events(self.folder.ledger), metrics.read(self.folder.metrics), wall_time(), over=over)
+        """The attempts of the run, and where its time went. It queries the scheduler if necessary."""
+        return read_account(self.folder, self.status().state)
 
     def checkpoint(self) -> Checkpoint | None:
         """The newest complete checkpoint of a training; None if there is none."""

@@ -147,6 +147,14 @@ class Client:
         finally:
             last_action.note(self.scheduler)
 
+    def cancel_tasks(self, job_id: str, first: int, last: int) -> None:
+        """End the tasks `first` to `last` (from 0) of an array. Raises SiteError if the command failed."""
+        try:
+            command = self.scheduler.cancel_tasks_command(job_id, first, last)
+            process.run(command, timeout_s=self.timeout_s).check(f"cancelling tasks of job {job_id}")
+        finally:
+            last_action.note(self.scheduler)
+
     @property
     def can_describe(self) -> bool:
         """Whether the scheduler has a query about its cluster."""
@@ -157,6 +165,14 @@ class Client:
         if query := self.scheduler.cluster.query_facts:
             return query(asking(self.timeout_s))
         raise SiteError(f"torusrun has no query for the cluster of {self.scheduler.name}")
+
+    def hosts(self, queue: str | None) -> tuple[str, ...]:
+        """The names of the hosts of a queue, or of the usual one for None; () if the scheduler does not list them."""
+        query = self.scheduler.cluster.query_hosts
+        try:
+            return query(asking(self.timeout_s), queue) if query else ()
+        except SiteError:
+            return ()
 
     def shell(self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> int:
         """Run a program on a host of a running job, on the user's terminal; its exit code.

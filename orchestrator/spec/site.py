@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from orchestrator.spec import kinds
+from orchestrator.spec.keep_going import JOBS
 from orchestrator.spec.paths import expanded
 from orchestrator.spec.topology import Topology
 from training.recipe.key import key, needed
@@ -108,6 +109,16 @@ class ContainerSettings:
 
 
 @dataclass(frozen=True)
+class BadNodeRules:
+    """When a host counts as bad, and for how long."""
+
+    expire_s: Annotated[float, kinds.EXPIRY] = key(
+        86400.0, "how long a bad host is left out of requests, and how long an end that names it counts", name="expire"
+    )
+    blame_after: Annotated[int, kinds.BLAMES] = key(2, "ends within that time that must name a host before it is bad")
+
+
+@dataclass(frozen=True)
 class Site:
     """A cluster, or this machine."""
 
@@ -164,6 +175,9 @@ class Site:
         "how MPI starts processes on a job's other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: "
         "scheduler under pbs, elsewhere chosen by the MPI",
     )
+    attempts: Annotated[int, JOBS] = key(
+        1, "jobs that work for a run one after the other, if the run does not name keep_going.attempts"
+    )
     stop_before_s: Annotated[float, kinds.DURATION] = key(
         60.0, "how long before the time limit ranks get the signal to write a checkpoint", name="stop_before"
     )
@@ -177,6 +191,9 @@ class Site:
         10.0,
         "how often the scheduler is queried about jobs, by all terminals and processes of a user together",
         name="poll_interval",
+    )
+    bad_nodes: BadNodeRules = key(
+        BadNodeRules(), "hosts that broke runs: they are remembered, and left out of requests"
     )
     host: Annotated[str, kinds.HOST] | None = key(
         None, "login node that runs the verbs, as in me@login.example or a Host of ~/.ssh/config; default: this machine"

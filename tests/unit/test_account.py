@@ -8,17 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.states import Cause
+from orchestrator.base.states import Cause, State
 from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
 from orchestrator.runs.state.account import CURES, USES, account
 
 NOW_S = 1000.0
 
 
-def attempt(number: int, submitted_s: float, began_s: float | None, ended_s: float | None, cause: Cause) -> list[Event]:
-    events: list[Event] = [Submitting(number, "r", time_s=submitted_s), Submitted(number, "1", time_s=submitted_s)]
+def attempt(
+    number: int,
+    submitted_s: float,
+    began_s: float | None,
+    ended_s: float | None,
+    cause: Cause,
+    follows: int = 0,
+    task: str = "1",
+) -> list[Event]:
+    intent = Submitting(number, "r", follows=follows, time_s=submitted_s)
+    events: list[Event] = [intent, Submitted(number, "1", time_s=submitted_s)]
     if began_s is not None:
-        events.append(Started(number, "1", ("n1",), time_s=began_s))
+        events.append(Started(number, task, ("n1",), time_s=began_s))
     if ended_s is not None:
         events.append(Ended(number, cause.state, "it ended", cause, time_s=ended_s))
     return events
@@ -29,7 +38,7 @@ def row(number: int, t: float, event: str, step: int, **more: Any) -> dict[str, 
 
 
 def used(events: list[Event], rows: list[dict[str, Any]], now_s: float = NOW_S) -> dict[str, float]:
-    return {use: seconds for use, seconds in account(events, rows, now_s, over=False).seconds.items() if seconds}
+    return {use: seconds for use, seconds in account(events, rows, now_s, State.RUNNING).seconds.items() if seconds}
 
 
 ONE = [
@@ -56,6 +65,37 @@ def test_steps_that_the_next_attempt_computes_again_are_lost() -> None:
     }  # fmt: skip
 
 
+def test_in_a_chain_the_time_between_two_attempts_is_queue() -> None:
+    """Nobody has to submit the next one, whose job waits in the queue and names it when it begins."""
+    chain = [*attempt(1, 0.0, 10.0, 40.0, Cause.KILLED), *attempt(2, 55.0, 55.0, 70.0, Cause.DONE, 1, "1_2")]
+    rows = [row(1, 12.0, "step", 1), row(1, 40.0, "step", 8), row(2, 60.0, "start", 8), row(2, 70.0, "step", 9)]
+    assert used(chain, rows) == {"queue": 25.0, "start": 17.0, "compute": 28.0}
+    within = [*chain[:4], *attempt(2, 55.0, 56.0, 70.0, Cause.DONE, follows=1)]
+    assert used(within, rows) == {"queue": 10.0, "start": 32.0, "compute": 28.0}, "it begins again within its job"
+
+
+def test_an_attempt_that_waits_for_the_end_of_the_one_before_takes_no_time_yet() -> None:
+    events = [*attempt(1, 0.0, 10.0, None, Cause.DONE), *attempt(2, 40.0, None, None, Cause.DONE, follows=1)]
+    rows = [row(1, 20.0, "step", 1), row(1, 50.0, "step", 4)]
+    found = account(events, rows, 60.0, State.RUNNING)
+    assert [(one.state, one.took_s) for one in found.attempts] == [(State.RUNNING, 50.0), (State.PENDING, None)]
+    assert (found.seconds["compute"], found.seconds["queue"], found.total_s) == (40.0, 10.0, 60.0)
+
+
+def test_the_attempts_as_their_ledger_has_them() -> None:
+    events = [
+        *attempt(1, 0.0, 10.0, None, Cause.DONE),
+        *attempt(2, 100.0, 120.0, 150.0, Cause.HOST_LOST),
+        Submitting(3, "r", resumes="/r/checkpoints/step-00000020", time_s=160.0),
+        Submitted(3, "7.1", time_s=160.0),
+    ]
+    first, second, third = account(events, [row(1, 30.0, "step", 2)], NOW_S, State.PENDING).attempts
+    assert (first.state, first.cause, first.took_s) == (State.LOST, "unknown", 90.0)
+    assert (second.state, second.cause, second.took_s, second.hosts) == (State.NODE_FAIL, "host_lost", 30.0, ("n1",))
+    assert (third.state, third.cause, third.took_s, third.job) == (State.PENDING, "", None, "7.1")
+    assert third.resumes == "/r/checkpoints/step-00000020"
+
+
 def test_a_program_whose_metrics_have_steps_alone() -> None:
     events = [*attempt(1, 0.0, 0.0, 40.0, Cause.PROGRAM), *attempt(2, 40.0, 40.0, 60.0, Cause.DONE)]
     rows = [row(1, 10.0, "step", 1), row(1, 20.0, "step", 2), row(1, 30.0, "step", 3), row(2, 50.0, "step", 3)]
@@ -68,24 +108,24 @@ def test_the_time_after_the_last_step_depends_on_the_cause(cause: Cause, use: st
 
 
 def test_an_attempt_that_reports_no_step() -> None:
-    found = account(attempt(1, 0.0, 10.0, 90.0, Cause.PROGRAM), [], NOW_S, over=False)
+    found = account(attempt(1, 0.0, 10.0, 90.0, Cause.PROGRAM), [], NOW_S, State.RUNNING)
     assert (found.seconds["queue"], found.seconds["unreported"], found.ettr) == (10.0, 80.0, None)
 
 
 def test_a_run_without_a_record_of_its_end_ended_at_its_last_row() -> None:
     """As a LOST run, and one whose disk was full."""
     lost = attempt(1, 0.0, 10.0, None, Cause.DONE)
-    assert account(lost, [row(1, 40.0, "step", 1)], NOW_S, over=True).seconds["start"] == 30.0
-    assert account(lost, [row(1, 40.0, "step", 1)], NOW_S, over=True).total_s == 40.0
-    assert account(lost, [], NOW_S, over=True).total_s == 10.0
+    assert account(lost, [row(1, 40.0, "step", 1)], NOW_S, State.LOST).seconds["start"] == 30.0
+    assert account(lost, [row(1, 40.0, "step", 1)], NOW_S, State.LOST).total_s == 40.0
+    assert account(lost, [], NOW_S, State.LOST).total_s == 10.0
 
 
 def test_a_refused_attempt_takes_no_time() -> None:
     events = attempt(1, 0.0, 10.0, 50.0, Cause.KILLED)
     refused = [Submitting(2, "r", time_s=60.0), Refused(2, "no such queue", time_s=61.0)]
-    assert account([*events, *refused], [], NOW_S, over=True).total_s == 50.0
+    assert account([*events, *refused], [], NOW_S, State.LOST).total_s == 50.0
     again = attempt(2, 80.0, 90.0, 95.0, Cause.DONE)
-    found = account([*events, *refused, *again], [], NOW_S, over=True)
+    found = account([*events, *refused, *again], [], NOW_S, State.LOST)
     assert (found.seconds["idle"], found.seconds["queue"], found.total_s) == (30.0, 20.0, 95.0)
 
 
@@ -104,14 +144,14 @@ def test_a_run_that_waits_or_computes_now() -> None:
 
 
 def test_the_productive_share_and_the_cure() -> None:
-    found = account(attempt(1, 0.0, 120.0, 170.0, Cause.DONE), ONE, NOW_S, over=False)
+    found = account(attempt(1, 0.0, 120.0, 170.0, Cause.DONE), ONE, NOW_S, State.RUNNING)
     assert (found.productive_s, found.total_s, found.ettr) == (24.0, 170.0, 24.0 / 50.0)
     assert found.cure == f"queue: {CURES['queue']}"
     assert found.as_json()["since_submit"] == 24.0 / 170.0
 
 
 def test_without_records_there_is_no_account() -> None:
-    found = account([], [], NOW_S, over=False)
+    found = account([], [], NOW_S, State.RUNNING)
     assert (found.total_s, found.ettr, found.cure) == (0.0, None, "")
 
 
@@ -127,7 +167,7 @@ def test_the_uses_add_up_to_the_time_from_the_first_to_the_last(begun: list[Any]
     """Whatever clocks say: no use is negative, and nothing is counted twice or left out."""
     events = [event for n, one in enumerate(begun, 1) for event in attempt(n, *one)]
     listed = [row(n, t, kind, step, seconds=seconds) for n, t, kind, step, seconds in rows]
-    found = account(events, listed, NOW_S, over=False)
+    found = account(events, listed, NOW_S, State.RUNNING)
     assert set(found.seconds) == set(USES) and all(seconds >= 0 for seconds in found.seconds.values())
     assert found.ettr is None or 0 <= found.ettr <= 1 + 1e-9
     if begun:

@@ -13,9 +13,10 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
-from orchestrator.runs.folder.collect import collect
+from orchestrator.runs.collect import collect
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.account import USES
 from tests.unit.run_folders import make, write_specs
 from training.checkpoint.manifest import compose
 from training.progress import Progress
@@ -38,6 +39,9 @@ def test_a_private_run_is_collected_for_the_user_alone(run: RunFolder, tmp_path:
     for path in (into, *into.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
     assert (into / "metrics.jsonl").read_bytes() == run.metrics.read_bytes()
+    account = json.loads((into / "account.json").read_text())
+    assert [(one["attempt"], one["state"]) for one in account["attempts"]] == [(1, "COMPLETED")]
+    assert account["seconds"].keys() == set(USES)
 
 
 def test_links_fifos_sockets_and_devices_are_left_out_and_reported(

@@ -16,7 +16,7 @@ from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import Ended
+from orchestrator.runs.folder.events import Ended, Started, Submitting
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End, Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -99,14 +99,35 @@ def test_the_time_of_the_run_is_accounted_for(home: Path, capsys: pytest.Capture
     rows = ({"t": t, "event": "step", "step": step, "attempt": 1} for step, t in enumerate((3780.0, 7200.0), 1))
     run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert said(capsys, run.run_id).partition("time      ")[2].splitlines() == [
-        "queue 60 min, start 3 min, compute 57 min; 2.0 h in all",
-        "          productive: 95.0% of the time since its first start",
+        "queue 60 min (50.0%), start 3 min (2.5%), compute 57 min (47.5%); 2.0 h in all",
+        "          productive: 95.0% of the time since its first start, 47.5% since its submission",
         "          most would have been saved on queue: `torusrun hold` keeps an allocation, in which attempts start "
         "without the queue",
     ]
     found = json.loads(said(capsys, run.run_id, "--json"))["account"]
     assert (found["seconds"]["compute"], found["ettr"], found["since_submit"]) == (3420.0, 0.95, 0.475)
     assert Run(run).account().ettr == 0.95
+
+
+def test_long_shows_attempts_and_times_of_the_runs_that_it_names(
+    failed: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = failed.checkpoints / "step-00000040"
+    ledger.append(failed.ledger, Submitting(2, "r", resumes=str(at)))
+    ledger.append(failed.ledger, Started(2, "7.1", ("n1", "n2")))
+    ledger.append(failed.ledger, Ended.by(2, ended(How.HOST_LOST, PLACED, hosts=["n2"], step=9)))
+    assert main(["status", failed.run_id, "--long"]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    table = shown.index(["ATTEMPT", "JOB", "STATE", "CAUSE", "BEGAN", "TOOK", "FROM", "HOSTS"])
+    first, second = shown[table + 1 : table + 3]
+    assert first[:4] == ["1", "999999999.1", "FAILED", "unknown"] and first[-2:] == ["-", "here"]
+    assert second[:4] == ["2", "7.1", "NODE_FAIL", "host_lost"] and second[-2:] == ["step-00000040", "n[1-2]"]
+    assert shown[table + 3][-2:] == ["in", "all"]
+    assert main(["status", failed.run_id, "--long", "--json"]) == 0
+    (view,) = json.loads(capsys.readouterr().out)["runs"]
+    assert [one["resumes"] for one in view["account"]["attempts"]] == [None, str(at)]
+    assert main(["status", "--long"]) == 0
+    assert "ATTEMPT" not in capsys.readouterr().out, "only of runs that it names: it reads all of their metrics"
 
 
 def test_an_earlier_attempt_has_no_advice(failed: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

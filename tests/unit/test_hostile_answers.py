@@ -14,15 +14,19 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import TorusrunError
+from orchestrator.base.states import State
 from orchestrator.cli import api
 from orchestrator.remote import feed, of_file, remote_runs, session, status, verbs
 from orchestrator.remote.handle import RunThere
 from orchestrator.remote.links.host import LinkLost, LoginHost
 from orchestrator.remote.remote_runs import Known
+from orchestrator.report.account import account_lines
 from orchestrator.report.listing import listing
 from orchestrator.report.screen import many, one
 from orchestrator.report.screen.detail import Detail
+from orchestrator.runs.folder.events import Started, Submitting
 from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.state.account import Account, account
 from orchestrator.runs.state.view import View
 from tests.unit.bad_node import Replay, frame, wrote
 from tests.unit.far import HERE
@@ -32,11 +36,13 @@ from tests.unit.test_remote_verbs import run_file  # noqa: F401
 from tests.unit.test_watch_nodes import node
 from tests.unit.test_watch_screen import DETAIL, drawn
 
+ACCOUNT = account([Submitting(1, "a-1", time_s=1.0), Started(1, "7", ("n1",), time_s=2.0)], [], 9.0, State.RUNNING)
 MOST_CONNECTIONS, MOST_BYTES = 3, 1 << 20
 DETAILS = {**asdict(DETAIL), "nodes": [asdict(node(0)), asdict(node(1)), *map(asdict, DETAIL.nodes)]}
 RIGHT: dict[str, Any] = {
     "views": {"a-1": VIEW},
     "metrics": [{"event": "step", "step": 3, "loss": 0.5}],
+    "account": ACCOUNT.as_json(),
     "cancel": None,
     "resume": "/runs/a-1/checkpoints/3",
     "wait_until_held": VIEW,
@@ -128,6 +134,11 @@ def shown(view: View, detail: Detail | None = None) -> None:
     assert all(char.isprintable() for line in lines for char in line)
 
 
+def printed(found: Account) -> None:
+    lines = [line for width in (80, None) for line in account_lines(found, width)]
+    assert all(char.isprintable() for line in lines for char in line) and json.dumps(found.as_json())
+
+
 def follow(run: Known) -> None:
     with feed.Feed([run]) as watched:
         details = watched.details(0)
@@ -139,6 +150,7 @@ def follow(run: Known) -> None:
 CALLS: dict[str, Callable[[Known, Path], object]] = {
     "status": lambda run, _: shown(*status.views([run])),
     "metrics": lambda run, _: json.dumps(RunThere(run).metrics()),
+    "account": lambda run, _: printed(RunThere(run).account()),
     "cancel": lambda run, _: RunThere(run).cancel(),
     "resume": lambda run, _: RunThere(run).resume(),
     "held": lambda run, _: shown(RunThere(run).wait_until_held()),

@@ -10,8 +10,8 @@ from orchestrator.base import private
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
 from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.script import script
-from orchestrator.runs.folder.collect import collect
+from orchestrator.runs.attempts.script import Scripts, script
+from orchestrator.runs.collect import ACCOUNT, collect
 from orchestrator.runs.folder.events import Submitting
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -36,8 +36,8 @@ def with_umask(home: Path, umask: str, more: str = "") -> Path:
 def made(planned: Plan) -> RunFolder:
     """The run folder of a plan, as the client makes it."""
     first = AttemptPlan(1, planned)
-    text = script(first, RunFolder(planned.folder).attempt(1))
-    return create.run(first, planned.folder.parent, text, Submitting(1, planned.run_id))
+    texts = Scripts(script(first, RunFolder(planned.folder).attempt(1)))
+    return create.run(first, planned.folder.parent, texts, Submitting(1, planned.run_id))
 
 
 def mode(path: Path) -> int:
@@ -138,7 +138,7 @@ def test_a_collected_file_is_as_open_as_the_runs_own(finished: RunFolder, tmp_pa
     with private.umask(private.UMASK):
         into = collect(finished, tmp_path / "kept", "all")
     for path in (into, *into.rglob("*")):
-        source = finished.folder / path.relative_to(into)
+        source = finished.folder / path.relative_to(into) if path.name != ACCOUNT else finished.ledger
         assert mode(path) == mode(source) & ~0o022, path
     assert mode(into / "attempts/1/config.json") == 0o600
 

@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from orchestrator.base.terminal.plain import say
     from orchestrator.remote import remote_runs
-    from orchestrator.runs.folder.collect import collect
+    from orchestrator.runs.collect import collect
     from orchestrator.runs.folder.index import find
 
     if away := remote_runs.find(args.run_id):

@@ -8,17 +8,27 @@ examples:
   torusrun status
   torusrun status 'digits*' --state running,pending
   torusrun status --site abci-v --since 2h
+  torusrun status last --long
   torusrun status last --json
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.base.errors import DONE
+from orchestrator.base.errors import DONE, SiteError
 from training.counted import counted
+
+if TYPE_CHECKING:
+    from orchestrator.remote.remote_runs import Known
+    from orchestrator.runs.state.account import Account
+    from orchestrator.runs.state.view import View
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +46,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="only runs submitted since: 2h or 3d ago, 2026-11-01, or 2026-11-01T14:30",
     )
     parser.add_argument("--all", "-a", action="store_true", help="all runs, newest last")
-    parser.add_argument("--long", "-l", action="store_true", help="a second line: attempt, job, time, grid, hosts")
+    parser.add_argument(
+        "--long",
+        "-l",
+        action="store_true",
+        help="more of each run: job, grid, folder; of a named RUN also its attempts and times",
+    )
     parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
 
 
@@ -69,13 +84,15 @@ def run(args: argparse.Namespace) -> int:
     if not all_asked:
         shown = selection.newest_views(found)
         found, hidden = shown, hidden + len(found) - len(shown)
+    accounts = _accounts(found, away) if args.long and args.run_ids else {}
     if args.json:
-        print(json.dumps({"schema": 1, "runs": [view.as_json() for view in found]}, indent=1))
+        print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts) for view in found]}, indent=1))
     elif found:
         from orchestrator.base.terminal import output
         from orchestrator.report.listing import listing
 
-        print("\n".join(listing(found, long=args.long).lines(output.width(sys.stdout))))
+        width = output.width(sys.stdout)
+        print("\n".join(listing(found, long=args.long, accounts=accounts, width=width).lines(width)))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
     if hidden:
@@ -83,3 +100,25 @@ def run(args: argparse.Namespace) -> int:
         runs_over = f"{counted(hidden, 'more run')} {'is' if hidden == 1 else 'are'} over and not shown"
         print(f"{runs_over}: --all shows all, --since 2d those of two days, a pattern those of a name", file=sys.stderr)
     return DONE
+
+
+def _accounts(views: Sequence[View], away: Sequence[Known]) -> dict[str, Account]:
+    """The accounts of these runs by their ids, without those that cannot be read or do not come from a login node."""
+    from orchestrator.runs.folder.run_folder import RunFolder
+    from orchestrator.runs.state.account import read_account
+
+    there, found = {run.run: run for run in away}, {}
+    for view in views:
+        with contextlib.suppress(SiteError):
+            if view.run in there:
+                from orchestrator.remote.handle import RunThere
+
+                found[view.run] = RunThere(there[view.run]).account()
+            else:
+                found[view.run] = read_account(RunFolder(Path(view.folder)), view.state)
+    return found
+
+
+def _as_json(view: View, accounts: Mapping[str, Account]) -> dict[str, Any]:
+    account = {"account": accounts[view.run].as_json()} if view.run in accounts else {}
+    return {**view.as_json(), **account}

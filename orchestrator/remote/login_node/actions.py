@@ -22,10 +22,11 @@ from orchestrator.remote.login_node import calls, sent_files
 from orchestrator.runs.attempts import in_hold, submit
 from orchestrator.runs.attempts.create import Origin
 from orchestrator.runs.attempts.make_hold import held_plan
+from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import index
-from orchestrator.runs.folder.collect import collect
 from orchestrator.runs.handle import Run
 from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
@@ -48,7 +49,7 @@ def main() -> int:
 
 
 def _as_json(value: Any) -> Any:
-    return value.as_json() if isinstance(value, View) else str(value)
+    return value.as_json() if isinstance(value, (View, Account)) else str(value)
 
 
 def _submit(folder: Path, request: Request) -> Any:

@@ -10,7 +10,7 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
 from orchestrator.base.terminal import colours, output
 from orchestrator.base.terminal.plain import plain
-from orchestrator.report.listing import folded
+from orchestrator.report.folded import folded
 from orchestrator.report.numbers import number, percent, thousands
 from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.run_folder import RunFolder

@@ -10,7 +10,8 @@ from rich.text import Text
 from orchestrator.base.states import State
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.width import CUT, cut
-from orchestrator.report.listing import ETA, RESULT, STATE, STEP, folded
+from orchestrator.report.folded import folded
+from orchestrator.report.listing import ETA, RESULT, STATE, STEP
 from orchestrator.report.numbers import thousands
 from orchestrator.report.screen.drawn import drawn
 from orchestrator.report.table import LEAST_NAME, Column, Table

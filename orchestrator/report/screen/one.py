@@ -12,7 +12,7 @@ from orchestrator.base.terminal.colours import REMARK
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.width import cut, wrapped
 from orchestrator.report.curve import ASCII, BLOCKS, LABEL, Axis, Curve
-from orchestrator.report.listing import folded
+from orchestrator.report.folded import folded
 from orchestrator.report.numbers import number
 from orchestrator.report.progress_text import figures
 from orchestrator.report.screen import nodes as of_nodes

@@ -14,9 +14,10 @@ from pathlib import Path
 from orchestrator.base import lock, private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
+from orchestrator.base.terminal.plain import say
 from orchestrator.runs.attempts import create, in_hold
 from orchestrator.runs.attempts.in_hold import Allocation
-from orchestrator.runs.attempts.script import script
+from orchestrator.runs.attempts.script import Scripts, scripts, submitted
 from orchestrator.runs.folder import allocation, index, ledger, settled
 from orchestrator.runs.folder.allocation import AskedOf
 from orchestrator.runs.folder.events import Refused, Submitted, Submitting
@@ -25,6 +26,7 @@ from orchestrator.runs.plan import attempt_plan
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.job_request import request
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
 from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
@@ -49,11 +51,14 @@ def first(
         raise UserError(f"the site is reached through {plan.site.host}: this is done there, or by `torusrun submit`")
     if into:
         in_hold.check(plan, into)
-    run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
+    run, planned = RunFolder(plan.folder), _without_bad_nodes(attempt_plan.first(plan), into)
     asked = _request(planned, run, after)
-    text = script(planned, run.attempt(1), asked, held=into is not None)
-    event = Submitting(1, asked.called, *_folders(after), held_in=_folder_of(into))
-    create.run(planned, source, text, event, origin, idle_s)
+    texts = scripts(planned, run.attempt(1), asked, held=into is not None)
+    event = Submitting(
+        1, asked.called, *_folders(after), held_in=_folder_of(into), jobs=_jobs(planned, texts),
+        left_out=planned.left_out.hosts,
+    )  # fmt: skip
+    create.run(planned, source, texts, event, origin, idle_s)
     try:
         _submit(planned, run, asked, into)
     except NoAnswer:
@@ -64,11 +69,11 @@ def first(
     return run
 
 
-def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[Request, str]:
-    """(the request of the first attempt's job, the job's script)."""
-    run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
+def proposed(plan: Plan, after: Sequence[Awaited] = (), planned: AttemptPlan | None = None) -> tuple[Request, str]:
+    """(the request of the first attempt's job, its script for the scheduler); `planned` is its plan, if it is made."""
+    run, planned = RunFolder(plan.folder), planned or attempt_plan.first(plan)
     asked = _request(planned, run, after)
-    return asked, script(planned, run.attempt(1), asked)
+    return asked, scripts(planned, run.attempt(1), asked).submitted
 
 
 def later(
@@ -84,12 +89,14 @@ def later(
     attempt = run.attempt(planned.number)
     if into:
         in_hold.check(planned.plan, into)
+    planned = _without_bad_nodes(planned, into)
     asked = _request(planned, run, ())
-    text = script(planned, attempt, asked, held=into is not None)
+    texts = scripts(planned, attempt, asked, held=into is not None)
     settled.forget([run.run_id])
     event = Submitting(planned.number, asked.called, resumes=resumes, changes=planned.changes, follows=follows)
-    ledger.append(run.ledger, replace(event, held_in=_folder_of(into)))
-    create.attempt(attempt, planned, text)
+    event = replace(event, held_in=_folder_of(into), jobs=_jobs(planned, texts), left_out=planned.left_out.hosts)
+    ledger.append(run.ledger, event)
+    create.attempt(attempt, planned, texts)
     try:
         _submit(planned, run, asked, into)
     except NoAnswer:
@@ -113,15 +120,40 @@ def alone(run: RunFolder, wait_s: float = 0.0) -> Iterator[None]:
         yield
 
 
+def _without_bad_nodes(planned: AttemptPlan, into: Allocation | None) -> AttemptPlan:
+    """The plan without bad hosts, which are printed. A held allocation has its hosts already."""
+    found = planned if into else without_bad_nodes(planned)
+    for line in found.left_out.lines:
+        say(line)
+    return found
+
+
 def _request(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited]) -> Request:
-    well = [awaited.job for awaited in after if not awaited.any_end]
-    return request(planned, run.attempt(planned.number), well, [a.job for a in after if a.any_end])
+    # The job itself checks that the runs of `after` are COMPLETED (runs/state/dependencies.py).
+    any_end = [awaited.job for awaited in after if awaited.any_end or awaited.several]
+    well = [awaited.job for awaited in after if awaited.job not in any_end]
+    return request(planned, run.attempt(planned.number), well, any_end)
 
 
 def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(the folders of the runs that must complete first, of those that only must end)."""
     well = tuple(one.folder for one in after if not one.any_end)
     return well, tuple(one.folder for one in after if one.any_end)
+
+
+def within(planned: AttemptPlan, run: RunFolder, intent: Submitting, job: str) -> None:
+    """Make a later attempt that the running `job` begins itself. The caller holds the run's lock."""
+    attempt = run.attempt(planned.number)
+    texts = scripts(planned, attempt, _request(planned, run, ()), held=True)
+    settled.forget([run.run_id])
+    ledger.append(run.ledger, intent)
+    create.attempt(attempt, planned, texts)
+    ledger.append(run.ledger, Submitted(planned.number, job, planned.plan.site.scheduler))
+
+
+def _jobs(planned: AttemptPlan, texts: Scripts) -> int:
+    """The number of jobs of a run that keeps going, 0 for another run."""
+    return planned.plan.jobs if texts.jobs else 0
 
 
 def _folder_of(into: Allocation | None) -> str:
@@ -140,7 +172,8 @@ def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocati
             job = into.job
         else:
             with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
-                job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
+                script = submitted(planned.plan, attempt)
+                job = client.of(site).submit(script, asked, cwd=attempt.folder)
     except allocation.Closed as error:
         raise UserError(str(error)) from None
     except NoAnswer as error:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.base.states import Cause
-from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from orchestrator.base.states import Cause, State
+from orchestrator.runs.folder import ledger, metrics
+from orchestrator.runs.folder.events import Event
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.attempts import AttemptFacts, attempts
 from training.reporting import events as rows_of
 
 QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED, IDLE = USES = (
-    "queue",  # from the submission of an attempt to its start
-    "start",  # from its start to its first step
+    "queue",  # from the submission of an attempt to its start; in a chain of jobs, from the end of the one before
+    "start",  # from its start to its first step; in the job of the attempt before, from the end of that one
     "compute",  # steps that count
     "evaluation",
     "checkpoints",  # all ranks waited while rank 0 wrote
@@ -40,8 +44,9 @@ CURES = {
 
 @dataclass(frozen=True)
 class Account:
-    """Seconds by use, in the order of USES; `waited_s` is the time from the first submission to the first start."""
+    """The attempts of a run, and seconds by use; `waited_s` is the time from submission to first start."""
 
+    attempts: tuple[AttemptFacts, ...]
     seconds: Mapping[str, float]
     waited_s: float
 
@@ -52,7 +57,7 @@ class Account:
 
     @property
     def productive_s(self) -> float:
-        return sum(self.seconds[use] for use in PRODUCTIVE)
+        return sum(self.seconds.get(use, 0.0) for use in PRODUCTIVE)
 
     @property
     def ettr(self) -> float | None:
@@ -65,94 +70,86 @@ class Account:
         return self.productive_s / since_s if since_s > 0 and self.productive_s > 0 else None
 
     @property
-    def cure(self) -> str:
-        """What would have saved most; '' if that is less than LEAST_SHARE of the time."""
-        use = max(CURES, key=lambda use: self.seconds[use])
-        return f"{use}: {CURES[use]}" if self.seconds[use] > LEAST_SHARE * self.total_s else ""
-
-    def as_json(self) -> dict[str, Any]:
-        since = {"since_submit": self.productive_s / self.total_s if self.total_s > 0 else None, "ettr": self.ettr}
-        return {"seconds": {use: round(self.seconds[use], 3) for use in USES}, **since, "cure": self.cure}
-
-
-@dataclass
-class _Attempt:
-    submitted_s: float
-    begun_s: float | None = None
-    end: Ended | None = None
-    rows: list[Mapping[str, Any]] = field(default_factory=list)
+    def since_submit(self) -> float | None:
+        """Productive time by the time since the first submission; None before any time has passed."""
+        return self.productive_s / self.total_s if self.total_s > 0 else None
 
     @property
-    def last_s(self) -> float:
-        """The last time that its records name."""
-        return max([self.submitted_s, self.begun_s or 0.0, *(float(row["t"]) for row in self.rows)])
+    def cure(self) -> str:
+        """What would have saved most; '' if that is less than LEAST_SHARE of the time."""
+        use = max(CURES, key=lambda use: self.seconds.get(use, 0.0))
+        return f"{use}: {CURES[use]}" if self.seconds.get(use, 0.0) > LEAST_SHARE * self.total_s else ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "seconds": {use: round(self.seconds.get(use, 0.0), 3) for use in USES},
+            "since_submit": self.since_submit,
+            "ettr": self.ettr,
+            "waited_s": self.waited_s,
+            "cure": self.cure,
+            "attempts": [{**asdict(one), "took_s": one.took_s} for one in self.attempts],
+        }
 
 
-def account(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: float, *, over: bool) -> Account:
-    """The account of a run by its ledger and its metrics, as of `now_s` (of time.time()), or as of its end if `over`.
+def account(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: float, state: State) -> Account:
+    """The account of a run in this `state` by its ledger and its metrics, as of `now_s` (of time.time()), or its end.
 
     Times come from several clocks. One that lies before its predecessor counts as equal to it, so that the uses always
     add up to the time from the first to the last. A run that is over without a record of its end ended at its last row.
     """
-    attempts = _attempts(events, rows)
+    found = attempts(events, rows, now_s, state)
     seconds = dict.fromkeys(USES, 0.0)
-    first_s = at_s = next((one.submitted_s for one in attempts), now_s)
-    for use, until_s in _spans(attempts, now_s, over):
+    first_s = at_s = next((one.submitted_s for one in found), now_s)
+    for use, until_s in _spans(found, _by_attempt(rows)):
         seconds[use] += max(until_s - at_s, 0.0)
         at_s = max(at_s, until_s)
-    begun_s = next((one.begun_s for one in attempts if one.begun_s is not None), at_s)
-    return Account(seconds, max(begun_s - first_s, 0.0))
+    begun_s = next((one.begun_s for one in found if one.begun_s is not None), at_s)
+    return Account(tuple(found), seconds, max(begun_s - first_s, 0.0))
 
 
-def _attempts(events: Sequence[Event], rows: Sequence[Mapping[str, Any]]) -> list[_Attempt]:
-    """The attempts by number, without those that the scheduler refused."""
-    found: dict[int, _Attempt] = {}
-    for event in events:
-        if isinstance(event, Refused):
-            found.pop(event.attempt, None)
-        elif isinstance(event, (Submitting, Submitted, Started)):
-            one = found.setdefault(event.attempt, _Attempt(event.time_s))
-            if isinstance(event, Started) and one.begun_s is None:
-                one.begun_s = event.time_s
-        elif isinstance(event, Ended) and event.attempt in found:
-            found[event.attempt].end = found[event.attempt].end or event
+def read_account(run: RunFolder, state: State) -> Account:
+    """The account of a run in this `state`, from its folder, as of now. Raises SiteError without readable metrics."""
+    return account(ledger.events(run.ledger), metrics.read(run.metrics), time.time(), state)
+
+
+def _by_attempt(rows: Sequence[Mapping[str, Any]]) -> dict[Any, list[Mapping[str, Any]]]:
+    found: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:
-        if row.get("attempt") in found and type(row.get("t")) in (int, float):
-            found[row["attempt"]].rows.append(row)
-    return [found[number] for number in sorted(found)]
+        if type(row.get("attempt")) is int and type(row.get("t")) in (int, float):
+            found.setdefault(row["attempt"], []).append(row)
+    return found
 
 
-def _spans(attempts: Sequence[_Attempt], now_s: float, over: bool) -> Iterator[tuple[str, float]]:
+def _spans(
+    found: Sequence[AttemptFacts], rows: Mapping[Any, Sequence[Mapping[str, Any]]]
+) -> Iterator[tuple[str, float]]:
     """(use, its end in time), in the order of time from the first submission on."""
-    for n, one in enumerate(attempts):
-        last = n + 1 == len(attempts)
-        if one.end:
-            until_s = one.end.time_s
-        elif last:
-            until_s = one.last_s if over else now_s
-        else:
-            until_s = attempts[n + 1].submitted_s
-        yield IDLE, one.submitted_s
-        yield QUEUE, until_s if one.begun_s is None else one.begun_s
+    for n, one in enumerate(found):
+        own = rows.get(one.attempt, ())
+        again = (
+            n > 0 and one.follows == found[n - 1].attempt and one.begun_s is not None and one.job == found[n - 1].job
+        )
+        yield START if again else QUEUE if one.follows else IDLE, one.submitted_s  # nobody submits those of a chain
+        yield START if again else QUEUE, one.until_s if one.begun_s is None else one.begun_s
         if one.begun_s is not None:
-            for use, row_s in _steps(one.rows, _continued_from(attempts[n + 1 :])):
-                yield use, min(row_s, until_s)
-            yield _last(one, is_over=not last or over or one.end is not None), until_s
+            later = [row for next_one in found[n + 1 :] for row in rows.get(next_one.attempt, ())]
+            for use, row_s in _steps(own, _continued_from(later)):
+                yield use, min(row_s, one.until_s)
+            yield _last(one, own), one.until_s
 
 
-def _last(one: _Attempt, *, is_over: bool) -> str:
+def _last(one: AttemptFacts, rows: Sequence[Mapping[str, Any]]) -> str:
     """The use of the time after the last row of an attempt."""
-    if not any(row["event"] == rows_of.STEP for row in one.rows):
-        return UNREPORTED if is_over else START
-    if not is_over:
+    if not any(row["event"] == rows_of.STEP for row in rows):
+        return UNREPORTED if one.state.over else START
+    if not one.state.over:
         return COMPUTE
-    return HANG if one.end and one.end.cause is Cause.HANG else STOPPING
+    return HANG if one.cause == Cause.HANG.value else STOPPING
 
 
-def _continued_from(later: Sequence[_Attempt]) -> float:
+def _continued_from(later: Sequence[Mapping[str, Any]]) -> float:
     """The step from which the next attempt with steps continued; infinite without one."""
-    rows = (row for one in later for row in one.rows if type(row.get("step")) is int)
-    first = next(rows, None)
+    first = next((row for row in later if type(row.get("step")) is int), None)
     return float("inf") if first is None else float(first["step"] - (first["event"] != rows_of.START))
 
 

@@ -11,13 +11,14 @@ from typing import Any
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State, Status
 from orchestrator.base.terminal.plain import plain
+from orchestrator.runs.bad_nodes.left_out import listed
 from orchestrator.runs.folder import allocation, attempt_folders, index, ledger, metrics, shown_plan
-from orchestrator.runs.folder.events import Ended, Event, NetworkChosen, Started, Submitted
+from orchestrator.runs.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.folder.shown_plan import Planned
-from orchestrator.runs.state import suspect, which
+from orchestrator.runs.state import next_job, suspect, which
 from orchestrator.runs.state.clocks import now_there_s
 from orchestrator.runs.state.outcome import resolve
 from orchestrator.runs.state.pace import RunProgress, progress
@@ -41,7 +42,8 @@ class View:
     a site with `hcas`; '' if it reported none. If the run leaves the grid to the job, `grid_reason` says why the job
     chose this grid, or that it has not chosen one yet (`grid` is None); else it is ''. `waiting` says why the newest
     attempt has no step yet; '' once it has one (waiting.py). While an attempt is not over, step, loss and the other
-    figures are of this attempt alone. `cause` is why it ended (base/states.py), '' before.
+    figures are of this attempt alone. `cause` is why it ended (base/states.py), '' before. `left_out` are the bad hosts
+    that its request left out, as in 'n3 (lost twice)'.
     """
 
     run: str
@@ -72,6 +74,7 @@ class View:
     grid_reason: str = ""
     waiting: str = ""
     cause: str = ""
+    left_out: str = ""
 
     @property
     def remarks(self) -> str:
@@ -133,10 +136,11 @@ class Record:
     @property
     def submitted_s(self) -> float | None:
         """When the attempt was submitted (of time.time()); None if the ledger does not say."""
-        return next((event.time_s for event in self.events if event.attempt == self.attempt), None)
+        return next_job.submitted_s(self.events, self.attempt)
 
     def status(self, job: Status | None, now_s: float) -> Status:
-        return resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
+        own = resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
+        return next_job.at_the_end(self.events, self.attempt, own)
 
     @property
     def now(self) -> Record:
@@ -145,9 +149,20 @@ class Record:
         return replace(self, end=end, end_damage=end_damage, done=_done(self.folder.attempt(self.attempt), end))
 
     @property
-    def settled(self) -> bool:
+    def ended(self) -> bool:
         """Whether the folder alone says how the attempt ended."""
         return bool(self.end and self.end.certain) or last(self.events, Ended, self.attempt) is not None
+
+    @property
+    def continues(self) -> bool:
+        """Whether another attempt may follow without the user. Its jobs then have their own state."""
+        done = self.end and self.end.certain and self.end.state is State.COMPLETED
+        return not done and next_job.may_begin_another(self.events, self.attempt)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the folder alone says that and how the run is over."""
+        return self.ended and not self.continues
 
     @property
     def followed(self) -> bool:
@@ -164,6 +179,7 @@ class Record:
         rows, damage = self._rows()
         started = last(self.events, Started, self.attempt)
         network = last(self.events, NetworkChosen, self.attempt)
+        submitting = last(self.events, Submitting, self.attempt)
         running_s = now_s if status.state is State.RUNNING else None
         own = [row for row in rows if row.get("attempt") == self.attempt]
         shown = rows if status.state.over else own  # metrics of earlier attempts are not the progress of this one
@@ -202,6 +218,7 @@ class Record:
             plain(grid_reason),
             "" if damage else plain(self._waiting(status, own)),
             status.cause.value if status.state.over else "",
+            plain(listed(submitting.left_out)) if submitting else "",
         )
 
     def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:

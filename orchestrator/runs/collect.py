@@ -1,32 +1,39 @@
-"""Copies logs, metrics and verified checkpoints of a run to a new folder, completely or not at all."""
+"""Copies logs, metrics and verified checkpoints of a run to a new folder with its account, wholly or not at all."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.json_files import write_json
 from orchestrator.runs.folder.checkpoints import finished
 from orchestrator.runs.folder.copying import Say, copy_folder, folder_mode
 from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.account import read_account
+from orchestrator.runs.state.view import read_record
 from orchestrator.spec.paths import absolute
 from training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
 
 LEFT_BEHIND = ("checkpoints", "submitit")
+ACCOUNT = "account.json"  # where the time of the run went, in its copy
 
 
 def collect(run: RunFolder, into: Path, checkpoints: str, say: Say = lambda text: None) -> Path:
     """Copy a run into the new folder `into`, with "newest", "all" or "none" of its complete `checkpoints`.
 
-    Only regular files and folders are copied: `say` gets a sentence about everything else. Raises UserError if `into`
-    exists, SiteError if the copy fails.
+    The copy has the account of the run, by its records alone. Only regular files and folders are copied: `say` gets a
+    sentence about everything else. Raises UserError if `into` exists, SiteError if the copy fails.
     """
     with collecting(into) as partial:
         copy_folder(run.folder, partial, LEFT_BEHIND, say)
+        _write_account(run, partial, say)
         if checkpoints != "none":
             _copy_checkpoints(run, partial, checkpoints == "all", say)
     return absolute(into)
@@ -52,6 +59,19 @@ def collecting(into: Path) -> Iterator[Path]:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise SiteError(f"{into}: the run could not be collected: {where}{error.strerror}") from None
+
+
+def _write_account(run: RunFolder, partial: Path, say: Say) -> None:
+    """Write the account of a run beside the copy of its ledger, for the same readers."""
+    copied = partial / run.ledger.name
+    if not copied.is_file():
+        return
+    state = read_record(run).status(None, time.time()).state
+    try:
+        write_json(partial / ACCOUNT, read_account(RunFolder(partial), state).as_json(), secret=True)
+        (partial / ACCOUNT).chmod(stat.S_IMODE(copied.stat().st_mode))
+    except SiteError as error:
+        say(f"{error}: the account is left out")
 
 
 def _copy_checkpoints(run: RunFolder, partial: Path, every: bool, say: Say) -> None:

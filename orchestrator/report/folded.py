@@ -1,0 +1,17 @@
+"""Host lists for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.terminal.plain import plain
+from orchestrator.network.hosts.hostlist import fold
+
+
+def folded(hosts: Sequence[str]) -> str:
+    """'g[0001-0004]'; names that a host list cannot hold stay unchanged."""
+    try:
+        return plain(fold(hosts)) if hosts else ""
+    except SiteError:
+        return plain(",".join(hosts))
