@@ -52,6 +52,12 @@ class Node:
     intra_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
         3.0, "microseconds of a message within a node", former="inside_latency_us"
     )
+    mean_time_to_failure_s: Annotated[float, kinds.DURATION] | None = key(
+        None,
+        "of one node, as in 40d, from which the interval of checkpoints follows; default: 7.9 h of 1,024 ranks",
+        name="mean_time_to_failure",
+        source="arXiv 2410.21680",
+    )
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,9 @@ class Site:
     )
     image_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds of one image on one rank, as in resnet-digits: 85"
+    )
+    save_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
+        {}, "by model: microseconds that all ranks wait for a checkpoint; torusrun calibrate measures it"
     )
     topology: Topology | None = key(
         None, "the switches above the nodes; without it ranks fill hosts in the scheduler's order"
