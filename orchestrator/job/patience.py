@@ -45,7 +45,7 @@ class Symptom(Enum):
 
 
 @dataclass(frozen=True)
-class ProgressSign:
+class Sign:
     """The newest sign of progress: what the attempt does, and anything that changes with progress."""
 
     doing: str
@@ -97,7 +97,7 @@ class Patience:
 
     def __init__(self, now_s: float, named_s: float | None, other_s: float, start_s: float) -> None:
         self._named_s, self._other_s, self._start_s = named_s, other_s, start_s
-        self._sign = ProgressSign(UNKNOWN, None)
+        self._sign = Sign(UNKNOWN, None)
         self._looked_s = self._moved_s = now_s
         self._counted_s = 0.0
         self._query_at_s = self._confirmed_s = 0.0
@@ -106,7 +106,7 @@ class Patience:
         self._sum_s = 0.0
         self._longest_s: dict[str, float] = {}
 
-    def observe(self, now_s: float, sign: ProgressSign, *, disk: bool = True) -> bool:
+    def observe(self, now_s: float, sign: Sign, *, disk: bool = True) -> bool:
         """Note the newest sign; whether it is progress. `disk`: the supervisor could write to the run's folder."""
         gap_s, self._looked_s = now_s - self._looked_s, now_s
         self._counted_s += min(gap_s, GAP_S) if disk else 0.0
@@ -117,7 +117,7 @@ class Patience:
         self._counted_s = self._query_at_s = 0.0
         return True
 
-    def _learn(self, sign: ProgressSign) -> None:
+    def _learn(self, sign: Sign) -> None:
         """Keep the pause that ends with `sign`. With a first step all may take longer than before."""
         doing, pause_s = self._sign.doing, self._counted_s
         if sign.doing == FIRST_STEP != doing:

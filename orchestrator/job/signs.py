@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from orchestrator.base.private import read_bytes, status
-from orchestrator.job.patience import REPORTS, UNKNOWN, ProgressSign
+from orchestrator.job.patience import REPORTS, UNKNOWN, Sign
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder import attempt_folders
 from orchestrator.runs.folder.beat import Beat
@@ -29,7 +29,7 @@ class Signs:
         self._reached = 0
         self._log_bytes = self._stacks_bytes = 0
 
-    def now(self, *, queried: bool = False, paused: bool = False) -> ProgressSign:
+    def now(self, *, queried: bool = False, paused: bool = False) -> Sign:
         """The newest sign. While the ranks are `queried`, they write their stacks to their logs, which is no progress.
 
         If the training has `paused`, other nodes are read, too: rank 0's node alone may have lost the disk.
@@ -37,13 +37,13 @@ class Signs:
         written, grown = size(self._run.metrics), self._log(queried)
         if beat := Beat.read(self._attempt.beat) if self._ours else None:
             self._reached = max(self._reached, beat.step, *(self._steps() if paused else ()))
-            return ProgressSign(beat.doing, (beat.doing, self._reached, written))
+            return Sign(beat.doing, (beat.doing, self._reached, written))
         begun = written != self._metrics_bytes
         if self._ours:  # without a report of its steps
-            return ProgressSign(REPORTS, written) if begun else ProgressSign(UNKNOWN, (grown, self._records()))
+            return Sign(REPORTS, written) if begun else Sign(UNKNOWN, (grown, self._records()))
         if touched := self._heartbeat():
-            return ProgressSign(touched[0], (*touched, written))
-        return ProgressSign(REPORTS if begun else UNKNOWN, (written, grown))
+            return Sign(touched[0], (*touched, written))
+        return Sign(REPORTS if begun else UNKNOWN, (written, grown))
 
     def _records(self) -> int:
         """How many ranks have begun, and have ended."""

@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 
-from orchestrator.job.patience import OTHER_S, Patience, ProgressSign, Symptom
+from orchestrator.job.patience import OTHER_S, Patience, Sign, Symptom
 from training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS
 
 RECORDED = Path(__file__).with_name("recorded") / "step_times" / "digits.json"
@@ -99,7 +99,7 @@ class Seen:
             else:
                 newest = bisect_right(self._ends_s, math.floor(at_s / FILE_S) * FILE_S)
             doing = self._activities[min(newest, number)].doing
-            patience.observe(at_s, ProgressSign(doing, (doing, newest)))
+            patience.observe(at_s, Sign(doing, (doing, newest)))
             works = now.pause is Pause.DATA_DISK or now.doing == CHECKPOINT
             if patience.asks():
                 patience.answered(self.shown or (Symptom.WORKING if works else Symptom.WAITING))

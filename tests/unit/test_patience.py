@@ -17,7 +17,7 @@ from orchestrator.job.patience import (
     UNKNOWN,
     WORK_S,
     Patience,
-    ProgressSign,
+    Sign,
     Symptom,
 )
 from tests.unit.replayed_steps import LATEST_S, Activity, Seen, false_end, recorded, synthetic, with_pauses
@@ -33,11 +33,11 @@ def stepping(usual_s: float, steps: int = 40) -> Patience:
     patience = Patience(0.0, None, OTHER_S, OTHER_S)
     for step in range(steps):
         for part in range(max(round(usual_s), 1)):
-            patience.observe(step * usual_s + part * min(usual_s, 1.0), ProgressSign(STEPS, step))
+            patience.observe(step * usual_s + part * min(usual_s, 1.0), Sign(STEPS, step))
     return patience
 
 
-def ended_s(patience: Patience, sign: ProgressSign, shown: Symptom, from_s: float, disk: bool = True) -> float:
+def ended_s(patience: Patience, sign: Sign, shown: Symptom, from_s: float, disk: bool = True) -> float:
     """How long after the newest sign the attempt is ended, if its ranks show this; at most five hours."""
     for seconds in range(1, 20_000):
         patience.observe(from_s + seconds, sign, disk=disk)
@@ -91,40 +91,40 @@ def test_every_hang_ends_within_its_limit(usual_s: float, shown: Symptom, times:
 def test_a_pause_that_ended_by_itself_may_be_followed_by_a_longer_one() -> None:
     patience = stepping(0.5)
     for second in range(15):
-        patience.observe(20.0 + second, ProgressSign(STEPS, 40))
-    patience.observe(36.0, ProgressSign(STEPS, 41))
-    assert ended_s(patience, ProgressSign(STEPS, 41), Symptom.STOPPED, 36.0) >= 2 * 15
+        patience.observe(20.0 + second, Sign(STEPS, 40))
+    patience.observe(36.0, Sign(STEPS, 41))
+    assert ended_s(patience, Sign(STEPS, 41), Symptom.STOPPED, 36.0) >= 2 * 15
 
 
 def test_time_in_which_the_disk_or_the_supervisor_stood_still_does_not_count() -> None:
     patience = stepping(0.5)
-    patience.observe(1000.0, ProgressSign(STEPS, 39))
+    patience.observe(1000.0, Sign(STEPS, 39))
     assert patience.idle_s <= GAP_S
-    assert ended_s(patience, ProgressSign(STEPS, 39), Symptom.WAITING, 1000.0, disk=False) == NEVER
+    assert ended_s(patience, Sign(STEPS, 39), Symptom.WAITING, 1000.0, disk=False) == NEVER
 
 
 def test_an_evaluation_has_a_limit_of_its_own_and_later_ones_a_shorter_one() -> None:
     first, later = stepping(0.5), stepping(0.5)
-    first.observe(20.0, ProgressSign(EVALUATION, 40))
-    assert ended_s(first, ProgressSign(EVALUATION, 40), Symptom.WAITING, 20.0) == OTHER_S
-    later.observe(20.0, ProgressSign(EVALUATION, 40))
-    later.observe(22.0, ProgressSign(STEPS, 40))
-    later.observe(23.0, ProgressSign(EVALUATION, 41))
-    assert 50 < ended_s(later, ProgressSign(EVALUATION, 41), Symptom.WAITING, 23.0) < 100
+    first.observe(20.0, Sign(EVALUATION, 40))
+    assert ended_s(first, Sign(EVALUATION, 40), Symptom.WAITING, 20.0) == OTHER_S
+    later.observe(20.0, Sign(EVALUATION, 40))
+    later.observe(22.0, Sign(STEPS, 40))
+    later.observe(23.0, Sign(EVALUATION, 41))
+    assert 50 < ended_s(later, Sign(EVALUATION, 41), Symptom.WAITING, 23.0) < 100
 
 
 def test_the_limit_that_a_run_names_is_kept_to_the_letter() -> None:
     for doing in (STEPS, EVALUATION):
         patience = Patience(0.0, 1800.0, OTHER_S, 1800.0)
         for second in range(100):
-            patience.observe(second, ProgressSign(doing, second))
-        assert {
-            ended_s(patience, ProgressSign(doing, 99), shown, 99.0) for shown in (Symptom.STOPPED, Symptom.WAITING)
-        } == {1800.0}
-        patience.observe(5e5, ProgressSign(doing, 100))
-        patience.observe(5e5 + 1800.0, ProgressSign(doing, 100))
+            patience.observe(second, Sign(doing, second))
+        assert {ended_s(patience, Sign(doing, 99), shown, 99.0) for shown in (Symptom.STOPPED, Symptom.WAITING)} == {
+            1800.0
+        }
+        patience.observe(5e5, Sign(doing, 100))
+        patience.observe(5e5 + 1800.0, Sign(doing, 100))
         patience.answered(Symptom.WORKING)
-        patience.observe(5e5 + 1804.0, ProgressSign(doing, 100))
+        patience.observe(5e5 + 1804.0, Sign(doing, 100))
         assert patience.over, "the supervisor's own pauses count, too"
 
 
@@ -132,10 +132,10 @@ def test_a_program_without_a_sign_is_never_ended_and_one_with_reports_late() -> 
     mute = Patience(0.0, None, NEVER, NEVER)
     for shown in Symptom:
         if shown is not Symptom.SILENT:
-            assert ended_s(mute, ProgressSign(UNKNOWN, None), shown, 0.0) == NEVER
+            assert ended_s(mute, Sign(UNKNOWN, None), shown, 0.0) == NEVER
     assert not mute.asks()
     reports = Patience(0.0, None, NEVER, NEVER)
     for second in range(FEWEST + 1):
         assert reports.limits.waiting_s == NEVER
-        reports.observe(float(second), ProgressSign(REPORTS, second))
-    assert ended_s(reports, ProgressSign(REPORTS, FEWEST), Symptom.WAITING, float(FEWEST)) == REPORTS_S
+        reports.observe(float(second), Sign(REPORTS, second))
+    assert ended_s(reports, Sign(REPORTS, FEWEST), Symptom.WAITING, float(FEWEST)) == REPORTS_S
