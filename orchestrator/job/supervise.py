@@ -110,6 +110,7 @@ class Supervisor:
         if end := self._wait_for_earlier() or settled_end(self.folder, self.attempt):
             return end
         forget_first(self.folder, self.attempt)
+        self._count_cores()
         starter = launcher(self.plan, os.environ)
         hosts = self._sound_hosts(starter)
         if isinstance(hosts, End):
@@ -220,6 +221,13 @@ class Supervisor:
         kept = image_kept.kept(self.held) if self.held else None
         return kept is not None and kept.sha256 == image.sha256
 
+    def _count_cores(self) -> None:
+        """Note how many cores the scheduler did not give, if it says so."""
+        scheduler = schedulers.get(self.plan.site.scheduler)
+        self.short = scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
+        if self.short:
+            print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
+
     def _sound_hosts(self, starter: Launcher) -> Sequence[str] | End:
         """The allocated hosts that a preflight finds sound; the attempt's end if those are too few.
 
@@ -235,10 +243,6 @@ class Supervisor:
         return passed(self.plan, self.folder, self.attempt, hosts, starter, self._asked)
 
     def _place(self, hosts: Sequence[str]) -> Placement:
-        scheduler = schedulers.get(self.plan.site.scheduler)
-        self.short = scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
-        if self.short:
-            print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
         if self.around:
             hosts = spared(hosts, memory.bad(self.plan.run.site), self.plan.run.nodes)
         if self.around and not self.plan.site.topology:
