@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.runs.folder.node_findings import Judgement, PreflightRecord
 from tests.e2e.lab_places import Slurm
-from tests.e2e.places import ledger, until
+from tests.e2e.places import ledger
 from tests.lab.cluster import network
 
 from .slurm import SlurmLab
@@ -21,8 +22,10 @@ MBIT = 1e6
 
 
 @pytest.fixture
-def place(slurm_lab: SlurmLab) -> Slurm:
-    return Slurm(slurm_lab)
+def place(slurm_lab: SlurmLab) -> Iterator[Slurm]:
+    place = Slurm(slurm_lab)
+    yield place
+    place.torusrun("nodes", "forgive", "--all")
 
 
 def record(run: Path, attempt: int = 1) -> PreflightRecord:
@@ -43,26 +46,20 @@ def test_a_limited_link_is_named_before_the_first_step_and_the_next_attempt_avoi
         assert any(f"--exclude {BAD}" in line for line in said["to_do"])
         assert not (run / "attempts/1/ranks").exists() and not ledger(run, "started"), "no rank may have started"
         assert not (run / "attempts/1/preflight.order.json").exists(), "it has a secret"
-        resumed = place.torusrun("resume", run.name, "--exclude", BAD, "--wait")
+        assert BAD in place.torusrun("nodes").stdout
+        resumed = place.torusrun("resume", run.name, "--wait")
         assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     (started,) = ledger(run, "started")
     assert BAD not in started["hosts"] and not record(run, 2).bad
 
 
-def test_an_allocation_with_a_host_to_spare_continues_without_the_bad_one(place: Slurm) -> None:
-    place.write_script("true")
-    held = place.torusrun("hold", "script.yaml", "--time", "5m", "--name", "spare", "--set", "nodes=4",
-                          "--set", "grid=2x4", "--wait")  # fmt: skip
-    assert held.returncode == 0, held.stderr
+def test_a_job_with_a_spare_node_continues_without_the_bad_one(place: Slurm) -> None:
     with network.limited(BAD, 50 * MBIT):
-        said = place.torusrun("submit", "script.yaml", "--in", "spare", *THREE, "--wait")
-        assert said.returncode == 0, said.stdout + said.stderr
-        run = Path(place.view(said.stdout.split()[0])["folder"])
-        (left_out,), (started,) = ledger(run, "left_out"), ledger(run, "started")
-        assert left_out["hosts"] == [BAD] and f"{BAD} (link: " in left_out["reason"]
-        assert started["hosts"] == ["node1", "node2", "node4"]
-    place.torusrun("cancel", "spare")
-    until(lambda: not place.queued(), "the end of the held allocation")
+        run = place.submit_script("true", *THREE, "--set", "keep_going.spares=1")
+        assert place.watch(run).returncode == 0, place.view(run)
+    (left_out,), (started,) = ledger(run, "left_out"), ledger(run, "started")
+    assert left_out["hosts"] == [BAD] and f"{BAD} (link: " in left_out["reason"]
+    assert started["hosts"] == ["node1", "node2", "node4"] and BAD in place.torusrun("nodes").stdout
 
 
 def test_good_nodes_pass_in_seconds(place: Slurm) -> None:
