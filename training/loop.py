@@ -46,6 +46,7 @@ def _train(config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, s
             break
         if learner.course.evaluates(learner.before, learner.progress):
             saver.evaluated(reporter.evaluation().model.accuracy)
+        reporter.stepping()
         with meter.steps(lambda: learner.progress.samples):
             stopping = learner.step(stop.requested)
         reporter.timed(meter.last_s)

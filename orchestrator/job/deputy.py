@@ -42,7 +42,7 @@ SILENT_S = 45.0  # the file system shows a change on other hosts after some seco
 TRIES = 5
 
 
-class Sign:
+class JobPulse:
     """The sign of life of the first host, and the deputy that looks at it."""
 
     def __init__(self, attempt: Attempt, plan: Plan, scheduler: Scheduler, job: str) -> None:

@@ -29,11 +29,16 @@ class RunSpec:
     time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of one attempt", name="time")
     hang_timeout_s: Annotated[float, kinds.DURATION] | None = key(
         None,
-        "an attempt without progress for this long is ended, the ranks' stacks are logged; default: 10m for train, "
-        "never for a command",
+        "an attempt without progress for this long is ended, the ranks' stacks are logged; default: 10 to 20 usual "
+        "steps for train, never for a command that shows no progress (docs/guides/hangs.md)",
         name="hang_timeout",
     )
     keep_going: KeepGoing = key(KeepGoing(), "how the run continues after an attempt that ended early")
+    preflight: bool | None = key(
+        None,
+        "whether its nodes and their links are checked before the ranks start; default: for two or more nodes, unless "
+        "the site's preflight.enabled is false",
+    )
     image: Annotated[str, kinds.LINE] | None = key(
         None,
         "container image: an image file's name or path, a SIF, a sandbox folder, docker-archive:FILE, "

@@ -106,6 +106,7 @@ class Saver:
 
     def _begin(self, accuracy: float | None = None) -> None:
         began_s = time.perf_counter()
+        self._reporter.saving()
         self._learner.check_alike()
         self._learner.gather()
         if self._folder:

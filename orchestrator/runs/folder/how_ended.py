@@ -7,7 +7,7 @@ from enum import Enum
 from orchestrator.base.states import Cause
 
 IDLE = "no progress for {idle_s:.0f} s{at}"
-HUNG = f"{IDLE} (hang_timeout): "
+HUNG = f"{IDLE} (limit: {{limit_s:.0f}} s{{while}}): "
 STACKS = "; the ranks' stacks are in their logs"
 WAITS_FOR_DISK = "it waits for a disk or a file system"  # a rank's process in a hang
 
@@ -52,6 +52,8 @@ class How(Enum):
         "{silent}, the first host of its job, is silent for {silent_s:.0f} s: it is gone, or cut off",
     )
     DAEMON_GONE = Cause.HOST_LOST, "the scheduler's daemon on {host} ended while the job was running; {before}"
+
+    BAD_HOST = Cause.BAD_HOST, "the preflight blames {why}"
 
     KILLED = Cause.KILLED, "{rank}{at}"
     WRAPPER_KILLED = Cause.KILLED, "the wrapper of {who} was killed by {signal}{at}"

@@ -20,7 +20,7 @@ class Held:
 
     name: str
     what: str = ""
-    of: Literal["", "image", "train", "command", "code", "hold", "shells", "keep_going"] = ""
+    of: Literal["", "image", "train", "command", "code", "hold", "shells", "keep_going", "preflight"] = ""
 
 
 class At(Held):
@@ -52,6 +52,13 @@ class Attempt:
     output = Held("job.out job.err", "the output of the job: of the supervisor and the launcher")
     stdout, stderr = At("job.out"), At("job.err")
     times = Held("job.out.times job.err.times", "when they had grown how far (runs/folder/log_times.py)")
+    of_preflight = Held(
+        "preflight.json preflight.hosts preflight.log",
+        "what was found on each node and between pairs before the ranks start; the hosts, and the output",
+        "preflight",
+    )
+    preflight, preflight_hosts = At("preflight.json"), At("preflight.hosts")
+    preflight_order, preflight_output = At("preflight.order.json"), At("preflight.log")
     placement = At("placement.json", "the host, local rank and place in the grid of every rank")
     hostfile = At("hostfile", "the hosts in the order of the ranks, for the launcher")
     launch = At("launch.json", "what the wrapper of every rank starts")
@@ -70,6 +77,10 @@ class Attempt:
     rank_told = OfRank("ranks/NNNN.told.json", "a note that the rank received a request to end")
     rank_seen = OfRank("ranks/NNNN.seen.json", "the state of a rank's process in a hang")
     node_load = OfRank("ranks/NNNN.load.json", "the load of a node, and the step times of its ranks, by its first rank")
+    beat = At("ranks/beat.json", "what the training does now, by the wrapper of rank 0", "train")
+    heartbeat = At("ranks/heartbeat", "what the command may touch or write while it makes progress", "command")
+    slow = At("ranks/slow.json", "the ranks that compute longer than the others, by the supervisor", "train")
+    probe = At("ranks/probe", "written by the supervisor in a pause, which shows whether the disk answers")
     rank_variables = OfRank("ranks/NNNN.env", "values that the container's runtime cannot carry", "image")
     alive = At("alive", "held locked by the ranks (runs/folder/claim.py)")
     keeper = At("keeper.json", "what the keeper of a held allocation does, and until when it holds", "hold")

@@ -24,7 +24,6 @@ from orchestrator.spec.write import as_written
 from training.recipe.files import Change
 
 SCHEMA = 1
-HANG_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -84,12 +83,6 @@ class Plan:
         return Path(self.run.code) if self.run.code not in (None, NO_CODE) else None
 
     @property
-    def hang_timeout_s(self) -> float:
-        """The seconds that the ranks may be without progress. A command has no limit by default: it need not report."""
-        limit_s = self.run.hang_timeout_s
-        return limit_s if limit_s is not None else math.inf if self.run.command else HANG_TIMEOUT_S
-
-    @property
     def jobs(self) -> int:
         """The number of jobs that work for the run one after the other, without its user."""
         return self.run.keep_going.attempts or self.site.attempts
@@ -111,6 +104,12 @@ class Plan:
         """The seconds before the time limit at which the ranks are asked to stop."""
         before_s = self.run.stop.before_s
         return self.site.stop_before_s if before_s is None else before_s
+
+    @property
+    def has_preflight(self) -> bool:
+        """Whether the nodes and their links are checked before the ranks start."""
+        asked = self.run.preflight
+        return self.site.preflight.enabled and self.run.nodes > 1 if asked is None else asked
 
     @property
     def environment(self) -> dict[str, str]:

@@ -185,12 +185,14 @@ class Record:
         shown = rows if status.state.over else own  # metrics of earlier attempts are not the progress of this one
         at = self._progress(shown, started, running_s)
         works = running_s is not None and started and not self.end  # before, the supervisor may copy an image
-        suspected = suspect.of_attempt(self.folder.attempt(self.attempt), now_s) if works else ""
+        of_attempt = self.folder.attempt(self.attempt)
+        suspected = suspect.of_attempt(of_attempt, now_s) if works else ""
+        slow = suspect.slow_ranks(of_attempt) if works else ""
         grid, hosts, grid_reason = self._place()
         return View(
             self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
             status.state,
-            plain("; ".join(filter(None, (status.reason, suspected)))),
+            plain("; ".join(filter(None, (status.reason, suspected, slow)))),
             self.attempt,
             self.job,
             self.scheduler,
