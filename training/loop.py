@@ -52,6 +52,7 @@ def _train(
             break
         if learner.course.evaluates(learner.before, learner.progress):
             reporter.evaluation()
+        reporter.stepping()
         with meter.steps(lambda: learner.progress.samples):
             stopping = learner.step(stop.requested)
         reporter.timed(meter.last_s)

@@ -109,6 +109,16 @@ class ContainerSettings:
 
 
 @dataclass(frozen=True)
+class BadNodeRules:
+    """When a host counts as bad, and for how long."""
+
+    expire_s: Annotated[float, kinds.EXPIRY] = key(
+        86400.0, "how long a bad host is left out of requests, and how long an end that names it counts", name="expire"
+    )
+    blame_after: Annotated[int, kinds.BLAMES] = key(2, "ends within that time that must name a host before it is bad")
+
+
+@dataclass(frozen=True)
 class Site:
     """A cluster, or this machine."""
 
@@ -181,6 +191,9 @@ class Site:
         10.0,
         "how often the scheduler is queried about jobs, by all terminals and processes of a user together",
         name="poll_interval",
+    )
+    bad_nodes: BadNodeRules = key(
+        BadNodeRules(), "hosts that broke runs: they are remembered, and left out of requests"
     )
     host: Annotated[str, kinds.HOST] | None = key(
         None, "login node that runs the verbs, as in me@login.example or a Host of ~/.ssh/config; default: this machine"

@@ -43,6 +43,7 @@ def save(folder: CheckpointFolder | None, learner: Learner, reporter: Reporter, 
     The training continues with the older ones, unless it is the `last` of the attempt: then the failure is reported to
     the user, and all ranks wait for the outcome and return the same.
     """
+    reporter.saving()
     learner.check_alike()
     learner.gather()
     error = _write(folder, learner, reporter) if folder is not None else None

@@ -16,11 +16,14 @@ from training.learner import Learner
 from training.meeting.ranks import Ranks
 from training.reporting import events
 from training.reporting.exits import EXIT_DONE
+from training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS, Heartbeat
 from training.reporting.meter import Meter
 from training.reporting.metrics import Metrics
 from training.reporting.mllog import MLLog, hyper_parameters
 from training.reporting.problems import Problems
 from training.reporting.step_times import StepTimes
+
+FIRST = 2  # calls: on a GPU the second one waits for the device to finish the first
 
 
 class Reporter:
@@ -32,6 +35,8 @@ class Reporter:
         self._mllog = MLLog(config.train.mlperf_log and ranks.rank == 0)
         self._problems = Problems(learner.data, learner.device)
         self._times = StepTimes(ranks.rank, config.token)
+        self._heartbeat = Heartbeat(ranks.rank, config.token)
+        self._calls = -1, 0  # the number of the phase, and how often its steps began
 
     def start(self, resumed_from: str | None) -> None:
         learner, device = self._learner, self._learner.device
@@ -54,6 +59,17 @@ class Reporter:
             total_samples=learner.course.total_samples,
             torch=torch.__version__.split("+")[0],
         )
+
+    def stepping(self) -> None:
+        """Report that the next step begins. The first steps of a phase may take much longer than the others."""
+        progress, (before, calls) = self._learner.progress, self._calls
+        phase = self._learner.course.phase_at(progress.samples).number
+        self._calls = phase, calls + 1 if phase == before else 1
+        self._heartbeat.now(STEPS if self._calls[1] > FIRST else FIRST_STEP, progress.steps)
+
+    def saving(self) -> None:
+        """Report that a checkpoint begins."""
+        self._heartbeat.now(CHECKPOINT, self._learner.progress.steps)
 
     def timed(self, spent_s: float) -> None:
         """Report that the newest steps took `spent_s`."""
@@ -90,6 +106,7 @@ class Reporter:
         """
         epoch = min(int(self._learner.epochs), self._config.train.epochs)  # the last batch may reach beyond it
         self._mllog.start("eval_start", epoch_num=epoch)
+        self._heartbeat.now(EVALUATION, self._learner.progress.steps)
         found = self._learner.evaluate()
         lost, test_samples = self._problems.tell(), self._learner.data.test_samples
         if lost and test_samples and math.isnan(found.model.accuracy):

@@ -96,6 +96,7 @@ def _words(planned: Plan) -> str:
         **({"keeps going": _keeps_going(planned)} if planned.keeps_going else {}),
         **(_command(planned) if run.command else _training(planned)),
         **({"image": _image(planned, run.image)} if run.image else {}),
+        **_bad_nodes(planned),
         **({"note": f"\n{'':12}".join(found)} if (found := notes(planned)) else {}),
         "folder": str(planned.folder),
     }
@@ -109,6 +110,17 @@ def _keeps_going(planned: Plan) -> str:
     spares = f", with {counted(settings.spares, 'spare node')}" if settings.spares else ""
     vain = counted(settings.without_progress, "attempt")
     return f"{jobs}{spares}{fewest}, until {vain} in a row made no new checkpoint"
+
+
+def _bad_nodes(planned: Plan) -> dict[str, str]:
+    """The hosts that the first attempt would leave out. The memory of a site with a login node is there."""
+    if planned.site.host:
+        return {}
+    from orchestrator.runs.plan import attempt_plan
+    from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
+
+    lines = without_bad_nodes(attempt_plan.first(planned)).left_out.lines
+    return {"bad nodes": f"\n{'':12}".join(lines)} if lines else {}
 
 
 def _image(planned: Plan, text: str) -> str:
