@@ -39,7 +39,7 @@ from orchestrator.schedulers.interface import Scheduler
 
 BEAT_S = 5.0
 SILENT_S = 45.0  # the file system shows a change on other hosts after some seconds
-TRIES = 5
+TRIES = 20  # PBS ends a job only when it knows itself that the host is gone, by default 80 s after its last sign
 
 
 class JobPulse:
@@ -71,7 +71,9 @@ class JobPulse:
         if not reach or not others:
             return None
         words = process.module(self._plan.python, "orchestrator.job.deputy", self._attempt.folder, self._job)
-        line = shlex.join(["env", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}", *words])
+        known = ("PATH", "PYTHONPATH", *self._scheduler.variables.cluster)  # by which it finds the scheduler's commands
+        given = [f"{name}={os.environ[name]}" for name in known if name in os.environ]
+        line = shlex.join(["env", *given, *words])
         return process.start(
             reach(others[-1], line), environment=os.environ, own_group=True, parent_death=signal.SIGTERM
         )
@@ -91,7 +93,7 @@ def main() -> None:
         _record(run, silent_s)
     for _ in range(TRIES):
         try:
-            return client.of(plan.site).cancel(job)
+            return client.of(plan.site).cancel_lost(job)
         except SiteError as error:
             print(f"torusrun: {error}", file=sys.stderr, flush=True)
             time.sleep(BEAT_S)

@@ -141,17 +141,20 @@ class Client:
     def cancel(self, job_id: str, *others: str) -> None:
         """End a job, or, if the scheduler `cancels_many`, several. Raises SiteError if the command failed."""
         command = [*self.scheduler.cancel_command(job_id), *others]
-        jobs = f"{1 + len(others)} jobs" if others else f"job {job_id}"
-        try:
-            process.run(command, timeout_s=self.timeout_s).check(f"cancelling {jobs}")
-        finally:
-            last_action.note(self.scheduler)
+        self._cancel(command, f"{1 + len(others)} jobs" if others else f"job {job_id}")
+
+    def cancel_lost(self, job_id: str) -> None:
+        """End a job whose first host is gone. Raises SiteError if the command failed, as it may at first."""
+        command = self.scheduler.cancel_lost_command(job_id) or self.scheduler.cancel_command(job_id)
+        self._cancel(command, f"job {job_id}")
 
     def cancel_tasks(self, job_id: str, first: int, last: int) -> None:
         """End the tasks `first` to `last` (from 0) of an array. Raises SiteError if the command failed."""
+        self._cancel(self.scheduler.cancel_tasks_command(job_id, first, last), f"tasks of job {job_id}")
+
+    def _cancel(self, command: Sequence[str], jobs: str) -> None:
         try:
-            command = self.scheduler.cancel_tasks_command(job_id, first, last)
-            process.run(command, timeout_s=self.timeout_s).check(f"cancelling tasks of job {job_id}")
+            process.run(command, timeout_s=self.timeout_s).check(f"cancelling {jobs}")
         finally:
             last_action.note(self.scheduler)
 

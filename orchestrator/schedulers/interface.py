@@ -124,6 +124,10 @@ class Scheduler(ABC):
     def cancel_command(self, job_id: str) -> list[str]:
         """The command that ends a job."""
 
+    def cancel_lost_command(self, job_id: str) -> list[str] | None:
+        """The command that ends a job whose first host is gone; None for that of any job."""
+        return None
+
     @abstractmethod
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         """Inside a job: its allocated hosts, in the scheduler's order, each once or once per rank.

@@ -1,0 +1,56 @@
+"""The array of a run that keeps going, one task at a time: what a real OpenPBS answered (recorded/openpbs/chain)."""
+
+import pytest
+
+from orchestrator.base.process import Finished
+from orchestrator.base.states import State
+from orchestrator.schedulers.pbs.scheduler import PBS
+from tests.unit.test_pbs import only, transcripts
+
+
+def answered(name: str) -> Finished:
+    (found,) = transcripts(f"chain/{name}.txt")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "says"),
+    [
+        ("first_second", State.RUNNING, ""),  # its letter is still Q
+        ("one_runs", State.RUNNING, ""),
+        ("none_runs", State.PENDING, ""),  # between two tasks
+        ("waiting_deleted", State.RUNNING, ""),
+        ("running_deleted", State.PENDING, ""),  # the next task is to begin
+        ("held_while_one_runs", State.RUNNING, ""),
+        ("requeued_after_loss", State.PENDING, ""),
+        ("runs_again_after_loss", State.RUNNING, ""),
+        ("deleted_and_ending", State.RUNNING, ""),
+        ("ended_history", State.COMPLETED, ""),
+        ("failed_history", State.FAILED, "exit code 1"),
+        ("deleted_history", State.CANCELLED, "deleted before it started"),
+    ],
+)
+def test_an_array_is_what_its_tasks_do_whatever_its_letter(name: str, state: State, says: str) -> None:
+    said = answered(name)
+    status = only(PBS().status_query([]).read(said))
+    assert said.argv[-1].endswith("[].pbs1") and status.state is state and says in status.reason, status
+
+
+@pytest.mark.parametrize("name", ["ended", "ended_no_history"])
+def test_an_array_that_is_over_leaves_the_answer(name: str) -> None:
+    assert PBS().status_query([]).read(answered(name)) == {}
+
+
+def test_the_tasks_that_are_not_needed_are_deleted_as_pbs_takes_it() -> None:
+    assert answered("range_of_one_refused").exit_code == 156
+    for name, first, last in (("range_deleted", 4, 5), ("task_deleted", 1, 1)):
+        said = answered(name)
+        array = said.argv[1].partition("[")[0] + "[].pbs1"
+        assert (PBS().cancel_tasks_command(array, first, last), said.exit_code) == (list(said.argv), 0)
+
+
+def test_an_arrays_id_is_read_and_is_that_in_its_tasks() -> None:
+    job = PBS().job_id(answered("qsub").stdout)
+    inside = dict(line.split("=", 1) for line in answered("environment").stdout.splitlines())
+    assert PBS().own_job(inside) == job == "2[].pbs1"
+    assert PBS().task_id(job, PBS().own_task(inside) or 0) == inside["PBS_JOBID"]
