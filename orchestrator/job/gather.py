@@ -17,6 +17,7 @@ from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.records import RankEnd
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.schedulers.launchers.launcher import Words
+from training.checkpoint.manifest import TEMPORARY_PREFIX
 from training.reporting.events import STEP
 
 LARGEST_QUOTE = 300
@@ -95,3 +96,8 @@ def newest_step(run: RunFolder, attempt: Attempt) -> int | None:
     """The newest step of an attempt, or None before the first."""
     row = metrics.newest(metrics.read(run.metrics, TAIL_BYTES), STEP)
     return row.get("step") if row and row["attempt"] == attempt.number else None
+
+
+def writes_checkpoint(run: RunFolder, attempt: Attempt) -> bool:
+    """Whether an attempt of our training has begun to write a checkpoint that is not complete."""
+    return any(run.checkpoints.glob(f"{TEMPORARY_PREFIX}step-*-{attempt.number}"))

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
+from orchestrator.job import gather
 from orchestrator.job.gather import RankRecords
 from orchestrator.job.hang_watch import HangWatch
 from orchestrator.job.nccl_network import NetworkWatch
@@ -64,7 +65,8 @@ class Running:
             self._pass_on(now_s)
             self.ranks.read()
             if any(end.failed for end in self.ranks.ends.values()):
-                self._end_by(now_s + FOLLOW_S)
+                writing = gather.writes_checkpoint(self.folder, self.attempt)
+                self._end_by(now_s + FOLLOW_S + (self.plan.site.kill_after_s if writing else 0.0))
             if now_s >= looked_s + LOOK_S and self.over_s == NEVER:
                 looked_s = now_s
                 self._look(now_s)

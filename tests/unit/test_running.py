@@ -124,6 +124,16 @@ def test_the_others_have_a_moment_to_end_once_a_rank_has_failed(run: RunFolder, 
     assert running.FOLLOW_S < clock.now_s - began_s < 100.0
 
 
+def test_a_checkpoint_that_is_being_written_when_a_rank_fails_has_the_time_of_a_stop(
+    run: RunFolder, watched: Start, clock: Passing
+) -> None:
+    end(run, 1, exit_code=9)
+    (run.checkpoints / ".tmp-step-00000007-1").mkdir(parents=True)
+    began_s, one = clock.now_s, watched(ENDLESS, kill_after_s=100.0)
+    assert one.watch() is None
+    assert 100.0 < clock.now_s - began_s < 300.0
+
+
 def test_a_launcher_that_stays_although_the_training_is_done_is_ended(
     run: RunFolder, watched: Start, clock: Passing
 ) -> None:

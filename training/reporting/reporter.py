@@ -9,11 +9,13 @@ from dataclasses import asdict
 import torch
 
 from training.checkpoint.manifest import Checkpoint
+from training.checkpoint.store import Order
 from training.collectives import device as devices
 from training.config import Config
 from training.evaluation.evaluate import Evaluation
 from training.learner import Learner
 from training.meeting.ranks import Ranks
+from training.progress import Progress
 from training.reporting import events
 from training.reporting.exits import EXIT_DONE
 from training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS, Heartbeat
@@ -116,11 +118,13 @@ class Reporter:
         self._write(events.EVAL, epoch=float(epoch), **found.row(), **({"problems": lost} if lost else {}))
         return found
 
-    def checkpoint(self, name: str, spent_s: float) -> None:
-        self._write(events.CHECKPOINT, path=name, seconds=round(spent_s, 4))
+    def checkpoint(self, order: Order, saving_s: float, writing_s: float) -> None:
+        """Report a complete checkpoint, for which the training waited `saving_s`; `writing_s` went beside it."""
+        seconds = {"seconds": round(saving_s, 4), "writing_s": round(writing_s, 4)}
+        self._write_at(order.progress, events.CHECKPOINT, path=order.name, **seconds)
 
-    def failed_checkpoint(self, error: OSError) -> None:
-        self._write(events.CHECKPOINT_FAILED, error=error.strerror or str(error))
+    def failed_checkpoint(self, progress: Progress, error: OSError) -> None:
+        self._write_at(progress, events.CHECKPOINT_FAILED, error=error.strerror or str(error))
 
     def lost_checkpoint(self, error: OSError, newest: Checkpoint | None) -> None:
         """Report, in a place that the user reads, that the last checkpoint of the attempt failed."""
@@ -146,7 +150,9 @@ class Reporter:
         return self._learner.course.total_steps(self._learner.progress)
 
     def _write(self, event: str, **values: object) -> None:
-        progress = self._learner.progress
+        self._write_at(self._learner.progress, event, **values)
+
+    def _write_at(self, progress: Progress, event: str, **values: object) -> None:
         if event != events.STEP:
             self._learner.trace.flush()
         self._metrics.write(event, step=progress.steps, samples=progress.samples, **values)

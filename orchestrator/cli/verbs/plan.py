@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         print(_words(planned))
         print(f"\n{placed.text()}\n" if placed else _later(planned))
         print(f"{'prediction':12}{_predicted(forecast) if forecast else unknown}")
+        print(_checkpoints(planned, forecast), end="")
     return DONE
 
 
@@ -72,6 +73,17 @@ def _predicted(forecast: Forecast) -> str:
     steps = f"{counted(forecast.steps, 'step')} of {ms(forecast.step_s)} ms"
     reduced = f"of which the all-reduce is {ms(forecast.exposed_s)} ms"
     return f"{duration(forecast.total_s)}, {rate}: {steps}, {reduced}; more: torusrun predict"
+
+
+def _checkpoints(planned: Plan, forecast: Forecast | None) -> str:
+    """A line about what checkpoints cost; none if nothing is known."""
+    from orchestrator.report.prediction.checkpoints import line, line_without_rate
+    from orchestrator.runs.plan.saving import saving_of
+
+    if forecast:
+        return f"{'checkpoints':12}{line(forecast.checkpoints)}\n"
+    saving = saving_of(planned)
+    return f"{'checkpoints':12}{line_without_rate(saving)}\n" if saving else ""
 
 
 def _later(planned: Plan) -> str:
