@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.base.process import Finished
-from orchestrator.base.states import State
+from orchestrator.base.states import State, Status
 from orchestrator.schedulers.pbs.scheduler import PBS
 from tests.unit.test_pbs import only, transcripts
 
@@ -16,6 +16,7 @@ def answered(name: str) -> Finished:
 @pytest.mark.parametrize(
     ("name", "state", "says"),
     [
+        ("none_begun", State.PENDING, ""),
         ("first_second", State.RUNNING, ""),  # its letter is still Q
         ("one_runs", State.RUNNING, ""),
         ("none_runs", State.PENDING, ""),  # between two tasks
@@ -47,6 +48,15 @@ def test_the_tasks_that_are_not_needed_are_deleted_as_pbs_takes_it() -> None:
         said = answered(name)
         array = said.argv[1].partition("[")[0] + "[].pbs1"
         assert (PBS().cancel_tasks_command(array, first, last), said.exit_code) == (list(said.argv), 0)
+
+
+def test_a_task_whose_first_host_is_gone_is_deleted_by_force_because_the_server_refuses_otherwise() -> None:
+    refused, forced = answered("lost_refused"), answered("lost_forced")
+    assert (PBS().cancel_command(refused.argv[1]), refused.exit_code) == (list(refused.argv), 222)
+    assert (PBS().cancel_lost_command(refused.argv[1]), forced.exit_code) == (list(forced.argv), 0)
+
+    (task,) = PBS().status_query([]).read(answered("lost_forced_task")).values()
+    assert task == Status(State.CANCELLED, "deleted by its user, alice@pbs1", ("hnode001", "hnode002"))
 
 
 def test_an_arrays_id_is_read_and_is_that_in_its_tasks() -> None:

@@ -103,16 +103,16 @@ def _task_of_the_past(comment: str) -> Status | None:
 
 def _ended(job: Attributes, comment: str, hosts: tuple[str, ...]) -> Status:
     """The end of a job, by its exit status. Before the end, a job that runs again may still show an old one."""
-    if "Exit_status" not in job:
+    by = re.search(r"terminated by (\S+)", comment)
+    if "Exit_status" not in job and not (by and hosts):
         awaited = _awaited(job) if job.get("substate") != DELETED else ""
         why = f"dropped by its dependency ({awaited})" if awaited else "deleted before it started"
         return Status(State.CANCELLED, f"{why}: it never ran")
+    if by:  # without an exit status, if it was deleted by force
+        return Status(State.CANCELLED, f"deleted by {_who(by[1], job.get('Job_Owner', ''))}", hosts)
     if not re.fullmatch(r"-?\d+", job["Exit_status"]):
         return Status(State.UNKNOWN, f"PBS says exit status {_one_line(job['Exit_status'])!r}, which is no number")
     code = int(job["Exit_status"])
-    by = re.search(r"terminated by (\S+)", comment)
-    if by:
-        return Status(State.CANCELLED, f"deleted by {_who(by[1], job.get('Job_Owner', ''))}", hosts)
     if code < 0:
         return server_ended(code, comment, hosts)
     if code == 0:
