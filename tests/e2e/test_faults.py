@@ -55,6 +55,8 @@ def test_a_killed_rank_ends_the_attempt_and_its_resume_is_bit_identical(
 
 
 def test_a_checkpoint_in_flight_is_completed_although_rank_0_is_killed(place: Place) -> None:
+    if place.cluster != "local":
+        pytest.skip("tried on this machine; whether a cluster lets a rank's last process finish has not been tried")
     run = place.submit("--set", "train.checkpoint_every_steps=10")
     wait_for_step(run, 1)
     trainer = started(run)
