@@ -14,6 +14,7 @@ from orchestrator import schedulers
 from orchestrator.base import private
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.states import State
+from orchestrator.job import around
 from orchestrator.runs.folder import allocation
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan_files import read_attempt
@@ -29,7 +30,8 @@ def main() -> None:
     except TorusrunError as error:
         sys.exit(f"torusrun: {error}")
     os.umask(site.umask)
-    job = os.environ.get(scheduler.variables.job, "unknown")
+    own = around.found()
+    job = own.job if own and own.job else scheduler.own_job(os.environ)
     print(f"torusrun: attempt {attempt.number} of {run.run_id}, job {job}, on {socket.gethostname()}", flush=True)
     if allocation.is_held(run):
         from orchestrator.job.keeper import keep as work

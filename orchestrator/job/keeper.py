@@ -15,9 +15,9 @@ import time
 from collections import deque
 from pathlib import Path
 
-from orchestrator.base import process
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
+from orchestrator.job import around
 from orchestrator.job.launch_order import ordered
 from orchestrator.job.load.monitor import of_node
 from orchestrator.job.recorded import recorded
@@ -173,13 +173,7 @@ class Keeper:
         environment = {**own, allocation.VARIABLE: str(self.attempt.folder)}
         self.since_s = time.time()
         try:
-            self.child = process.start(
-                ["/bin/bash", request.attempt.script, f"{request.run.run_id}.{request.attempt.number}"],
-                environment=environment,
-                own_group=True,
-                cwd=request.attempt.folder,
-                parent_death=signal.SIGKILL,  # for the script; its supervisor then ends its own processes
-            )
+            self.child = around.begin(request.attempt, environment)
         except SiteError as error:
             return self._end_unstarted(request, ended(How.LAUNCHER_ERROR, why=error))
         self.busy = request

@@ -7,6 +7,7 @@ import shutil
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 
 from orchestrator.base import defect
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
@@ -22,8 +23,11 @@ POLL_S = 0.25
 RECORDED_S = 10.0
 
 
-def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
-    """The end that `work` returns, or that of its failure, recorded for the attempt; an end that is settled stays."""
+def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps_going: bool = False) -> End:
+    """The end that `work` returns, or that of its failure, recorded for the attempt; an end that is settled stays.
+
+    `keeps_going` says that the run does.
+    """
     if end := settled_end(run, attempt):
         print(f"torusrun: attempt {attempt.number} has ended, and its job was begun again: nothing is started")
         return end
@@ -36,6 +40,7 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End]) -> End:
         end = ended(How.ERROR, why=defect.report(error, ["supervise"]))
     if end.state is State.FAILED and no_room(run.folder):
         end = on_full_disk(end)
+    end = replace(end, kept_going=keeps_going and end.state is not State.COMPLETED)
     end.write(attempt.end)
     if end.certain:
         with contextlib.suppress(SiteError):  # a full disk; the record is there

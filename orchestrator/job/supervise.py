@@ -18,7 +18,7 @@ from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.states import State
 from orchestrator.images import runtime
-from orchestrator.job import gather, stage
+from orchestrator.job import around, gather, stage
 from orchestrator.job.daemon import Daemon
 from orchestrator.job.launch import command, environment, launcher
 from orchestrator.job.prepare import prepare
@@ -27,7 +27,7 @@ from orchestrator.job.running import POLL_S, Running
 from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.network.placement.mapping import Placement, place
-from orchestrator.runs.folder import allocation, claim, ledger
+from orchestrator.runs.folder import claim, ledger
 from orchestrator.runs.folder.claim import Superseded
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import Started, Unordered
@@ -52,17 +52,11 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
     """Run one attempt to its end, and record the end whatever happens."""
     attempt = run.attempt(number)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
-    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job))
+    jobs = around.found()
+    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), keeps_going=bool(jobs and jobs.job))
     for recorder in times:
         recorder.look(last=True)
     return end
-
-
-def _allocation_around() -> tuple[RunFolder | None, float]:
-    """(the held allocation in which a keeper started this process, the seconds left in it); (None, 0.0) without."""
-    folder = os.environ.get(allocation.VARIABLE)
-    state = allocation.keeper_state(Attempt(Path(folder))) if folder else None
-    return (RunFolder(Path(folder).parents[1]), state.until_s - time.time()) if folder and state else (None, 0.0)
 
 
 def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
@@ -84,8 +78,9 @@ class Supervisor:
         self.planned = read_attempt(run, attempt.number)
         self.plan: Plan = self.planned.plan
         self.requests = StopRequests(run, attempt)
-        self.held, left_s = _allocation_around()
-        self.limit_s = left_s if self.held else self.plan.run.time_s
+        self.around = around.found()
+        self.held = self.around.held if self.around else None
+        self.limit_s = self.around.left_s if self.around else self.plan.run.time_s
         self.short = ""  # the cores that the scheduler did not give, in words
         self.looked_s = 0.0
         process.die_with_parent(signal.SIGTERM)  # the job's shell, the only process that waits for the supervisor
@@ -225,8 +220,10 @@ class Supervisor:
         self.short = scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
         if self.short:
             print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
-        if self.held and not self.plan.site.topology:
-            hosts = list(dict.fromkeys(hosts))[: self.plan.run.nodes]
+        if self.around:
+            hosts = [host for host in dict.fromkeys(hosts) if host not in self.around.lost]
+        if self.around and not self.plan.site.topology:
+            hosts = hosts[: self.plan.run.nodes]
         found = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
         if found.unordered:
             reason = f"the hosts keep the scheduler's order: {found.unordered}"
@@ -235,7 +232,7 @@ class Supervisor:
         self.plan = found.plan
         if self.plan.chosen:
             print(f"torusrun: grid {self.plan.grid}: {self.plan.chosen.reason}", flush=True)
-        given = found.hosts[: self.plan.run.nodes] if self.held else found.hosts
+        given = found.hosts[: self.plan.run.nodes] if self.around else found.hosts
         return place(self.plan.grid, given, self.plan.ranks_per_node)
 
     def _asked(self) -> End | None:
@@ -244,7 +241,7 @@ class Supervisor:
         for recorder in self.times:
             recorder.look()
         if now_s > self.started_s + self.limit_s - self.plan.stop_before_s:
-            near = ended(How.HOLD_NEAR if self.held else How.TIME_NEAR, limit_s=self.limit_s)
+            near = ended(How.HOLD_NEAR if self.held else How.TIME_NEAR, limit_s=self.plan.run.time_s)
             self.requests.told = self.requests.told or near
         return self.requests.look() or self._superseded(now_s)
 

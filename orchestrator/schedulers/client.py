@@ -147,6 +147,14 @@ class Client:
         finally:
             last_action.note(self.scheduler)
 
+    def cancel_tasks(self, job_id: str, first: int, last: int) -> None:
+        """End the tasks `first` to `last` (from 0) of an array. Raises SiteError if the command failed."""
+        try:
+            command = self.scheduler.cancel_tasks_command(job_id, first, last)
+            process.run(command, timeout_s=self.timeout_s).check(f"cancelling tasks of job {job_id}")
+        finally:
+            last_action.note(self.scheduler)
+
     @property
     def can_describe(self) -> bool:
         """Whether the scheduler has a query about its cluster."""

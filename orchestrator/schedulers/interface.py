@@ -20,8 +20,8 @@ class Request:
     `ask` are a site's own words for its nodes, in place of the scheduler's usual ones; `submit_args` go to the submit
     command itself. `after` are jobs that must succeed before this job starts, `after_any` jobs that must end before.
     `exclude` are hosts that the job must not get. An `array` of N tasks numbers them from 0; `parallel` of them run at
-    once, 0 for as many as have room. `token` is a unique name for the job in the queue, by which it can be found again;
-    '' for `name` alone.
+    once, 0 for as many as have room. `lives_on` says that the job continues without the hosts that it loses. `token` is
+    a unique name for the job in the queue, by which it can be found again; '' for `name` alone.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Request:
     exclude: tuple[str, ...] = ()
     array: int = 0
     parallel: int = 0
+    lives_on: bool = False
     token: str = ""
     gpu_type: str | None = None
 
@@ -91,6 +92,20 @@ class Scheduler(ABC):
 
     def task_id(self, job_id: str, index: int) -> str:
         """The id of task `index` (from 0) of the array `job_id` in the status command's output."""
+        raise SiteError(f"{self.name} has no job arrays")
+
+    def own_job(self, environment: Mapping[str, str]) -> str:
+        """Inside a job: its id, as the submit command printed it; that of the array for a task."""
+        own = self.variables
+        return environment.get(own.array) or environment.get(own.job) or "unknown"
+
+    def own_task(self, environment: Mapping[str, str]) -> int | None:
+        """Inside a job: the number (from 0) of the task of an array; None if it is no array."""
+        number = environment.get(self.variables.task, "")  # outside arrays Grid Engine says "undefined"
+        return int(number) - self.variables.first_task if number.isdigit() else None
+
+    def cancel_tasks_command(self, job_id: str, first: int, last: int) -> list[str]:
+        """The command that ends the tasks `first` to `last` (from 0) of the array `job_id`."""
         raise SiteError(f"{self.name} has no job arrays")
 
     @abstractmethod

@@ -24,16 +24,19 @@ def job_script(
     setup: Sequence[str] = (),
     umask: int = UMASK,
     held: bool = False,
+    loads: bool = True,
+    records_end: bool = True,
 ) -> str:
-    """The script's text: it runs `entry` in the folder `attempt`, where it records its end.
+    """The script's text: it runs `entry` in the folder `attempt`, where it records its end if it `records_end`.
 
     If a keeper starts it in a `held` allocation, it has no directives, and its job is the keeper's.
 
-    First it loads the site's modules and runs its lines of `setup`, then further ones. A line that fails ends the
-    script, and the record names it.
+    If it `loads`, it first loads the site's modules and runs its lines of `setup`, then further ones. A line that fails
+    ends the script, and the record names it.
     """
     scheduler = schedulers.get(site.scheduler)
-    lines = [*loading(site), *site.setup, *setup]
+    modules = loading(site) if loads else []
+    lines = [*modules, *(site.setup if loads else ()), *setup]
     return render(
         "job/script.sh.j2",
         title=Text(title),
@@ -41,9 +44,10 @@ def job_script(
         own_output=scheduler.script.sends_output or held,
         directives=[] if held else [Text(line) for line in scheduler.directives(request)],
         attempt=attempt,
+        records_end=records_end,
         stdout=request.stdout,
         stderr=request.stderr,
-        loads_modules=bool(loading(site)),
+        loads_modules=bool(modules),
         steps=[{"line": Text(line), "told": json.dumps(f"`{line}`")[1:-1]} for line in lines],  # within a JSON string
         environment=environment,
         scheduler=schedulers.reference(scheduler),

@@ -20,6 +20,7 @@ class Traits:
     """The abilities and limits of a scheduler."""
 
     one_machine: bool = False  # whether there are no other nodes
+    has_arrays: bool = False  # whether a request may be an array, of which some tasks run at once
     reports_all_jobs: bool = False  # whether `status_query` also reports the user's jobs that were not named
     cancels_many: bool = False  # whether the ids of more jobs may follow `cancel_command`
     cannot_exclude: str = "its scheduler cannot leave out hosts"  # why; '' if a request may exclude hosts
@@ -31,6 +32,9 @@ class Variables:
     """The environment variables of a job."""
 
     job: str  # has the job's id
+    array: str = ""  # has the id of an array, if that is not in `job`
+    task: str = ""  # has the number of a task of an array, from `first_task` on
+    first_task: int = 0
     scratch: tuple[str, ...] = ()  # any of these may name the job's own folder on a node; used before TMPDIR
     first_host: tuple[str, ...] = ()  # are set on the first host only, but all tasks need them
     cluster: tuple[str, ...] = ()  # on a login node: select the cluster that the commands use

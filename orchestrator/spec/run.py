@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from orchestrator.spec import kinds
+from orchestrator.spec.keep_going import KeepGoing
 from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
 from training.recipe.key import key, needed
 from training.recipe.train import Train
@@ -32,6 +33,7 @@ class RunSpec:
         "never for a command",
         name="hang_timeout",
     )
+    keep_going: KeepGoing = key(KeepGoing(), "how the run continues after an attempt that ended early")
     image: Annotated[str, kinds.LINE] | None = key(
         None,
         "container image: an image file's name or path, a SIF, a sandbox folder, docker-archive:FILE, "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from orchestrator.spec import kinds
+from orchestrator.spec.keep_going import JOBS
 from orchestrator.spec.paths import expanded
 from orchestrator.spec.topology import Topology
 from training.recipe.key import key, needed
@@ -163,6 +164,9 @@ class Site:
         None,
         "how MPI starts processes on a job's other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: "
         "scheduler under pbs, elsewhere chosen by the MPI",
+    )
+    attempts: Annotated[int, JOBS] = key(
+        1, "jobs that work for a run one after the other, if the run does not name keep_going.attempts"
     )
     stop_before_s: Annotated[float, kinds.DURATION] = key(
         60.0, "how long before the time limit ranks get the signal to write a checkpoint", name="stop_before"

@@ -94,6 +94,33 @@ def test_a_keeper_starts_one_attempt_after_the_other_while_there_is_time(
     assert decide(History(4, State.PENDING, begun=False, **known), Policy.KEEPER) == step
 
 
+@pytest.mark.parametrize(
+    ("known", "step"),
+    [
+        ({"begun": False}, Resume(4)),  # it was submitted with this job
+        ({"cause": Cause.TIME_LIMIT}, Resume(5)),
+        ({"cause": Cause.HOST_LOST, "in_vain": 1}, Resume(5)),
+        ({"in_vain": 2}, Stop("2 attempts in a row made no new checkpoint (keep_going.without_progress)")),
+        ({"cause": Cause.CONFIGURATION}, Stop("another attempt would fail in the same way")),
+        ({"same_error": True}, Stop("two attempts in a row failed after the same step with the same error")),
+        ({"cancelled": True, "begun": False}, Stop("is cancelled by its user", by_user=True)),
+        ({"stopped": Cause.STOPPED}, Stop("was asked to stop")),
+        ({"state": State.COMPLETED}, Stop("is done")),
+        ({"other_job": True, "cancelled": True}, Stop("continues in another job")),
+    ],
+)
+def test_a_run_keeps_going_until_it_is_done_or_another_attempt_is_in_vain(
+    known: dict[str, Any], step: Resume | Stop
+) -> None:
+    history = History(4, known.pop("state", State.FAILED), "so", most_in_vain=2, **known)
+    assert decide(history, Policy.KEEP_GOING) == step
+
+
+def test_an_exit_code_that_forbids_another_attempt_ends_a_run_that_keeps_going() -> None:
+    found = decide(History(4, State.FAILED, "so", most_in_vain=2, again=False), Policy.KEEP_GOING)
+    assert isinstance(found, Stop) and "its exit code asks for no other attempt" in found.why
+
+
 HISTORIES = st.builds(
     History, st.integers(1, 9), st.sampled_from(State), newest=st.integers(0, 9), begun=st.booleans(),
     at_work=st.none() | st.booleans(), again=st.booleans(), cancelled=st.booleans(), held=st.booleans(),
@@ -108,5 +135,5 @@ def test_whatever_is_known_no_two_attempts_work_at_once_unless_a_user_forces_it(
     step = decide(history, policy)
     if isinstance(step, Resume) and policy in (Policy.USER, Policy.KEEPER):
         assert not history.at_work
-    if isinstance(step, Resume) and policy in (Policy.JOB, Policy.KEEPER):
+    if isinstance(step, Resume) and policy in (Policy.JOB, Policy.KEEPER, Policy.KEEP_GOING):
         assert not history.cancelled

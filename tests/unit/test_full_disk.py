@@ -12,6 +12,7 @@ import pytest
 from orchestrator.base.states import State
 from orchestrator.job.recorded import recorded
 from orchestrator.runs.attempts import create, submit
+from orchestrator.runs.attempts.script import Scripts
 from orchestrator.runs.folder.events import Submitting
 from orchestrator.runs.folder.records import RESERVED_BYTES, End
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -54,7 +55,7 @@ def fill(disk: Path) -> None:
 
 
 def test_the_supervisor_records_an_end_for_which_there_is_no_room(home: Path, disk: Path) -> None:
-    run = create.run(attempt_plan.first(plan(write_specs(home))), home, "true\n", Submitting(1, name="made"))
+    run = create.run(attempt_plan.first(plan(write_specs(home))), home, Scripts("true\n"), Submitting(1, name="made"))
 
     def work() -> End:
         fill(disk)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.base.states import State
 from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.script import script
+from orchestrator.runs.attempts.script import Scripts, script
 from orchestrator.runs.folder.events import Submitting
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -30,7 +30,7 @@ def ended(home: Path, slots: int) -> End:
     (home / "hosts").write_text("".join(hosts))
     first = AttemptPlan(1, plan(home / "run.yaml"))
     attempt = RunFolder(first.plan.folder).attempt(1)
-    create.run(first, home, script(first, attempt), Submitting(1, first.plan.run_id))
+    create.run(first, home, Scripts(script(first, attempt)), Submitting(1, first.plan.run_id))
     in_job = {"JOB_ID": "7", "NSLOTS": str(slots), "NHOSTS": "4", "PE_HOSTFILE": str(home / "hosts"), "PATH": str(home)}
     subprocess.run(
         [sys.executable, "-m", "orchestrator.job.attempt", str(attempt.folder)],

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.base.states import State
 from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.script import script
+from orchestrator.runs.attempts.script import Scripts, script
 from orchestrator.runs.folder import claim, ledger
 from orchestrator.runs.folder.events import CancelRequested, Submitting
 from orchestrator.runs.folder.records import End
@@ -66,7 +66,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
             first = AttemptPlan(1, plan(home / "run.yaml"))
             runs[name] = RunFolder(first.plan.folder)
             attempt = runs[name].attempt(1)
-            create.run(first, home, script(first, attempt), Submitting(1, first.plan.run_id))
+            create.run(first, home, Scripts(script(first, attempt)), Submitting(1, first.plan.run_id))
             case.before(runs[name])
             argv = [sys.executable, "-m", "orchestrator.job.attempt", str(attempt.folder)]
             jobs.append(subprocess.Popen(argv, env={**os.environ}, stdout=subprocess.DEVNULL))

@@ -10,7 +10,7 @@ from orchestrator.base import private
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
 from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.script import script
+from orchestrator.runs.attempts.script import Scripts, script
 from orchestrator.runs.collect import ACCOUNT, collect
 from orchestrator.runs.folder.events import Submitting
 from orchestrator.runs.folder.records import End
@@ -36,8 +36,8 @@ def with_umask(home: Path, umask: str, more: str = "") -> Path:
 def made(planned: Plan) -> RunFolder:
     """The run folder of a plan, as the client makes it."""
     first = AttemptPlan(1, planned)
-    text = script(first, RunFolder(planned.folder).attempt(1))
-    return create.run(first, planned.folder.parent, text, Submitting(1, planned.run_id))
+    texts = Scripts(script(first, RunFolder(planned.folder).attempt(1)))
+    return create.run(first, planned.folder.parent, texts, Submitting(1, planned.run_id))
 
 
 def mode(path: Path) -> int:

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from orchestrator import schedulers
 from orchestrator.base.environment import clean_environment, which
@@ -17,6 +18,7 @@ from orchestrator.job.launch_order import LaunchOrder, Rank, RankImage
 from orchestrator.job.prepare import launch_order, program_of
 from orchestrator.network.placement.mapping import Placement, place
 from orchestrator.runs.attempts import create
+from orchestrator.runs.attempts.script import submitted
 from orchestrator.runs.attempts.submit import proposed
 from orchestrator.runs.code.select import SelectedCode
 from orchestrator.runs.folder import run_folder
@@ -51,6 +53,7 @@ class DryRun:
     request: Request
     submit: list[str]
     script: str
+    script_path: Path
     placement: Placement
     launcher: list[str]
     launcher_environment: dict[str, str]
@@ -84,7 +87,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     order = launch_order(plan, program, starter, image, found)
     rank = Rank(0, attempt, order, placement)
     environment = rank.variables(MEETING if program.rendezvous else None, {})
-    submit = client.of(plan.site).submit_argv(attempt.script, asked)
+    submit = client.of(plan.site).submit_argv(submitted(plan, attempt), asked)
     if not which(submit[0]):
         notes.insert(0, f"{submit[0]}: not found on this machine, which therefore cannot submit it")
     return DryRun(
@@ -93,6 +96,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         request=asked,
         submit=submit,
         script=script,
+        script_path=submitted(plan, attempt),
         placement=placement,
         launcher=launch.command(plan, attempt, starter, _jobs_environment()),
         launcher_environment=launch.environment(plan, attempt, starter, {}),
@@ -149,5 +153,10 @@ def _contained(image: RankImage, program: Program, environment: Mapping[str, str
 
 def _kinds(plan: Plan) -> set[str]:
     kinds = {"command" if plan.run.command else "train"}
-    asked = {"image": plan.run.image, "code": plan.code, "shells": client.of(plan.site).shell_from_inside}
+    asked = {
+        "image": plan.run.image,
+        "keep_going": plan.keeps_going,
+        "code": plan.code,
+        "shells": client.of(plan.site).shell_from_inside,
+    }
     return kinds | {kind for kind, wanted in asked.items() if wanted}

@@ -30,7 +30,7 @@ def text(shown: DryRun, answer: str | None = None) -> str:
     title = f"attempt {shown.attempt.number} of run {shown.plan.run_id}"
     parts = [f"Dry run of {title}: nothing is written or submitted, and the run's id will be another."]
     parts += ["\n  ".join([heading, *lines]) for heading, lines in sections.items() if any(lines)]
-    return "\n\n".join([*parts, f"Job script, {shown.attempt.script}\n\n{shown.script}"])
+    return "\n\n".join([*parts, f"Job script, {shown.script_path}\n\n{shown.script}"])
 
 
 def as_json(shown: DryRun, answer: str | None = None) -> dict[str, Any]:

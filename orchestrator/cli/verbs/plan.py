@@ -93,12 +93,22 @@ def _words(planned: Plan) -> str:
         **({"attempts": f"{in_words(parts)}; the job of each submits the next"} if parts else {}),
         "grid": f"\n{'':12}".join([f"{grid}: {grid.words}", *why]),
         "time limit": f"{run.time_s:g} s, with a checkpoint {planned.stop_before_s:g} s before it",
+        **({"keeps going": _keeps_going(planned)} if planned.keeps_going else {}),
         **(_command(planned) if run.command else _training(planned)),
         **({"image": _image(planned, run.image)} if run.image else {}),
         **({"note": f"\n{'':12}".join(found)} if (found := notes(planned)) else {}),
         "folder": str(planned.folder),
     }
     return "\n".join(f"{name:12}{value}" for name, value in rows.items())
+
+
+def _keeps_going(planned: Plan) -> str:
+    settings = planned.run.keep_going
+    jobs = f"over {counted(planned.jobs, 'job')}" if planned.jobs > 1 else "within its job"
+    fewest = f", on {counted(settings.min_nodes, 'node')} or more" if settings.min_nodes else ""
+    spares = f", with {counted(settings.spares, 'spare node')}" if settings.spares else ""
+    vain = counted(settings.without_progress, "attempt")
+    return f"{jobs}{spares}{fewest}, until {vain} in a row made no new checkpoint"
 
 
 def _image(planned: Plan, text: str) -> str:

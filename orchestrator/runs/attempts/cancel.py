@@ -10,15 +10,16 @@ from time import monotonic, sleep
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.runs.attempts import in_hold
 from orchestrator.runs.folder import allocation, index, ledger
-from orchestrator.runs.folder.events import CancelRequested, Started
+from orchestrator.runs.folder.events import CancelRequested, Ended, KeptGoing, Started
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.state import which
+from orchestrator.runs.state import next_job, which
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
 from orchestrator.spec.site import Site
 
+WAITED = "cancelled by its user while the next attempt waited"
 LOOK_S = 0.2
 NOTICED_S = 10.0  # for a cancellation to reach the supervisor through the file system, and the end to reach us
 
@@ -27,7 +28,10 @@ Refused = dict[RunFolder, TorusrunError]
 
 @dataclass(frozen=True)
 class _Ending:
-    """An attempt that was asked to end: whether it began, and whether it runs in a held allocation."""
+    """An attempt that was asked to end: whether it began, and whether it runs in a held allocation.
+
+    `several` says that later jobs of the run may wait in the queue.
+    """
 
     run: RunFolder
     attempt: int
@@ -35,6 +39,7 @@ class _Ending:
     site: Site
     begun: bool
     in_held: bool
+    several: bool
 
     @property
     def over(self) -> bool:
@@ -84,6 +89,7 @@ def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:
     waits = [ending for ending in endings if ending.begun or ending.in_held]
     _end([ending for ending in endings if ending not in waits], refused)
     _end(_not_ended(waits), refused)
+    _end([ending for ending in waits if ending.several and ending.over], refused={})  # each would end as it begins
 
 
 def _asked(run: RunFolder, seen: View) -> _Ending:
@@ -94,9 +100,12 @@ def _asked(run: RunFolder, seen: View) -> _Ending:
         raise UserError(f"{run.run_id} has no known job to cancel: {seen.reason}")
     ledger.append(run.ledger, CancelRequested(seen.attempt))
     events = ledger.events(run.ledger)
-    begun = ledger.last(events, Started, seen.attempt) is not None
+    begun = ledger.last(events, Started, seen.attempt) is not None and not ledger.last(events, Ended, seen.attempt)
     in_held = bool(allocation.held_in(events, seen.attempt))  # its job continues with other attempts
-    return _Ending(run, seen.attempt, seen.job, read_plan(run, seen.attempt).site, begun, in_held)
+    several = next_job.may_begin_another(events, seen.attempt)
+    if several and ledger.last(events, Ended, seen.attempt):
+        ledger.append(run.ledger, KeptGoing(seen.attempt, WAITED, cancelled=True))
+    return _Ending(run, seen.attempt, seen.job, read_plan(run, seen.attempt).site, begun, in_held, several)
 
 
 def _not_ended(endings: list[_Ending]) -> list[_Ending]:

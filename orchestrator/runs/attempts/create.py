@@ -16,6 +16,7 @@ from typing import Any
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import write_json, write_text
+from orchestrator.runs.attempts.script import Scripts
 from orchestrator.runs.code.freeze import chosen, freeze
 from orchestrator.runs.code.select import SelectedCode
 from orchestrator.runs.folder import allocation, index, ledger, provenance
@@ -42,12 +43,12 @@ class Origin:
 def run(
     first: AttemptPlan,
     source: Path,
-    text: str,
+    texts: Scripts,
     event: Submitting,
     origin: Origin | None = None,
     idle_s: float | None = None,
 ) -> RunFolder:
-    """Make the folder of a run with its first attempt. `text` is the job script; the spec is in the folder `source`.
+    """Make the folder of a run with its first attempt and its scripts; the spec is in the folder `source`.
 
     With `idle_s` its job holds an allocation, until no attempt has run in it for that long.
 
@@ -63,7 +64,7 @@ def run(
     private.make(plan.folder.parent, plan.site.umask)
     with index.announced(folder), private.umask(plan.site.umask):
         try:
-            _run(RunFolder(folder.unfinished), first, text, image, facts)
+            _run(RunFolder(folder.unfinished), first, texts, image, facts)
             if idle_s is not None:
                 allocation.make(RunFolder(folder.unfinished), idle_s)
             ledger.append(RunFolder(folder.unfinished).ledger, event)
@@ -86,7 +87,7 @@ def _image(plan: Plan) -> Image | None:
     return checking.fitting(plan)
 
 
-def _run(made: RunFolder, first: AttemptPlan, text: str, image: Image | None, origin: Origin) -> None:
+def _run(made: RunFolder, first: AttemptPlan, texts: Scripts, image: Image | None, origin: Origin) -> None:
     made.folder.mkdir(mode=private.FOLDER)
     made.attempts.mkdir(mode=private.FOLDER)
     write_text(made.spec, first.plan.spec_text, secret=bool(first.plan.environment))
@@ -98,7 +99,7 @@ def _run(made: RunFolder, first: AttemptPlan, text: str, image: Image | None, or
     write_json(made.plan, first.plan.as_json(), secret=bool(first.plan.environment))
     if first.plan.code:
         _freeze(first.plan, first.plan.code, made, origin)
-    _fill(made.attempt(1), first, text)
+    _fill(made.attempt(1), first, texts)
 
 
 def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
@@ -140,12 +141,12 @@ def _check_started(plan: Plan, is_copied: Callable[[str], bool]) -> None:
             )
 
 
-def attempt(made: Attempt, planned: AttemptPlan, text: str) -> None:
-    """Make the folder of a later attempt, with the job script `text`. Raises SiteError if that fails."""
+def attempt(made: Attempt, planned: AttemptPlan, texts: Scripts) -> None:
+    """Make the folder of a later attempt, with its scripts. Raises SiteError if that fails."""
     try:
         shutil.rmtree(made.unfinished.folder, ignore_errors=True)  # of a client that was killed
         with private.umask(planned.plan.site.umask):
-            _fill(made.unfinished, planned, text)
+            _fill(made.unfinished, planned, texts)
         made.unfinished.folder.rename(made.folder)
     except (OSError, SiteError) as error:
         shutil.rmtree(made.unfinished.folder, ignore_errors=True)
@@ -162,9 +163,11 @@ def take_back(made: Attempt) -> None:
     shutil.rmtree(made.unfinished.folder, ignore_errors=True)
 
 
-def _fill(made: Attempt, planned: AttemptPlan, text: str) -> None:
+def _fill(made: Attempt, planned: AttemptPlan, texts: Scripts) -> None:
     """Write all files that the job of an attempt needs to begin."""
     made.folder.mkdir(mode=private.FOLDER)
     reserve(made.end)
     write_attempt(made, planned)
-    write_text(made.script, text, secret=bool(planned.plan.environment))
+    write_text(made.script, texts.attempt, secret=bool(planned.plan.environment))
+    if texts.jobs:
+        write_text(made.jobs_script, texts.jobs)

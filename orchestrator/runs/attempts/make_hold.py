@@ -11,6 +11,7 @@ from orchestrator.runs.attempts import submit
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.attempt_plan import option
 from orchestrator.runs.plan.plan import Plan, new_id
+from orchestrator.spec.keep_going import KeepGoing
 from orchestrator.spec.kinds import DURATION, NAME
 from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
 from orchestrator.spec.run import NO_CODE
@@ -45,6 +46,7 @@ def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = 
         command=("true",) if plan.run.command else tuple(process.program(python, LOADS_TORCH)),
         code=NO_CODE,
         stop=StopSettings(),
+        keep_going=KeepGoing(attempts=1),
         checkpoints=Checkpoints(),
         exit_codes=ExitCodes(),
         metrics=MetricsSettings(),

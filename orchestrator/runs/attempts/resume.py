@@ -6,11 +6,10 @@ import contextlib
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.runs.attempts import in_hold, submit
+from orchestrator.runs.attempts import continues_from, in_hold, submit
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.folder import allocation, claim, index, ledger
 from orchestrator.runs.folder.changes import Changes
-from orchestrator.runs.folder.checkpoints import newest as newest_below
 from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
@@ -18,12 +17,10 @@ from orchestrator.runs.image import recorded as image_kept
 from orchestrator.runs.plan import plan_files
 from orchestrator.runs.plan.attempt_plan import derive
 from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.program import command
 from orchestrator.runs.state.decide import History, Policy, Resume, decide
 from orchestrator.runs.state.poll import look
 from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
-from training.checkpoint.manifest import newest_complete
 
 
 def resume(
@@ -47,7 +44,7 @@ def resume(
         if not isinstance(step, Resume):
             raise UserError(f"{run.run_id} {step.why}")
         plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
-        checkpoint, epochs = _checkpoint(run, plan)
+        checkpoint, epochs = continues_from.checkpoint(run, plan)
         planned = derive(plan, history, step.attempt, changes, epochs)
         _same_image(run, planned.plan, new_image)
         submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)
@@ -79,14 +76,6 @@ def _may_follow(attempt: Attempt) -> bool:
         end = End.read(attempt.end)
         return end is None or end.again
     return True
-
-
-def _checkpoint(run: RunFolder, plan: Plan) -> tuple[Path | None, float]:
-    """The newest checkpoint, and its epoch if it is torusrun's training (else 0.0)."""
-    if plan.run.command:
-        return newest_below(command.checkpoints(plan, run)), 0.0
-    newest = newest_complete(run.checkpoints)
-    return (newest.path, newest.epoch) if newest else (None, 0.0)
 
 
 def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:

@@ -1,8 +1,10 @@
-"""The job script of an attempt."""
+"""The scripts of an attempt: of its job, or of the jobs that begin attempts of a run that keeps going."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from orchestrator.base import process
 from orchestrator.base.environment import absolute_only
@@ -10,25 +12,45 @@ from orchestrator.base.version import __version__
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.job_request import request
+from orchestrator.runs.plan.plan import Plan
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
 
 
-def script(
-    planned: AttemptPlan,
-    attempt: Attempt,
-    asked: Request | None = None,
-    *,
-    held: bool = False,
-) -> str:
-    """The exact text of the script; `asked` is the job's request if it waits for others.
+@dataclass(frozen=True)
+class Scripts:
+    """The script that begins an attempt, and, for a run that keeps going, that of the jobs that start such scripts."""
 
-    `held` says that a keeper starts it, in an allocation that exists already.
+    attempt: str
+    jobs: str = ""
+
+    @property
+    def submitted(self) -> str:
+        """The script that the scheduler gets."""
+        return self.jobs or self.attempt
+
+
+def submitted(plan: Plan, attempt: Attempt) -> Path:
+    """The path of the script that the scheduler gets."""
+    return attempt.jobs_script if plan.keeps_going else attempt.script
+
+
+def scripts(planned: AttemptPlan, attempt: Attempt, asked: Request, *, held: bool = False) -> Scripts:
+    """The exact texts of an attempt's scripts; `asked` is its request.
+
+    `held` says that a process of a job starts it, in an allocation that exists already.
     """
+    if planned.plan.keeps_going and not held:
+        return Scripts(script(planned, attempt, asked, held=True), _jobs(planned, attempt, asked))
+    return Scripts(script(planned, attempt, asked, held=held))
+
+
+def script(planned: AttemptPlan, attempt: Attempt, asked: Request | None = None, *, held: bool = False) -> str:
+    """The script that begins an attempt; `asked` is its job's request if it waits for others."""
     plan = planned.plan
     return job_script(
         plan.site,
-        asked or request(planned, attempt),
+        replace(asked or request(planned, attempt), stdout=attempt.stdout, stderr=attempt.stderr),
         attempt=attempt.folder,
         entry=process.module(plan.python, "orchestrator.job.attempt", attempt.folder),
         title=f"torusrun {__version__}: attempt {planned.number} of run {plan.run_id}",
@@ -36,6 +58,22 @@ def script(
         environment={**python_path(), **plan.environment},
         umask=plan.site.umask,
         held=held,
+    )
+
+
+def _jobs(planned: AttemptPlan, attempt: Attempt, asked: Request) -> str:
+    """The script of the jobs. Each attempt's own script has the steps of `setup` and records its end."""
+    plan = planned.plan
+    return job_script(
+        plan.site,
+        asked,
+        attempt=attempt.folder,
+        entry=process.module(plan.python, "orchestrator.job.keep_going", attempt.folder),
+        title=f"torusrun {__version__}: run {plan.run_id}, from attempt {planned.number} on",
+        environment=python_path(),
+        umask=plan.site.umask,
+        loads=False,
+        records_end=False,
     )
 
 

@@ -11,7 +11,8 @@ from orchestrator.base.json_files import damaged, read_object
 from orchestrator.base.states import State
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.attempts.script import python_path
-from orchestrator.runs.folder import index
+from orchestrator.runs.folder import index, ledger
+from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.shells.opening import open_shell
@@ -37,7 +38,8 @@ def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) 
     argv = ["env", *(f"{name}={value}" for name, value in variables.items()), *inside, *command]
     if asked.shell_from_inside:
         return open_shell(attempt.shells, host, argv, terminal=terminal)
-    return asked.shell(seen.job, host, argv, terminal=terminal)
+    started = ledger.last(ledger.events(run.ledger), Started, seen.attempt)
+    return asked.shell(started.job if started else seen.job, host, argv, terminal=terminal)
 
 
 def _host(run: RunFolder, attempt: Attempt, rank: int) -> str:

@@ -16,7 +16,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.runs.attempts import create, in_hold
 from orchestrator.runs.attempts.in_hold import Allocation
-from orchestrator.runs.attempts.script import script
+from orchestrator.runs.attempts.script import Scripts, scripts, submitted
 from orchestrator.runs.folder import allocation, index, ledger, settled
 from orchestrator.runs.folder.allocation import AskedOf
 from orchestrator.runs.folder.events import Refused, Submitted, Submitting
@@ -51,9 +51,9 @@ def first(
         in_hold.check(plan, into)
     run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
     asked = _request(planned, run, after)
-    text = script(planned, run.attempt(1), asked, held=into is not None)
-    event = Submitting(1, asked.called, *_folders(after), held_in=_folder_of(into))
-    create.run(planned, source, text, event, origin, idle_s)
+    texts = scripts(planned, run.attempt(1), asked, held=into is not None)
+    event = Submitting(1, asked.called, *_folders(after), held_in=_folder_of(into), jobs=_jobs(planned, texts))
+    create.run(planned, source, texts, event, origin, idle_s)
     try:
         _submit(planned, run, asked, into)
     except NoAnswer:
@@ -65,10 +65,10 @@ def first(
 
 
 def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[Request, str]:
-    """(the request of the first attempt's job, the job's script)."""
+    """(the request of the first attempt's job, the script that the scheduler gets)."""
     run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
     asked = _request(planned, run, after)
-    return asked, script(planned, run.attempt(1), asked)
+    return asked, scripts(planned, run.attempt(1), asked).submitted
 
 
 def later(
@@ -85,11 +85,11 @@ def later(
     if into:
         in_hold.check(planned.plan, into)
     asked = _request(planned, run, ())
-    text = script(planned, attempt, asked, held=into is not None)
+    texts = scripts(planned, attempt, asked, held=into is not None)
     settled.forget([run.run_id])
     event = Submitting(planned.number, asked.called, resumes=resumes, changes=planned.changes, follows=follows)
-    ledger.append(run.ledger, replace(event, held_in=_folder_of(into)))
-    create.attempt(attempt, planned, text)
+    ledger.append(run.ledger, replace(event, held_in=_folder_of(into), jobs=_jobs(planned, texts)))
+    create.attempt(attempt, planned, texts)
     try:
         _submit(planned, run, asked, into)
     except NoAnswer:
@@ -114,14 +114,31 @@ def alone(run: RunFolder, wait_s: float = 0.0) -> Iterator[None]:
 
 
 def _request(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited]) -> Request:
-    well = [awaited.job for awaited in after if not awaited.any_end]
-    return request(planned, run.attempt(planned.number), well, [a.job for a in after if a.any_end])
+    # The job itself checks that the runs of `after` are COMPLETED (runs/state/dependencies.py).
+    any_end = [awaited.job for awaited in after if awaited.any_end or awaited.several]
+    well = [awaited.job for awaited in after if awaited.job not in any_end]
+    return request(planned, run.attempt(planned.number), well, any_end)
 
 
 def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(the folders of the runs that must complete first, of those that only must end)."""
     well = tuple(one.folder for one in after if not one.any_end)
     return well, tuple(one.folder for one in after if one.any_end)
+
+
+def within(planned: AttemptPlan, run: RunFolder, intent: Submitting, job: str) -> None:
+    """Make a later attempt that the running `job` begins itself. The caller holds the run's lock."""
+    attempt = run.attempt(planned.number)
+    texts = scripts(planned, attempt, _request(planned, run, ()), held=True)
+    settled.forget([run.run_id])
+    ledger.append(run.ledger, intent)
+    create.attempt(attempt, planned, texts)
+    ledger.append(run.ledger, Submitted(planned.number, job, planned.plan.site.scheduler))
+
+
+def _jobs(planned: AttemptPlan, texts: Scripts) -> int:
+    """The number of jobs of a run that keeps going, 0 for another run."""
+    return planned.plan.jobs if texts.jobs else 0
 
 
 def _folder_of(into: Allocation | None) -> str:
@@ -140,7 +157,8 @@ def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocati
             job = into.job
         else:
             with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
-                job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
+                script = submitted(planned.plan, attempt)
+                job = client.of(site).submit(script, asked, cwd=attempt.folder)
     except allocation.Closed as error:
         raise UserError(str(error)) from None
     except NoAnswer as error:

@@ -46,8 +46,8 @@ def ended(
     words = how.sentence.format_map(defaultdict(str, parts, rank=by.words if by else ""))
     kept = {name: str(value) for name, value in evidence.items()}
     return End(
-        how.cause.state, words, certain, again, followed_by,
-        how.cause, tuple(hosts[:MOST_KEPT]), tuple(ranks[:MOST_KEPT]), step, kept,
+        how.cause.state, words, certain, again, followed_by, cause=how.cause,
+        hosts=tuple(hosts[:MOST_KEPT]), ranks=tuple(ranks[:MOST_KEPT]), step=step, evidence=kept,
     )  # fmt: skip
 
 

@@ -40,7 +40,8 @@ class Submitting(Event):
     `after` are the folders of the runs that must complete first, `after_any` of those that only must end. `resumes` is
     the checkpoint from which a later attempt continues; None is step 0. `held_in` is the folder of the held allocation
     in which the attempt runs: then nothing is submitted to a scheduler. `follows` is the attempt whose job submits this
-    one before it ends; 0 if a client submits it.
+    one before it ends; 0 if a client submits it. `jobs` is the number of jobs that work for the run one after the
+    other, by an array or in one job that begins again; 0 if it does not keep going.
     """
 
     kind = "submitting"
@@ -51,6 +52,7 @@ class Submitting(Event):
     changes: Changes = field(default_factory=Changes)
     held_in: str = ""
     follows: int = 0
+    jobs: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,15 @@ class CancelRequested(Event):
 
 
 @dataclass(frozen=True)
+class KeptGoing(Event):
+    """No further attempt follows without the user, for the reason `why`; `cancelled` says that the user wants this."""
+
+    kind = "kept_going"
+    why: str
+    cancelled: bool = False
+
+
+@dataclass(frozen=True)
 class Ended(Event):
     """The attempt ended, by its job or by a client that queried the scheduler; the fields are those of `End`."""
 
@@ -143,7 +154,8 @@ class Unknown(Event):
 
 
 KINDS: dict[str, type[Event]] = {
-    cls.kind: cls for cls in (Submitting, Submitted, Refused, Started, Unordered, NetworkChosen, CancelRequested, Ended)
+    cls.kind: cls
+    for cls in (Submitting, Submitted, Refused, Started, Unordered, NetworkChosen, CancelRequested, KeptGoing, Ended)
 }
 
 

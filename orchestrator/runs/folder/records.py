@@ -141,7 +141,8 @@ class End:
     """How an attempt ended. `certain` is False if a signal from outside ended it: the scheduler may know why.
 
     `again` is False if the program reported that every other attempt would fail in the same way. `followed_by` is the
-    attempt that this one submitted before it ended. The cause concerns `hosts` and `ranks`. `step` is the last step,
+    attempt that this one submitted before it ended. `kept_going` says that another attempt may follow without the user:
+    the ledger says whether it does. The cause concerns `hosts` and `ranks`. `step` is the last step,
     `evidence` the facts that show the cause, and `reason` all of this in words (end_words.py).
     """
 
@@ -150,6 +151,7 @@ class End:
     certain: bool = True
     again: bool = True
     followed_by: int | None = None
+    kept_going: bool = False
     cause: Cause = Cause.UNKNOWN
     hosts: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()

@@ -20,7 +20,7 @@ class Held:
 
     name: str
     what: str = ""
-    of: Literal["", "image", "train", "command", "code", "hold", "shells"] = ""
+    of: Literal["", "image", "train", "command", "code", "hold", "shells", "keep_going"] = ""
 
 
 class At(Held):
@@ -45,6 +45,10 @@ class Attempt:
 
     plan = At("plan.json", "what the job of this attempt reads")
     script = At("job.sh", "the job script")
+    jobs_script = At("jobs.sh", "the script of the jobs that begin attempts, from this one on", "keep_going")
+    jobs_output = Held("jobs.out jobs.err", "the output of these jobs", "keep_going")
+    jobs_stdout, jobs_stderr = At("jobs.out"), At("jobs.err")
+    jobs_pulse = At("jobs.pulse", "touched every few seconds by the first host of such a job", "keep_going")
     output = Held("job.out job.err", "the output of the job: of the supervisor and the launcher")
     stdout, stderr = At("job.out"), At("job.err")
     times = Held("job.out.times job.err.times", "when they had grown how far (runs/folder/log_times.py)")

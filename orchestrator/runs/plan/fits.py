@@ -82,6 +82,21 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     if run.image and (wrong := source.misfit(run.image)):
         yield Misfit("image", f"'image': {wrong}")
     yield from _not_words({"queue": run.queue, "account": run.account}, site)
+    yield from _keep_going(run, site)
+
+
+def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:
+    """Every misfit of a run that keeps going."""
+    settings, traits = run.keep_going, schedulers.get(site.scheduler).traits
+    if (settings.attempts or 1) > 1 and not traits.has_arrays and not traits.one_machine:
+        yield Misfit("keep_going.attempts", f"'keep_going.attempts': {site.scheduler} has no job arrays")
+    if settings.spares and traits.one_machine:
+        yield Misfit("keep_going.spares", "'keep_going.spares': a local site is one machine", "leave it out")
+    if settings.min_nodes is not None and settings.min_nodes > run.nodes:
+        wrong = f"'keep_going.min_nodes' ({settings.min_nodes}) must be at most 'nodes' ({run.nodes})"
+        yield Misfit("keep_going.min_nodes", wrong)
+    if settings.min_nodes is not None and stretches(run):
+        yield Misfit("keep_going.min_nodes", "'keep_going.min_nodes': phases of this training set the number of nodes")
 
 
 def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Iterator[Misfit]:

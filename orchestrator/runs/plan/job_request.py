@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from orchestrator import schedulers
 from orchestrator.base.errors import UserError
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
@@ -20,23 +21,28 @@ def request(
     """The request of the job of an attempt in the folder `attempt`.
 
     The job begins once the jobs `after` ended well and the jobs `after_any` ended. Its name is the run's id, in the
-    queue with the attempt's number: unique, so that it can be found again.
+    queue with the attempt's number: unique, so that it can be found again. A run that keeps going gets an array of jobs
+    of which one runs at a time.
     """
-    plan = planned.plan
+    plan, settings = planned.plan, planned.plan.run.keep_going
+    several = plan.jobs > 1 and schedulers.get(plan.site.scheduler).traits.has_arrays
     return of_site(
         plan.site,
-        plan.run.nodes,
+        plan.run.nodes + settings.spares,
         plan.ranks_per_node,
         plan.run.account,
         name=plan.run_id,
         token=f"{plan.run_id}.{planned.number}",
         time_s=plan.run.time_s,
         queue=plan.run.queue or plan.site.queue,
-        stdout=attempt.stdout,
-        stderr=attempt.stderr,
+        stdout=attempt.jobs_stdout if plan.keeps_going else attempt.stdout,
+        stderr=attempt.jobs_stderr if plan.keeps_going else attempt.stderr,
         after=tuple(after),
         after_any=tuple(after_any),
         exclude=planned.exclude,
+        array=plan.jobs if several else 0,
+        parallel=1 if several else 0,
+        lives_on=plan.outlives_hosts,
     )
 
 

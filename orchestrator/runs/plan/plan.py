@@ -90,6 +90,23 @@ class Plan:
         return limit_s if limit_s is not None else math.inf if self.run.command else HANG_TIMEOUT_S
 
     @property
+    def jobs(self) -> int:
+        """The number of jobs that work for the run one after the other, without its user."""
+        return self.run.keep_going.attempts or self.site.attempts
+
+    @property
+    def keeps_going(self) -> bool:
+        """Whether the job itself begins the next attempt after one that ended early."""
+        settings = self.run.keep_going
+        return self.jobs > 1 or settings.spares > 0 or settings.min_nodes is not None
+
+    @property
+    def outlives_hosts(self) -> bool:
+        """Whether the job of the run is to continue without the hosts that it loses."""
+        settings = self.run.keep_going
+        return settings.spares > 0 or (settings.min_nodes or self.run.nodes) < self.run.nodes
+
+    @property
     def stop_before_s(self) -> float:
         """The seconds before the time limit at which the ranks are asked to stop."""
         before_s = self.run.stop.before_s

@@ -12,17 +12,22 @@ from orchestrator.runs.folder import allocation, index, ledger
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.phase_groups import stretches
 from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.runs.state import next_job
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
 
 
 @dataclass(frozen=True)
 class Awaited:
-    """A job that must end first, and the folder of its run. Unless `any_end`, its run must be COMPLETED."""
+    """A job that must end first, and the folder of its run. Unless `any_end`, its run must be COMPLETED.
+
+    `several` says that it is an array of jobs of one run that keeps going: then single jobs may end badly.
+    """
 
     job: str
     folder: str
     any_end: bool = False
+    several: bool = False
 
 
 def to_wait_for(scheduler: str, after: Sequence[str], after_any: Sequence[str]) -> list[Awaited]:
@@ -47,11 +52,12 @@ def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:
         )
     if goes_on := _goes_on(seen):
         raise UserError(f"{seen.run} {goes_on}")
-    if held := allocation.held_in(ledger.events(RunFolder(Path(seen.folder)).ledger), seen.attempt):
+    events = ledger.events(RunFolder(Path(seen.folder)).ledger)
+    if held := allocation.held_in(events, seen.attempt):
         raise UserError(f"{seen.run} runs in the held allocation {Path(held).name}: no job can wait for it")
     if seen.scheduler != scheduler:
         raise UserError(f"{seen.run} is a job of {seen.scheduler}: a job of {scheduler} cannot wait for it")
-    return Awaited(seen.job, seen.folder, any_end)
+    return Awaited(seen.job, seen.folder, any_end, several=next_job.may_begin_another(events, seen.attempt))
 
 
 def _goes_on(seen: View) -> str:

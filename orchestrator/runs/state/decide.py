@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from orchestrator.base.states import Cause, State
+from training.counted import counted
 
 FORCE = "if you know that it is not at work any more, resume it with --force"
 
@@ -44,6 +45,9 @@ class History:
     other attempt. `cancelled` says that the user asked for its end, `stopped` why it was asked to stop. `held` says
     that the run holds an allocation. `other_nodes` says that its next phase wants another number of nodes. `epochs` is
     the epoch of its newest checkpoint. `time_left` says whether the allocation in which it waits has time left.
+    `cause` is why it ended. `in_vain` is the number of attempts in a row, up to this one, without a new checkpoint, of
+    which `most_in_vain` are allowed. `same_error` says that the attempt before it failed after the same step with the
+    same message. `other_job` says that another job works for the run now.
     """
 
     attempt: int
@@ -60,6 +64,11 @@ class History:
     other_nodes: bool = False
     epochs: float = 0.0
     time_left: bool = True
+    cause: Cause = Cause.UNKNOWN
+    in_vain: int = 0
+    most_in_vain: int = 1
+    same_error: bool = False
+    other_job: bool = False
 
 
 class Policy(Enum):
@@ -68,6 +77,7 @@ class Policy(Enum):
     USER = "the user asks for another attempt"
     FORCED = "the user does, and knows that nothing is at work any more"
     JOB = "the job asks at the end of an attempt: it continues with another number of nodes"
+    KEEP_GOING = "the job of a run that keeps going asks after an attempt, and before its first"
     KEEPER = "the keeper of a held allocation asks for an attempt that waits in it"
 
 
@@ -93,6 +103,10 @@ def _completed(history: History) -> Step | None:
     return Stop("is COMPLETED: there is nothing left to resume") if history.state is State.COMPLETED else None
 
 
+def _done(history: History) -> Step | None:
+    return Stop("is done") if history.state is State.COMPLETED else None
+
+
 def _still_at_work(history: History) -> Step | None:
     """Wait unless it is certain that this attempt is over: two attempts must not train at once."""
     state = history.state
@@ -106,6 +120,28 @@ def _still_at_work(history: History) -> Step | None:
     if state is State.LOST and history.job and not gone:
         return _not_yet(history, f"it is not certain that its job is gone; {FORCE}")
     return None
+
+
+def _not_mine(history: History) -> Step | None:
+    return Stop("continues in another job") if history.other_job else None
+
+
+def _not_begun(history: History) -> Step | None:
+    return None if history.begun else Resume(history.attempt)
+
+
+def _would_fail_again(history: History) -> Step | None:
+    """Stop if the cause is in the user's own files."""
+    if history.same_error:
+        return Stop("two attempts in a row failed after the same step with the same error")
+    again = history.cause in (Cause.CONFIGURATION, Cause.IMAGE)
+    return Stop("another attempt would fail in the same way") if again else None
+
+
+def _no_progress(history: History) -> Step | None:
+    attempts = counted(history.in_vain, "attempt")
+    why = f"{attempts} in a row made no new checkpoint (keep_going.without_progress)"
+    return Stop(why) if history.in_vain >= history.most_in_vain else None
 
 
 def _in_vain(history: History) -> Step | None:
@@ -149,9 +185,14 @@ def _stands(history: History) -> str:
     return f"is {history.state.value} ({history.reason or f'attempt {history.attempt}'})"
 
 
+# fmt: off
 RULES: dict[Policy, tuple[Callable[[History], Step | None], ...]] = {
     Policy.USER: (_held, _completed, _still_at_work, _in_vain, _another),
     Policy.FORCED: (_held, _completed, _another),
     Policy.JOB: (_stopped, _cancelled, _followed, _same_nodes, _another),
+    Policy.KEEP_GOING: (
+        _not_mine, _done, _cancelled, _not_begun, _stopped, _in_vain, _would_fail_again, _no_progress, _another,
+    ),
     Policy.KEEPER: (_cancelled, _not_its_turn, _no_time, _this),
 }
+# fmt: on

@@ -32,7 +32,7 @@ def _ended(run: RunFolder) -> Settled | None:
     numbers = attempt_folders.attempts(run)
     with contextlib.suppress(SiteError):  # a damaged record: the view of the run reports it
         end = End.read(run.attempt(numbers[-1]).end) if seen and numbers else None
-        if end and end.certain and not end.followed_by and made_ns is not None:
+        if end and end.certain and not end.followed_by and not end.kept_going and made_ns is not None:
             return Settled(run.run_id, str(made_ns), str(run.folder), end.state.value, "", "", seen, "")
     return None
 

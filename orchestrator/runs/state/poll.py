@@ -14,14 +14,14 @@ from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import State, Status
 from orchestrator.runs.folder import claim, index, ledger, settled
 from orchestrator.runs.folder.end_words import ended as end_of
-from orchestrator.runs.folder.events import Ended, Started
+from orchestrator.runs.folder.events import Ended, KeptGoing, Started
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, no_room, on_full_disk
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.settled import Settled
 from orchestrator.runs.folder.shown_plan import POLL_INTERVAL_S
-from orchestrator.runs.state import dependencies, ended
+from orchestrator.runs.state import dependencies, ended, next_job
 from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
 from orchestrator.runs.state.lookup import look_up
 from orchestrator.runs.state.view import Record, View, read_record
@@ -31,6 +31,7 @@ from orchestrator.schedulers.client import Client
 
 DEFAULT_TIMEOUT_S = 30.0
 PATIENCE_S = 5.0  # after this a user believes that `status` hangs; a healthy scheduler answers in a second or two
+NO_MORE_JOBS = "its jobs are over"
 FEW = 20  # for so few runs, reading their folders is faster than reading the list of runs that are over
 
 
@@ -159,9 +160,14 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
             return standing([record.folder], now_s, patience_s=until_s - time.monotonic())[0]
     status = record.status(in_hold(record, dependencies.held(record, job)), now_s)
     status = told_by_keeper(record, _blamed_on_the_disk(record, _if_lost(record, status)))
+    if record.continues:
+        status = next_job.status(record.events, record.attempt, status, job)
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
-            ledger.append(record.folder.ledger, Ended.by(record.attempt, _end(record, status)))
+            if not record.ended:
+                ledger.append(record.folder.ledger, Ended.by(record.attempt, _end(record, status)))
+            if record.continues:
+                ledger.append(record.folder.ledger, KeptGoing(record.attempt, NO_MORE_JOBS))
     if status.state.over and record.attempt < record.newest:  # the queued attempt follows
         return standing([record.folder], now_s, newest=True, patience_s=until_s - time.monotonic())[0]
     return record, status

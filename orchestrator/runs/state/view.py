@@ -17,7 +17,7 @@ from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.folder.shown_plan import Planned
-from orchestrator.runs.state import suspect, which
+from orchestrator.runs.state import next_job, suspect, which
 from orchestrator.runs.state.clocks import now_there_s
 from orchestrator.runs.state.outcome import resolve
 from orchestrator.runs.state.pace import RunProgress, progress
@@ -133,10 +133,11 @@ class Record:
     @property
     def submitted_s(self) -> float | None:
         """When the attempt was submitted (of time.time()); None if the ledger does not say."""
-        return next((event.time_s for event in self.events if event.attempt == self.attempt), None)
+        return next_job.submitted_s(self.events, self.attempt)
 
     def status(self, job: Status | None, now_s: float) -> Status:
-        return resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
+        own = resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
+        return next_job.at_the_end(self.events, self.attempt, own)
 
     @property
     def now(self) -> Record:
@@ -145,9 +146,20 @@ class Record:
         return replace(self, end=end, end_damage=end_damage, done=_done(self.folder.attempt(self.attempt), end))
 
     @property
-    def settled(self) -> bool:
+    def ended(self) -> bool:
         """Whether the folder alone says how the attempt ended."""
         return bool(self.end and self.end.certain) or last(self.events, Ended, self.attempt) is not None
+
+    @property
+    def continues(self) -> bool:
+        """Whether another attempt may follow without the user. Its jobs then have their own state."""
+        done = self.end and self.end.certain and self.end.state is State.COMPLETED
+        return not done and next_job.may_begin_another(self.events, self.attempt)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the folder alone says that and how the run is over."""
+        return self.ended and not self.continues
 
     @property
     def followed(self) -> bool:

@@ -34,11 +34,13 @@ class GridEngine(Scheduler):
     name = "gridengine"
     variables = Variables(
         "JOB_ID",
+        task="SGE_TASK_ID",
+        first_task=1,
         scratch=("SGE_LOCALDIR",),
         first_host=("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR"),
         cluster=("SGE_ROOT", "SGE_CELL"),
     )
-    traits = Traits(reports_all_jobs=True, cancels_many=True, cannot_exclude="")
+    traits = Traits(reports_all_jobs=True, cancels_many=True, has_arrays=True, cannot_exclude="")
     script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path are special for Grid Engine
     cluster = ClusterQueries(("qconf", "qhost"), facts.describe, topology.SWITCHES)
     # qrsh -inherit also works on a login node, but gives no terminal, and Grid Engine ends a job whose qrsh is killed.
@@ -56,7 +58,9 @@ class GridEngine(Scheduler):
             "-j y",
             "-o /dev/null",  # the script itself redirects its output
             "-notify",  # SIGUSR2 before SIGKILL, from qdel and at the time limit, with the queue's `notify` between
-            "-r n",  # a rerun would run under the same attempt; `resume` makes a new one
+            # A rerun would run under the same attempt; `resume` makes a new one. The task of an array that loses its
+            # first host must not keep the others waiting.
+            "-r y" if request.array else "-r n",
         ]
         if request.memory_bytes:
             # Per rank, as if a rank were a slot: a site may count mem_free per slot. Not h_vmem, which limits the
@@ -101,6 +105,9 @@ class GridEngine(Scheduler):
 
     def task_id(self, job_id: str, index: int) -> str:
         return f"{job_id}.{index + 1}"
+
+    def cancel_tasks_command(self, job_id: str, first: int, last: int) -> list[str]:
+        return ["qdel", job_id, "-t", f"{first + 1}-{last + 1}"]
 
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         # -f: by host, with its state (-ne: those in use); -r: the jobs that a job waits for; -g d: every task of an

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from orchestrator.base.errors import SiteError
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State, Status, never_starts
+from orchestrator.schedulers.arrays import with_arrays
 from orchestrator.schedulers.gridengine.records import READ, Record, ended
 
 # The letters of qstat's states (sge_status(5)), and the meaning of the unusual ones.
@@ -32,7 +33,7 @@ def queued(said: Finished) -> dict[str, Status]:
         host, silent = queue.findtext("name", "").rpartition("@")[2], "u" in queue.findtext("state", "")
         for job in queue.iter("job_list"):
             hosts[_id(job)][host] = silent
-    return {job_id: _status(job, hosts[job_id]) for job_id, job in jobs.items()}
+    return with_arrays({job_id: _status(job, hosts[job_id]) for job_id, job in jobs.items()}, _array_of)
 
 
 def called(said: Finished, name: str) -> list[str]:
@@ -53,7 +54,7 @@ def recorded(said: Finished) -> dict[str, Status]:
         record = {key: value.strip() for key, _, value in pairs if key in READ}
         if "jobnumber" in record:
             records.setdefault(_key(record["jobnumber"], record.get("taskid")), []).append(record)
-    return {key: ended(found) for key, found in records.items()}
+    return with_arrays({key: ended(found) for key, found in records.items()}, _array_of)
 
 
 def _answer(said: Finished, doing: str) -> ET.Element:
@@ -71,6 +72,12 @@ def xml(text: str, doing: str) -> ET.Element:
 def _key(job: str, task: str | None) -> str:
     """The id of a job, or of a task of an array."""
     return f"{job}.{task}" if task and task.isdigit() else job
+
+
+def _array_of(job: str) -> str | None:
+    """The array of a task, as 7 for '7.3'."""
+    array, _, task = job.partition(".")
+    return array if task else None
 
 
 def _id(job: ET.Element) -> str:

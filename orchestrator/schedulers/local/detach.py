@@ -1,8 +1,8 @@
 """Starts a script in its own session and prints its job id: the submit command of this machine.
 
 `orchestrator.schedulers.local.detach SCRIPT TOKEN [JOB_ID...]`: the script begins when these jobs have ended. Its
-output goes to job.out and job.err beside the script; TOKEN is an argument of the script, by which `pgrep` finds it.
-The umask is the caller's.
+output goes beside the script, as job.out and job.err for job.sh; TOKEN is an argument of the script, by which `pgrep`
+finds it. The umask is the caller's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orchestrator.schedulers.local.sessions import job_id_of
 def main() -> None:
     script, token, awaited = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
     begin = process.module(sys.executable, "orchestrator.schedulers.local.begin", script, token, *awaited)
-    with _appended(script.parent / "job.out") as out, _appended(script.parent / "job.err") as err:
+    with _appended(script.with_suffix(".out")) as out, _appended(script.with_suffix(".err")) as err:
         job = subprocess.Popen(
             begin if awaited else ["bash", str(script), token],
             stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, env=safe(os.environ),

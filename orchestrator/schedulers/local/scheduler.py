@@ -63,7 +63,7 @@ class Local(Scheduler):
         return Query(command, lambda said: found(said.stdout, job_ids))
 
     def find_query(self, token: str) -> Query[list[str]]:
-        command = ["pgrep", "--full", "--euid", str(os.geteuid()), f"/job[.]sh {re.escape(token)}( |$)"]
+        command = ["pgrep", "--full", "--euid", str(os.geteuid()), f"/jobs?[.]sh {re.escape(token)}( |$)"]
         return Query(command, _working)
 
     def cancel_command(self, job_id: str) -> list[str]:

@@ -58,6 +58,8 @@ class PBS(Scheduler):
     name = "pbs"
     variables = Variables(
         "PBS_JOBID",
+        array="PBS_ARRAY_ID",
+        task="PBS_ARRAY_INDEX",
         scratch=("PBS_LOCALDIR",),
         first_host=("PBS_JOBID", "PBS_JOBNAME", "PBS_ARRAY_ID", "PBS_ARRAY_INDEX", "PBS_QUEUE", "PBS_O_HOST",
                     "PBS_O_WORKDIR"),
@@ -65,6 +67,7 @@ class PBS(Scheduler):
     )  # fmt: skip
     traits = Traits(
         cancels_many=True,
+        has_arrays=True,
         cannot_exclude="PBS knows no request for any hosts but some; write what your site has for it in the site's "
         "'ask'",
     )
@@ -93,6 +96,8 @@ class PBS(Scheduler):
             options.append(f"-W depend={awaited}")
         if request.array:
             options.append(f"-J 0-{request.array - 1}" + (f"%{request.parallel}" if request.parallel else ""))
+        if request.lives_on:
+            options.append("-W tolerate_node_failures=all")
         for option in (*request.ask, *request.extra):
             if option.endswith("\\"):
                 raise UserError(f"{option!r}: PBS reads a directive that ends with a backslash on into the next line")
@@ -122,6 +127,10 @@ class PBS(Scheduler):
 
     def task_id(self, job_id: str, index: int) -> str:
         return job_id.replace("[]", f"[{index}]", 1)
+
+    def cancel_tasks_command(self, job_id: str, first: int, last: int) -> list[str]:
+        tasks = f"[{first}-{last}]" if first < last else f"[{first}]"  # PBS refuses [3-3]
+        return ["qdel", job_id.replace("[]", tasks, 1)]
 
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         # Without -x: with it, a server that keeps no history (the default) reports nothing, not even running jobs.

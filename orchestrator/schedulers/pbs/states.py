@@ -22,7 +22,6 @@ DELETED = "91"  # substate of a deleted job: src/include/job.h of OpenPBS, JOB_S
 WAITING = {"Q": "", "T": "being moved to another server", "W": "it waits for its time, or for its files"}
 GOING_ON = {
     "R": "",
-    "B": "",
     "E": "ending",
     "S": "suspended",
     "U": "suspended: its node is in use by its owner",
@@ -48,10 +47,14 @@ def _checked(said: Finished) -> None:
 def _status(job: Attributes) -> Status:
     letter, comment = job.get("job_state", ""), _one_line(job.get("comment", ""))
     hosts = _hosts(job.get("exec_host", ""))
+    if _a_task_runs(job):
+        return Status(State.RUNNING)
     if letter in WAITING:
         if comment.startswith("Can Never Run"):
             return never_starts(comment)
         return Status(State.PENDING, comment or WAITING[letter])
+    if letter == "B":  # its comment says only when it began
+        return Status(State.PENDING)
     if letter == "H":
         return _held(job)
     if letter in GOING_ON:
@@ -61,6 +64,13 @@ def _status(job: Attributes) -> Status:
     if letter == "M":
         return Status(State.UNKNOWN, f"PBS has moved it to another server, which has to be asked: {comment}")
     return Status(State.UNKNOWN, f"PBS says {_one_line(letter)!r}, which this torusrun does not know")
+
+
+def _a_task_runs(job: Attributes) -> bool:
+    """Whether the job is an array of which a task runs. Its letter may be B, but also Q for a moment, or H if held."""
+    counts = dict(re.findall(r"(\w+):(\d+)", job.get("array_state_count", "")))
+    over = job.get("job_state") == "F"
+    return not over and int(counts.get("Running", 0)) + int(counts.get("Exiting", 0)) > 0
 
 
 def _held(job: Attributes) -> Status:

@@ -41,11 +41,17 @@ class Slurm(Scheduler):
     """Slurm's commands."""
 
     name = "slurm"
-    variables = Variables("SLURM_JOB_ID", cluster=("SLURM_CONF", "SLURM_CLUSTERS"))
+    variables = Variables(
+        "SLURM_JOB_ID",
+        array="SLURM_ARRAY_JOB_ID",
+        task="SLURM_ARRAY_TASK_ID",
+        cluster=("SLURM_CONF", "SLURM_CLUSTERS"),
+    )
     traits = Traits(
         reports_all_jobs=True,
         cancels_many=True,
         cannot_exclude="",
+        has_arrays=True,
         silent="timed out on send/recv|Zero Bytes were transmitted or received",  # slurm_errno.c
     )
     cluster = ClusterQueries(("sinfo",), facts.describe, topology.SWITCHES)
@@ -79,6 +85,10 @@ class Slurm(Scheduler):
             options += [f"--dependency={awaited}", "--kill-on-invalid-dep=yes"]
         if request.exclude:
             options.append(f"--exclude={','.join(request.exclude)}")
+        if request.array:
+            options.append(f"--array=0-{request.array - 1}" + (f"%{request.parallel}" if request.parallel else ""))
+        if request.lives_on:
+            options.append("--no-kill")
         return directives("#SBATCH", [_quoted(option) for option in [*options, *request.extra]], LONGEST_BYTES)
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
@@ -94,6 +104,12 @@ class Slurm(Scheduler):
                 f"sbatch did not print a job id but {stdout!r}; see squeue --me for whether it was submitted"
             )
         return match[1]
+
+    def task_id(self, job_id: str, index: int) -> str:
+        return f"{job_id}_{index}"
+
+    def cancel_tasks_command(self, job_id: str, first: int, last: int) -> list[str]:
+        return ["scancel", f"{job_id}_[{first}-{last}]"]
 
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         # If ids are named, squeue fails as a whole if one is too old. One answer has all of the user's jobs.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State, Status, never_starts
 from orchestrator.network.hosts.hostlist import expand
+from orchestrator.schedulers.arrays import with_arrays
 from orchestrator.schedulers.slurm import reasons
 
 WORDS = {
@@ -25,7 +26,8 @@ def queued(said: Finished) -> dict[str, Status]:
     """The states of the jobs in squeue's output."""
     said.check("asking Slurm for the states of jobs")
     rows = [line.split("|", 2) for line in said.stdout.splitlines() if line.count("|") >= 3]
-    return {job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}  # a reason may contain any text
+    found = {job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}  # a reason may contain any text
+    return with_arrays(found, _array_of)
 
 
 def recorded(said: Finished) -> dict[str, Status]:
@@ -34,7 +36,13 @@ def recorded(said: Finished) -> dict[str, Status]:
         return {}
     said.check("asking Slurm's accounting")
     rows = [line.split("|") for line in said.stdout.splitlines()]
-    return {row[0]: _ended(*row) for row in rows if len(row) == 4}
+    return with_arrays({row[0]: _ended(*row) for row in rows if len(row) == 4}, _array_of)
+
+
+def _array_of(job: str) -> str | None:
+    """The array of a task, as 7 for '7_3' and for the waiting tasks '7_[4-9%1]'."""
+    array, _, task = job.partition("_")
+    return array if task else None
 
 
 def _status(job: str, word: str, reason: str, nodes: str) -> Status:

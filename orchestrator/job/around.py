@@ -1,0 +1,58 @@
+"""The job around an attempt that has none of its own: it begins the attempt, and says its end and its lost hosts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.base import process
+from orchestrator.runs.folder import allocation
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+
+JOB, UNTIL, LOST = "TORUSRUN_JOB", "TORUSRUN_UNTIL_S", "TORUSRUN_LOST_HOSTS"
+
+
+@dataclass(frozen=True)
+class Around:
+    """The job that begins attempts. `held` is its run if it is a held allocation, `job` its name if it keeps going.
+
+    `left_s` is the time that it has left, `lost` are the hosts that it has lost.
+    """
+
+    held: RunFolder | None
+    job: str
+    left_s: float
+    lost: tuple[str, ...]
+
+
+def variables(job: str, until_s: float, lost: Sequence[str]) -> dict[str, str]:
+    """The variables for an attempt in a job of this name that ends at `until_s` (of time.time())."""
+    return {JOB: job, UNTIL: repr(until_s), LOST: ",".join(lost)}
+
+
+def begin(attempt: Attempt, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start an attempt by its script, as a job of its own would. Raises SiteError if that fails."""
+    return process.start(
+        ["/bin/bash", attempt.script, f"{attempt.folder.parents[1].name}.{attempt.number}"],
+        environment=environment,
+        own_group=True,
+        cwd=attempt.folder,
+        parent_death=signal.SIGKILL,  # for the script; its supervisor then ends its own processes
+    )
+
+
+def found(environment: Mapping[str, str] = os.environ) -> Around | None:
+    """The job around this process; None if the attempt has a job of its own."""
+    if UNTIL in environment:
+        lost = tuple(filter(None, environment.get(LOST, "").split(",")))
+        return Around(None, environment.get(JOB, ""), float(environment[UNTIL]) - time.time(), lost)
+    folder = environment.get(allocation.VARIABLE)
+    state = allocation.keeper_state(Attempt(Path(folder))) if folder else None
+    if not folder or not state:
+        return None
+    return Around(RunFolder(Path(folder).parents[1]), "", state.until_s - time.time(), ())

@@ -1,0 +1,102 @@
+"""Ends a job whose first host is lost, from another of its hosts.
+
+Slurm and PBS let a job continue without a host that it has lost, if it asks for that. If this was its first host,
+nothing of the job would begin another attempt, until its time limit. So a deputy on another host ends it then, and the
+next job of the run begins.
+
+`orchestrator.job.deputy ATTEMPT_FOLDER JOB`, with the attempt that was submitted with the job. It is started through
+the scheduler, and has not the job's environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.base import process
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.network.placement.mapping import same_host
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.schedulers import client
+from orchestrator.schedulers.interface import Scheduler
+
+BEAT_S = 5.0
+SILENT_S = 45.0  # the file system shows a change on other hosts after some seconds
+TRIES = 5
+
+
+class Sign:
+    """The sign of life of the first host, and the deputy that looks at it."""
+
+    def __init__(self, attempt: Attempt, plan: Plan, scheduler: Scheduler, job: str) -> None:
+        self._attempt, self._plan, self._scheduler, self._job = attempt, plan, scheduler, job
+        self._deputy: subprocess.Popen[bytes] | None = None
+        self._beat_s = 0.0
+
+    def give(self, hosts: Sequence[str]) -> None:
+        """Touch the file, and start a deputy on another of `hosts` if none lives. It is called often."""
+        if time.monotonic() < self._beat_s + BEAT_S:
+            return
+        self._beat_s = time.monotonic()
+        with contextlib.suppress(OSError):
+            self._attempt.jobs_pulse.touch()
+        if self._deputy is None or self._deputy.poll() is not None:
+            with contextlib.suppress(SiteError):
+                self._deputy = self._started(hosts)
+
+    def end(self) -> None:
+        if self._deputy and self._deputy.poll() is None:
+            self._deputy.terminate()
+
+    def _started(self, hosts: Sequence[str]) -> subprocess.Popen[bytes] | None:
+        here, reach = socket.gethostname(), self._scheduler.reach.remote_command
+        others = [host for host in hosts if not same_host(host, here)]
+        if not reach or not others:
+            return None
+        words = process.module(self._plan.python, "orchestrator.job.deputy", self._attempt.folder, self._job)
+        line = shlex.join(["env", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}", *words])
+        return process.start(
+            reach(others[-1], line), environment=os.environ, own_group=True, parent_death=signal.SIGTERM
+        )
+
+
+def main() -> None:
+    attempt, job = Attempt(Path(sys.argv[1])), sys.argv[2]
+    try:
+        plan = read_attempt(RunFolder(attempt.folder.parents[1]), attempt.number).plan
+    except TorusrunError as error:
+        sys.exit(f"torusrun: {error}")
+    while silence_s(attempt) < SILENT_S:
+        time.sleep(BEAT_S)
+    print(f"torusrun: the first host of job {job} is silent: the job is ended, so that the next one begins", flush=True)
+    for _ in range(TRIES):
+        try:
+            return client.of(plan.site).cancel(job)
+        except SiteError as error:
+            print(f"torusrun: {error}", file=sys.stderr, flush=True)
+            time.sleep(BEAT_S)
+
+
+def silence_s(attempt: Attempt) -> float:
+    """The time since the first host touched its file. Both times are those of the file system, not of two hosts."""
+    mine = attempt.jobs_pulse.with_name(f".{attempt.jobs_pulse.name}.{socket.gethostname()}")
+    try:
+        mine.touch()
+        os.close(os.open(attempt.jobs_pulse, os.O_RDONLY))  # over NFS this fetches its current time
+        return mine.stat().st_mtime - attempt.jobs_pulse.stat().st_mtime
+    except OSError:
+        return 0.0  # a file system that fails for a while is no evidence
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""The job of a run that keeps going: begins attempts one after the other, for as long as it can.
+
+`orchestrator.job.keep_going ATTEMPT_FOLDER`, with the attempt that was submitted with the job. If this job cannot
+continue the run, the next job of the array does. A job that finds nothing left to do ends at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from orchestrator import schedulers
+from orchestrator.base import private, process
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base.states import Cause, State
+from orchestrator.job import around
+from orchestrator.job.deputy import Sign
+from orchestrator.runs.attempts.keep_going import Here, close, next_step
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.how_ended import How
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.runs.state.decide import Resume
+from orchestrator.schedulers import client
+
+LOOK_S = 0.05
+LONGER_S = 20.0  # an attempt that has not ended this long after kill_after is killed
+OF_THE_JOB = (Cause.TIME_LIMIT, Cause.PREEMPTED)  # causes that end the job, too
+
+
+def main() -> None:
+    os.umask(private.UMASK)
+    attempt = Attempt(Path(sys.argv[1]))
+    run = RunFolder(attempt.folder.parents[1])
+    try:
+        plan = read_attempt(run, attempt.number).plan
+        os.umask(plan.site.umask)
+        state = Jobs(run, attempt, plan).work()
+    except TorusrunError as error:
+        sys.exit(f"torusrun: {error}")
+    sys.exit(0 if state is State.COMPLETED else 1)
+
+
+class Jobs:
+    """One of the jobs of a run. Times are those of time.time()."""
+
+    def __init__(self, run: RunFolder, first: Attempt, plan: Plan) -> None:
+        self.run, self.plan = run, plan
+        self.scheduler = schedulers.get(plan.site.scheduler)
+        self.job = self.scheduler.own_job(os.environ)
+        self.task = self.scheduler.own_task(os.environ)
+        self.name = self.job if self.task is None else self.scheduler.task_id(self.job, self.task)
+        self.until_s = time.time() + plan.run.time_s
+        self.turn = self.task or 0  # of the jobs of the run, from 0
+        self.lost: dict[str, None] = {}  # hosts of this job that are gone
+        self.child: subprocess.Popen[bytes] | None = None
+        self.sign = Sign(first, plan, self.scheduler, self.name)
+        self.asked_s = 0.0  # when this job was asked to end; 0.0 if it was not
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+            signal.signal(number, self._on_signal)
+        process.die_with_parent(signal.SIGTERM)
+
+    def work(self) -> State:
+        """Work for the run as long as this job can; the state of the last attempt."""
+        try:
+            return self._work()
+        finally:
+            self.sign.end()
+
+    def _work(self) -> State:
+        """Begin attempts until the run is over or this job cannot continue it; the state of the last attempt."""
+        print(f"torusrun: job {self.name} of {self.run.run_id}, on {socket.gethostname()}", flush=True)
+        while True:
+            step = next_step(self.run, self._here(), begin=True)
+            if not isinstance(step, Resume):
+                print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
+                self._leave_no_jobs()
+                return State.COMPLETED  # this job has done all that was left to do
+            end = self._attempt(step.attempt)
+            if not self._continues(end):
+                return self._leave(step.attempt, end)
+
+    def _here(self) -> Here:
+        return Here(self.job, self.name, len(self._hosts()))
+
+    def _hosts(self) -> list[str]:
+        """The hosts of this job that are not lost."""
+        every = self.scheduler.hosts(os.environ, socket.gethostname())
+        return [host for host in dict.fromkeys(every) if host not in self.lost]
+
+    def _attempt(self, number: int) -> End:
+        """Run an attempt by its script to its end."""
+        attempt = self.run.attempt(number)
+        own = around.variables(self.name, self.until_s, list(self.lost))
+        self.child = around.begin(attempt, {**os.environ, **own})
+        while self.child.poll() is None:
+            if self.asked_s and time.time() > self.asked_s + self.plan.site.kill_after_s + LONGER_S:
+                self._pass_on(signal.SIGKILL)
+            if self.plan.outlives_hosts:
+                self.sign.give(self._hosts())
+            time.sleep(LOOK_S)
+        end = None
+        with contextlib.suppress(SiteError):
+            end = End.read(attempt.end)
+        if end is None:  # its script was killed
+            end = ended(How.NO_END, certain=False)
+            end.write(attempt.end)
+        print(f"torusrun: attempt {number}: {end.state.value}: {end.reason}", flush=True)
+        return end
+
+    def _continues(self, end: End) -> bool:
+        """Whether the next attempt may begin in this job."""
+        self.lost.update(dict.fromkeys(end.hosts if end.cause is Cause.HOST_LOST else ()))
+        if self.asked_s or (end.cause in OF_THE_JOB and not self._begins_again()):
+            return False
+        fewest = self.plan.run.keep_going.min_nodes or self.plan.run.nodes
+        in_time = time.time() < self.until_s - self.plan.stop_before_s
+        return len(self._hosts()) >= fewest and (in_time or self._begins_again())
+
+    def _begins_again(self) -> bool:
+        """Whether this job takes its next turn: this machine needs no other job for that."""
+        if not self.scheduler.traits.one_machine or self.turn + 1 >= self.plan.jobs:
+            return False
+        if time.time() >= self.until_s - self.plan.stop_before_s:
+            self.turn, self.until_s = self.turn + 1, time.time() + self.plan.run.time_s
+        return True
+
+    def _leave(self, number: int, end: End) -> State:
+        """Leave the run to the next job, if there is one and something is left to do."""
+        step = next_step(self.run, self._here(), begin=False)
+        if isinstance(step, Resume) and self.turn + 1 >= self.plan.jobs:
+            close(self.run, number, f"the last of its {self.plan.jobs} jobs is over (keep_going.attempts)")
+        elif not isinstance(step, Resume):
+            print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
+            self._leave_no_jobs()
+        return end.state
+
+    def _leave_no_jobs(self) -> None:
+        """Remove the run's later jobs from the queue. If this node cannot, each ends as soon as it begins."""
+        if self.task is None or self.task + 1 >= self.plan.jobs:
+            return
+        try:
+            client.of(self.plan.site).cancel_tasks(self.job, self.task + 1, self.plan.jobs - 1)
+        except TorusrunError as error:
+            print(f"torusrun: later jobs stay in the queue, and end as soon as they begin: {error}", file=sys.stderr)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.asked_s = self.asked_s or time.time()
+        self._pass_on(signal.SIGTERM)
+
+    def _pass_on(self, number: signal.Signals) -> None:
+        if self.child and self.child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.child.pid, number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""The checkpoint from which the next attempt of a run continues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.runs.folder.checkpoints import newest
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.program import command
+from training.checkpoint.manifest import newest_complete
+
+
+def checkpoint(run: RunFolder, plan: Plan) -> tuple[Path | None, float]:
+    """The newest checkpoint, and its epoch if it is torusrun's training (else 0.0)."""
+    if plan.run.command:
+        return newest(command.checkpoints(plan, run)), 0.0
+    found = newest_complete(run.checkpoints)
+    return (found.path, found.epoch) if found else (None, 0.0)

@@ -1,0 +1,106 @@
+"""A run that keeps going: its progress by the ledger, and its state between two attempts."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.base.states import Cause, State, Status
+from orchestrator.runs.folder.events import CancelRequested, Ended, Event, KeptGoing, Started, Submitted, Submitting
+from orchestrator.runs.state import next_job
+from orchestrator.runs.state.in_vain import first_of_submission, in_vain, same_error
+from orchestrator.schedulers.arrays import whole, with_arrays
+
+LIMIT = Ended(2, State.TIMEOUT, "its time limit is near", Cause.TIME_LIMIT)
+OWN = Status(State.TIMEOUT, "its time limit is near", cause=Cause.TIME_LIMIT)
+
+
+def attempts(*resumes: str | None, by_user: int = 1) -> list[Event]:
+    """Attempts that continued from these checkpoints; attempt `by_user` was submitted by a client."""
+    follows = [0 if number == by_user else number - 1 for number in range(1, len(resumes) + 1)]
+    return [
+        event
+        for number, (name, before) in enumerate(zip(resumes, follows, strict=True), 1)
+        for event in (
+            Submitting(number, "x.1", resumes=name, follows=before, jobs=9),
+            Submitted(number, "7"),
+            Started(number, f"7_{number}", ("n1",)),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resumes", "newest", "by_user", "count"),
+    [
+        ([None], None, 1, 1),
+        ([None], "step-1", 1, 0),
+        ([None, "step-1"], "step-1", 1, 1),
+        ([None, "step-1", "step-1"], "step-1", 1, 2),
+        ([None, "step-1", "step-1"], "step-2", 1, 0),
+        ([None, None, None], None, 1, 3),
+        ([None, None, None], None, 3, 1),  # what was in vain before the user resumed it does not count
+    ],
+)
+def test_attempts_without_a_new_checkpoint_are_counted_from_the_last(
+    resumes: list[str | None], newest: str | None, by_user: int, count: int
+) -> None:
+    events = attempts(*resumes, by_user=by_user)
+    assert in_vain(events, len(resumes), newest) == count
+    assert first_of_submission(events, len(resumes)) == by_user
+
+
+@pytest.mark.parametrize(
+    ("second", "alike"),
+    [({}, True), ({"step": 8}, False), ({"evidence": {"said": "KeyError"}}, False), ({"cause": Cause.KILLED}, False)],
+)
+def test_two_ends_are_alike_if_step_and_message_are(second: dict[str, object], alike: bool) -> None:
+    first = {"cause": Cause.PROGRAM, "step": 7, "evidence": {"said": "ValueError: 3"}}
+    ends = [Ended(n, State.FAILED, "", **facts) for n, facts in ((1, first), (2, {**first, **second}))]  # type: ignore[arg-type]
+    assert same_error([*attempts(None, None), *ends], 2) == alike
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "says"),
+    [
+        (
+            Status(State.PENDING, "Priority"),
+            State.PENDING,
+            "its time limit is near; the next waits",
+        ),
+        (Status(State.RUNNING), State.RUNNING, "the next begins"),
+        (Status(State.UNKNOWN, "no answer"), State.UNKNOWN, "whether another attempt follows is not known: no answer"),
+        (Status(State.COMPLETED), State.TIMEOUT, "its time limit is near"),
+    ],
+)
+def test_between_two_attempts_the_state_is_that_of_the_next_job(job: Status, state: State, says: str) -> None:
+    found = next_job.status([*attempts(None, None), LIMIT], 2, OWN, job)
+    assert found.state is state and says in found.reason
+
+
+@pytest.mark.parametrize(
+    ("more", "follows"),
+    [
+        ([], True),
+        ([Ended(2, State.COMPLETED, "")], False),
+        ([LIMIT, KeptGoing(2, "its jobs are over")], False),
+        ([LIMIT, KeptGoing(1, "of an earlier submission")], True),
+    ],
+)
+def test_the_ledger_says_whether_another_attempt_may_follow(more: list[Event], follows: bool) -> None:
+    assert next_job.may_begin_another([*attempts(None, None), *more], 2) == follows
+    assert not next_job.may_begin_another([Submitting(1, "x.1"), *more], 1)
+
+
+def test_the_end_says_why_no_further_attempt_followed() -> None:
+    events = [*attempts(None, None), LIMIT, KeptGoing(2, "its jobs are over")]
+    assert next_job.at_the_end(events, 2, OWN).reason == "its time limit is near; no further attempt: its jobs are over"
+    cancelled = next_job.at_the_end([*events[:-1], CancelRequested(2), KeptGoing(2, "so", cancelled=True)], 2, OWN)
+    assert (cancelled.state, cancelled.cause) == (State.CANCELLED, Cause.STOPPED)
+
+
+def test_an_array_is_as_its_running_task_else_as_a_waiting_one_else_as_the_last_that_ran() -> None:
+    lost, done = Status(State.NODE_FAIL, hosts=("n1",)), Status(State.COMPLETED, hosts=("n1",))
+    removed, waits, runs = Status(State.CANCELLED), Status(State.PENDING), Status(State.RUNNING)
+    assert whole(done, waits, runs) is runs and whole(done, waits) is waits
+    assert whole(done, lost, removed) is lost and whole(removed) is removed
+    found = with_arrays({"7_0": done, "7_[1-4%1]": waits, "8": runs}, lambda job: "7" if job[0] == "7" else None)
+    assert found["7"] is waits and found["8"] is runs and len(found) == 4
