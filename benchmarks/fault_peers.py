@@ -96,7 +96,7 @@ def training(peer: Peer, faults: Sequence[Arrival], duration_s: float, every: in
         beside = [_start(command, folder, port) for command in peer.beside(port)]
         commands = peer.commands(folder, port, every)
         work = [_start(command, folder, port) for command in commands]
-        stack.callback(_end_all, work, beside)
+        stack.callback(_end_all, folder, [*work, *beside])
         begun_s = _first_step_s(folder)
         pending, struck_s, struck = list(faults), list[float](), set[int]()
         while (now_s := time.time()) < begun_s + duration_s:
@@ -148,10 +148,15 @@ def _start(command: Sequence[str], folder: Path, port: int) -> subprocess.Popen[
         )
 
 
-def _end_all(*groups: Sequence[subprocess.Popen[bytes]]) -> None:
-    for process in (process for group in groups for process in group):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+def _end_all(folder: Path, started: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End these processes, and all that work in the folder: a launcher's ranks are in sessions of their own."""
+    for process in started:
+        process.kill()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
+                os.kill(int(entry.name), signal.SIGKILL)
+    for process in started:
         process.wait(10)
 
 

@@ -39,7 +39,8 @@ from tests.e2e.places import BATCH, Place
 # The kinds after which a run should continue by itself: no request of a user, and harm that is over or can be left out.
 KIND_NAMES = ("kill-rank", "segv-rank", "kill-wrapper", "stop-rank", "bad-python", "kill-supervisor", "kill-launcher",
               "kill-shell", "node-dies-other", "node-dies-first", "link-cut-other")  # fmt: skip
-KEEP_GOING = "keep_going={attempts: 20, without_progress: 3}"
+KEEP_GOING = "keep_going={{attempts: 20, without_progress: {}}}"
+SINGLE, OFTEN = KEEP_GOING.format(3), KEEP_GOING.format(20)  # a fault every 15 s often strikes a restart
 RESULTS = Path(__file__).parent / "results"
 NO_EVALUATION = f"train.evaluate.first={fault_runs.NEVER}"
 
@@ -68,7 +69,7 @@ def single(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str
     whole = fault_runs.undisturbed(place, words)
     rows: list[Struck] = []
     for faults in runs:
-        struck = fault_runs.strike_all(place, faults, whole, [*words, KEEP_GOING])
+        struck = fault_runs.strike_all(place, faults, whole, [*words, SINGLE])
         rows += struck
         print(*map(_line, struck), sep="\n", flush=True)
     title = f"{len(rows)} faults at random steps on {name}, seed {asked.seed}, {asked.per_run} in a run"
@@ -105,7 +106,7 @@ def ettr(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, 
     for mean_s in asked.mean:
         faults = [*arrivals(asked.seed, mean_s, every_s, RANKS)]
         every = max(round(best_interval_s(saved_s, mean_s) * speed.steps_per_s), 1)
-        words = [NO_EVALUATION, f"train.checkpoint_every_steps={every}", KEEP_GOING, *asked.settings]
+        words = [NO_EVALUATION, f"train.checkpoint_every_steps={every}", OFTEN, *asked.settings]
         found = fault_runs.stretch(place, faults, every_s, words)
         ratio, again = found.steps_per_s / speed.steps_per_s, found.again * BATCH
         lines.append(Line("torusrun", mean_s, len(faults), ratio, found.next_step_s, 0, again, every, vars(found)))
