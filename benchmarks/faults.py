@@ -4,7 +4,7 @@
 `python -m benchmarks.faults ettr [--mean 60,15] [--minutes 5] [--peers NAME=PYTHON,...]`: killed ranks at random times
 
 Both print a table and write it, with all values, into `--results FOLDER`. The seed gives kinds, steps, ranks and times.
-A place is as in `python -m tests.campaign`. benchmarks/fault_peers.py says how to install a peer.
+A place is as in `python -m tests.campaign`. benchmarks/under_faults/peers.py says how to install a peer.
 
 `single` measures in each run the same number of faults, one after the other. `ettr` measures first how fast the
 training is without checkpoints and without faults; then the ETTR is the progress under faults, by that speed. A rank
@@ -27,10 +27,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import fault_peers, fault_runs
-from benchmarks.fault_figures import arrivals, best_interval_s, bound, markdown, of, share
-from benchmarks.fault_peers import Peer
-from benchmarks.fault_runs import Stretch, Struck
+from benchmarks.under_faults import peers, runs, single, stretch
+from benchmarks.under_faults.figures import arrivals, best_interval_s, bound, markdown, of, share
+from benchmarks.under_faults.peers import Peer
+from benchmarks.under_faults.single import Struck
+from benchmarks.under_faults.stretch import Stretch
 from tests.campaign.faults import KINDS
 from tests.campaign.places import WHY_NOT, places
 from tests.campaign.schedule import RANKS, schedule
@@ -42,7 +43,7 @@ KIND_NAMES = ("kill-rank", "segv-rank", "kill-wrapper", "stop-rank", "bad-python
 KEEP_GOING = "keep_going={{attempts: 20, without_progress: {}}}"
 SINGLE, OFTEN = KEEP_GOING.format(3), KEEP_GOING.format(20)  # a fault every 15 s often strikes a restart
 RESULTS = Path(__file__).parent / "results"
-NO_EVALUATION = f"train.evaluate.first={fault_runs.NEVER}"
+NO_EVALUATION = f"train.evaluate.first={runs.NEVER}"
 
 
 def main() -> int:
@@ -61,15 +62,16 @@ def main() -> int:
     return 0
 
 
-def single(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
+def at_steps(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
     """Strike runs with faults of all kinds at random steps."""
     kinds = [kind for kind in asked.kinds if KINDS[kind].possible(place)]
-    runs = fault_runs.in_runs(schedule(asked.seed, asked.faults, {name: kinds}), asked.per_run)
-    words = [f"train.epochs={fault_runs.epochs(asked.per_run)}", NO_EVALUATION, "hang_timeout=15s", *asked.settings]
-    whole = fault_runs.undisturbed(place, words)
+    planned = single.in_runs(schedule(asked.seed, asked.faults, {name: kinds}), asked.per_run)
+    words = [f"train.epochs={single.epochs(asked.per_run)}", NO_EVALUATION, *asked.settings]
+    words += [f"hang_timeout={asked.hang_timeout}"] if asked.hang_timeout else []
+    whole = runs.undisturbed(place, words)
     rows: list[Struck] = []
-    for faults in runs:
-        struck = fault_runs.strike_all(place, faults, whole, [*words, SINGLE])
+    for faults in planned:
+        struck = single.strike_all(place, faults, whole, [*words, SINGLE])
         rows += struck
         print(*map(_line, struck), sep="\n", flush=True)
     title = f"{len(rows)} faults at random steps on {name}, seed {asked.seed}, {asked.per_run} in a run"
@@ -77,10 +79,12 @@ def single(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str
 
 
 def _line(row: Struck) -> str:
-    figures = [of([value]) for value in (row.detected_s, row.next_step_s, row.lost)]
     good = "recovered" if row.recovered else "MISSED"
     bits = "same bits" if row.identical else "OTHER BITS"
-    return f"{row.run} {row.planned.kind} rank {row.planned.rank} step {row.step}: {good}, {bits}, {figures} {row.note}"
+    times = [of([value]).split()[0] for value in (row.detected_s, row.next_step_s)]
+    figures = f"detected after {times[0]} s, next step after {times[1]} s, {row.lost} steps lost"
+    what = f"{row.run} {row.planned.kind} rank {row.planned.rank} step {row.step}"
+    return f"{what}: {good}, {bits}, {figures}{f'; {row.note}' if row.note else ''}"
 
 
 def _single_table(kinds: Sequence[str], rows: Sequence[Struck]) -> str:
@@ -98,20 +102,20 @@ def _single_table(kinds: Sequence[str], rows: Sequence[Struck]) -> str:
     )
 
 
-def ettr(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
+def at_times(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
     """Strike a training at random times, then the peers with the same faults."""
     every_s, speed, saved_s = asked.minutes * 60, _usual(asked, place), _checkpoint_s(asked, place)
-    usual = {peer.name: fault_peers.training(peer, [], asked.usual, fault_runs.NEVER) for peer in asked.peers}
+    usual = {peer.name: peers.training(peer, [], asked.usual, runs.NEVER) for peer in asked.peers}
     lines: list[Line] = []
     for mean_s in asked.mean:
         faults = [*arrivals(asked.seed, mean_s, every_s, RANKS)]
         every = max(round(best_interval_s(saved_s, mean_s) * speed.steps_per_s), 1)
         words = [NO_EVALUATION, f"train.checkpoint_every_steps={every}", OFTEN, *asked.settings]
-        found = fault_runs.stretch(place, faults, every_s, words)
+        found = stretch.stretch(place, faults, every_s, words)
         ratio, again = found.steps_per_s / speed.steps_per_s, found.again * BATCH
         lines.append(Line("torusrun", mean_s, len(faults), ratio, found.next_step_s, 0, again, every, vars(found)))
         for peer in asked.peers:
-            told = fault_peers.training(peer, faults, every_s, every)
+            told = peers.training(peer, faults, every_s, every)
             ratio = told.samples_per_s / usual[peer.name].samples_per_s
             lines.append(
                 Line(peer.name, mean_s, len(faults), ratio, told.next_step_s, told.lost, told.again, every, vars(told))
@@ -120,7 +124,8 @@ def ettr(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, 
     title = f"A rank killed at random times on {name}, seed {asked.seed}, {asked.minutes:g} minutes each"
     speeds = {"torusrun": speed.steps_per_s * BATCH, **{name: told.samples_per_s for name, told in usual.items()}}
     values = {"usual_samples_per_s": speeds, "checkpoint_s": saved_s, "trials": [vars(line) for line in lines]}
-    return title, _ettr_table(lines, saved_s, speeds), values
+    table = "\n\n".join([_ettr_table(lines, saved_s, speeds), *(peer.about() for peer in asked.peers)])
+    return title, table, values
 
 
 @dataclass(frozen=True)
@@ -160,14 +165,14 @@ def _ettr_table(lines: Sequence[Line], saved_s: float, speeds: dict[str, float])
 
 def _usual(asked: argparse.Namespace, place: Place) -> Stretch:
     """The training without faults and without checkpoints."""
-    words = [NO_EVALUATION, f"train.checkpoint_every_steps={fault_runs.NEVER}", *asked.settings]
-    return fault_runs.stretch(place, [], asked.usual, words)
+    words = [NO_EVALUATION, f"train.checkpoint_every_steps={runs.NEVER}", *asked.settings]
+    return stretch.stretch(place, [], asked.usual, words)
 
 
 def _checkpoint_s(asked: argparse.Namespace, place: Place) -> float:
     """The median time for which all ranks wait for a checkpoint."""
     words = [NO_EVALUATION, "train.checkpoint_every_steps=25", *asked.settings]
-    return statistics.median(fault_runs.stretch(place, [], asked.usual / 4, words).checkpoints_s)
+    return statistics.median(stretch.stretch(place, [], asked.usual / 4, words).checkpoints_s)
 
 
 def _about() -> str:
@@ -188,20 +193,24 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, nargs="?", const=RESULTS, help="the folder for table and values")
     parser.add_argument("--faults", type=int, default=200, help="single: all faults")
     parser.add_argument("--per-run", type=int, default=10, help="single: faults of one run")
+    parser.add_argument("--hang-timeout", default="15s", help="single: of the runs; '' for the one of the product")
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=KIND_NAMES, help="single")
     parser.add_argument("--mean", type=_numbers, default=[60.0, 15.0], help="ettr: seconds between faults")
     parser.add_argument("--minutes", type=float, default=5.0, help="ettr: of each training")
     parser.add_argument("--usual", type=float, default=60.0, help="ettr: seconds of the training without faults")
-    peers = "ettr: NAME=PYTHON,..., of torchft and nvrx: see benchmarks/fault_peers.py"
-    parser.add_argument("--peers", type=lambda t: [*map(Peer.parse, t.split(","))], default=[], help=peers)
-    return parser.parse_args()
+    of_peers = "ettr: NAME=PYTHON,..., of torchft and nvrx: see benchmarks/under_faults/peers.py"
+    parser.add_argument("--peers", type=lambda t: [*map(Peer.parse, t.split(","))], default=[], help=of_peers)
+    asked = parser.parse_args()
+    if asked.peers and asked.place != "local":
+        parser.error("peers run on this machine alone: --place local")
+    return asked
 
 
 def _numbers(text: str) -> list[float]:
     return [float(word) for word in text.split(",")]
 
 
-MEASURE = {"single": single, "ettr": ettr}
+MEASURE = {"single": at_steps, "ettr": at_times}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from benchmarks.peers.steps import BATCH, RANKS
+from benchmarks.under_faults.programs.steps import BATCH, RANKS
 from training.data import order
 from training.parts import build_parts
 from training.recipe.train import OptimizerKeys, Train

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.fault_figures import Arrival
-from benchmarks.peers.steps import BATCH, RANKS, SHARE, read
+from benchmarks.under_faults.figures import Arrival
+from benchmarks.under_faults.programs.steps import BATCH, RANKS, SHARE, read
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FIRST_STEP_S = 120.0
 PAUSE_S = 3.0  # after a fault: the longest pause that begins in this time is its own
 LOOK_S = 0.05
@@ -55,13 +55,21 @@ class Peer:
             raise argparse.ArgumentTypeError(f"{text!r} is not torchft=PYTHON or nvrx=PYTHON with an existing Python")
         return cls(name, Path(python))
 
+    def about(self) -> str:
+        """Its version, and how it is set."""
+        package = {"torchft": "torchft-nightly", "nvrx": "nvidia-resiliency-ext"}[self.name]
+        code = f"import importlib.metadata as m; print(*map(m.version, ('{package}', 'torch')))"
+        versions = subprocess.check_output([str(self.python), "-c", code], text=True, timeout=60).split()
+        words = [LIGHTHOUSE, LAUNCHER][self.name == "nvrx"]
+        return f"{self.name}: {package} {versions[0]}, torch {versions[1]}, gloo, `{' '.join(words)}`."
+
     def commands(self, folder: Path, port: int, every: int) -> list[list[str]]:
         """What runs for a training: each is started again when it ends."""
         if self.name == "torchft":
-            module = [str(self.python), "-m", "benchmarks.peers.torchft_digits"]
+            module = [str(self.python), "-m", "benchmarks.under_faults.programs.torchft_digits"]
             return [[*module, str(rank), str(folder)] for rank in range(RANKS)]
         launcher = [str(self.python.with_name("ft_launcher")), *LAUNCHER, "--rdzv-endpoint", f"localhost:{port}"]
-        return [[*launcher, "-m", "benchmarks.peers.nvrx_digits", str(folder), str(every)]]
+        return [[*launcher, "-m", "benchmarks.under_faults.programs.nvrx_digits", str(folder), str(every)]]
 
     def beside(self, port: int) -> list[list[str]]:
         """What runs beside the training."""

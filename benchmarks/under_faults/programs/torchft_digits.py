@@ -1,4 +1,4 @@
-"""A replica of the training with torchft: `python -m benchmarks.peers.torchft_digits REPLICA FOLDER`.
+"""A replica of the training with torchft: `python -m benchmarks.under_faults.programs.torchft_digits REPLICA FOLDER`.
 
 It follows torchft's own example of a fault-tolerant DDP. TORCHFT_LIGHTHOUSE has the address of the lighthouse. The
 shard of a replica stays the same, so samples of a replica that is away are not seen.
@@ -15,8 +15,8 @@ from typing import Any
 from torch.distributed import TCPStore
 from torchft import DistributedDataParallel, Manager, Optimizer, ProcessGroupGloo
 
-from benchmarks.peers.digits import Digits
-from benchmarks.peers.steps import Steps
+from benchmarks.under_faults.programs.digits import Digits
+from benchmarks.under_faults.programs.steps import Steps
 
 TIMEOUT = timedelta(seconds=5)
 

@@ -1,4 +1,4 @@
-"""A rank of the training under NVRx's launcher: `ft_launcher ... -m benchmarks.peers.nvrx_digits FOLDER EVERY`.
+"""A rank of the training under NVRx's launcher: `ft_launcher ... -m ...programs.nvrx_digits FOLDER EVERY`.
 
 The launcher starts all ranks again when one dies; they continue from the newest checkpoint of rank 0.
 """
@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.peers.digits import Digits
-from benchmarks.peers.steps import RANKS, Steps
+from benchmarks.under_faults.programs.digits import Digits
+from benchmarks.under_faults.programs.steps import RANKS, Steps
 
 
 def main() -> None:

@@ -7,8 +7,8 @@ import statistics
 
 import pytest
 
-from benchmarks import fault_peers
-from benchmarks.fault_figures import arrivals, best_interval_s, bound, expected_ettr, of
+from benchmarks.under_faults import peers
+from benchmarks.under_faults.figures import arrivals, best_interval_s, bound, expected_ettr, of
 
 SEED = 7
 
@@ -67,12 +67,12 @@ def test_samples_of_ranks_that_were_away_are_lost() -> None:
     steps = rows(
         (1.0, 1, 4), (1.0, 1, 4), (2.0, 2, 4), (4.5, 3, 3), (4.6, 3, 3), (5.0, 4, 3), (6.0, 5, 4), (99.0, 6, 4)
     )
-    found = fault_peers.told(steps, 0.5, 7.5, [2.1])
+    found = peers.told(steps, 0.5, 7.5, [2.1])
     assert (found.samples, found.lost, found.again, found.next_step_s) == (144, 16, 0, (pytest.approx(2.4),))
 
 
 def test_steps_that_are_computed_again_count_once() -> None:
     steps = rows(*((t, t, 4) for t in range(1, 8)), (15.0, 5, 4), (15.1, 5, 4), (16.0, 6, 4), (16.1, 7, 4))
-    found = fault_peers.told(steps, 0.0, 30.0, [7.5, 29.0])
+    found = peers.told(steps, 0.0, 30.0, [7.5, 29.0])
     assert (found.samples, found.lost, found.again) == (7 * 32, 0, 3 * 32)
     assert found.next_step_s == (7.5,), "after the second fault there is no step"
