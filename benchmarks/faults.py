@@ -6,8 +6,8 @@
 Both print a table and write it, with all values, into `--results FOLDER`. The seed gives kinds, steps, ranks and times.
 A place is as in `python -m tests.campaign`. benchmarks/under_faults/peers.py says how to install a peer.
 
-`single` measures in each run the same number of faults, one after the other. `ettr` measures first how fast the
-training is without checkpoints and without faults; then the ETTR is the progress under faults, by that speed. A rank
+`single` measures in each run the same number of faults, one after the other. `ettr` measures before and after how fast
+the training is without checkpoints and without faults; the ETTR is the progress under faults, by that speed. A rank
 that is due to be killed during a restart is killed as soon as it is there, as Daly's formula has it.
 """
 
@@ -20,9 +20,9 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,6 @@ from benchmarks.under_faults import peers, runs, single, stretch
 from benchmarks.under_faults.figures import arrivals, best_interval_s, bound, markdown, of, share
 from benchmarks.under_faults.peers import Peer
 from benchmarks.under_faults.single import Struck
-from benchmarks.under_faults.stretch import Stretch
 from tests.campaign.faults import KINDS
 from tests.campaign.places import WHY_NOT, places
 from tests.campaign.schedule import RANKS, schedule
@@ -104,69 +103,75 @@ def _single_table(kinds: Sequence[str], rows: Sequence[Struck]) -> str:
 
 def at_times(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
     """Strike a training at random times, then the peers with the same faults."""
-    every_s, speed, saved_s = asked.minutes * 60, _usual(asked, place), _checkpoint_s(asked, place)
-    usual = {peer.name: peers.training(peer, [], asked.usual, runs.NEVER) for peer in asked.peers}
+    duration_s, saved_s, before = asked.minutes * 60, _checkpoint_s(asked, place), _usual(asked, place)
     lines: list[Line] = []
     for mean_s in asked.mean:
-        faults = [*arrivals(asked.seed, mean_s, every_s, RANKS)]
-        every = max(round(best_interval_s(saved_s, mean_s) * speed.steps_per_s), 1)
+        faults = [*arrivals(asked.seed, mean_s, duration_s, RANKS)]
+        every = max(round(best_interval_s(saved_s, mean_s) * before["torusrun"] / BATCH), 1)
         words = [NO_EVALUATION, f"train.checkpoint_every_steps={every}", OFTEN, *asked.settings]
-        found = stretch.stretch(place, faults, every_s, words)
-        ratio, again = found.steps_per_s / speed.steps_per_s, found.again * BATCH
-        lines.append(Line("torusrun", mean_s, len(faults), ratio, found.next_step_s, 0, again, every, vars(found)))
+        found = stretch.stretch(place, faults, duration_s, words)
+        lines.append(Line("torusrun", mean_s, len(faults), every, found.steps_per_s * BATCH, found.next_step_s,
+                          found.skipped * BATCH, found.again * BATCH, vars(found)))  # fmt: skip
         for peer in asked.peers:
-            told = peers.training(peer, faults, every_s, every)
-            ratio = told.samples_per_s / usual[peer.name].samples_per_s
-            lines.append(
-                Line(peer.name, mean_s, len(faults), ratio, told.next_step_s, told.lost, told.again, every, vars(told))
-            )
+            told = peers.training(peer, faults, duration_s, every)
+            lines.append(Line(peer.name, mean_s, len(faults), every, told.samples_per_s, told.next_step_s,
+                              told.lost, told.again, vars(told)))  # fmt: skip
         print(*lines, sep="\n", flush=True)
+    after = _usual(asked, place)
     title = f"A rank killed at random times on {name}, seed {asked.seed}, {asked.minutes:g} minutes each"
-    speeds = {"torusrun": speed.steps_per_s * BATCH, **{name: told.samples_per_s for name, told in usual.items()}}
+    speeds = {"before": before, "after": after}
     values = {"usual_samples_per_s": speeds, "checkpoint_s": saved_s, "trials": [vars(line) for line in lines]}
-    table = "\n\n".join([_ettr_table(lines, saved_s, speeds), *(peer.about() for peer in asked.peers)])
+    table = "\n\n".join([_ettr_table(lines, saved_s, before, after), *(peer.about() for peer in asked.peers)])
     return title, table, values
 
 
 @dataclass(frozen=True)
 class Line:
-    """One training under faults. `due` faults were to come; a fault that comes too late to find a rank did not."""
+    """One training under faults. `due` faults were to come; one whose rank was not there until the end did not.
+
+    `speed` is in samples that count a second; `load` that of the machine at the end.
+    """
 
     of: str
     mean_s: float
     due: int
-    ettr: float
+    every: int
+    speed: float
     next_step_s: Sequence[float]
     lost: int
     again: int
-    every: int
     values: dict[str, Any]
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
 
-    def cells(self, saved_s: float, step_s: float) -> list[object]:
+    def cells(self, saved_s: float, usual: float) -> list[object]:
+        """The cells of its row, by the speed without faults."""
+        ettr = self.speed / usual
         restart_s = statistics.median(self.next_step_s) if self.next_step_s else 0.0
-        best = bound(saved_s, restart_s, self.mean_s, step_s) if self.of == "torusrun" else None
-        of_bound = share(self.ettr / best if best else None)
-        return [self.of, f"{self.mean_s:g}", f"{self.values['faults']} of {self.due}", self.every, share(self.ettr),
-                share(best), of_bound, of(self.next_step_s), self.lost, self.again]  # fmt: skip
+        best = bound(saved_s, restart_s, self.mean_s, BATCH / usual) if self.of == "torusrun" else None
+        return [self.of, f"{self.mean_s:g}", f"{self.values['faults']} of {self.due}", self.every, share(ettr),
+                share(best), share(ettr / best if best else None), of(self.next_step_s), self.lost, self.again,
+                f"{self.load:.1f}"]  # fmt: skip
 
 
-def _ettr_table(lines: Sequence[Line], saved_s: float, speeds: dict[str, float]) -> str:
+def _ettr_table(lines: Sequence[Line], saved_s: float, before: Mapping[str, float], after: Mapping[str, float]) -> str:
     titles = ["", "s between faults", "faults", "steps between checkpoints", "ETTR", "Daly's bound", "of the bound",
-              "s to next step", "samples lost", "computed twice"]  # fmt: skip
-    rows = [line.cells(saved_s, BATCH / speeds["torusrun"]) for line in lines]
-    said = ", ".join(f"{name} {speed:.0f}" for name, speed in speeds.items())
+              "s to next step", "samples lost", "computed twice", "load"]  # fmt: skip
+    rows = [line.cells(saved_s, (before[line.of] + after[line.of]) / 2) for line in lines]
+    speeds = ", ".join(f"{name} {speed:.0f} and {after[name]:.0f}" for name, speed in before.items())
     notes = (
-        f"Samples a second without faults and checkpoints: {said}. A checkpoint of torusrun takes "
-        f"{saved_s * 1000:.0f} ms of all ranks. Seconds are medians (worst). {RANKS} ranks share {os.cpu_count()} "
-        "cores, so ranks that are away leave theirs to the others, which favours a peer that continues without them."
+        f"Samples a second without faults and checkpoints, before and after: {speeds}; the ETTR is by their mean. "
+        f"A checkpoint of torusrun takes {saved_s * 1000:.0f} ms of all ranks. Seconds are medians (worst). "
+        f"{RANKS} ranks share {os.cpu_count()} cores, so ranks that are away leave theirs to the others, which favours "
+        "a peer that continues without them."
     )
     return f"{markdown(titles, rows)}\n\n{notes}"
 
 
-def _usual(asked: argparse.Namespace, place: Place) -> Stretch:
-    """The training without faults and without checkpoints."""
+def _usual(asked: argparse.Namespace, place: Place) -> dict[str, float]:
+    """Samples a second without faults and without checkpoints, by torusrun and by each peer."""
     words = [NO_EVALUATION, f"train.checkpoint_every_steps={runs.NEVER}", *asked.settings]
-    return stretch.stretch(place, [], asked.usual, words)
+    own = {"torusrun": stretch.stretch(place, [], asked.usual, words).steps_per_s * BATCH}
+    return own | {p.name: peers.training(p, [], asked.usual, runs.NEVER).samples_per_s for p in asked.peers}
 
 
 def _checkpoint_s(asked: argparse.Namespace, place: Place) -> float:

@@ -26,13 +26,15 @@ FIRST_STEP_S = 120.0
 class Stretch:
     """A training over `duration_s` from its first step on, with faults at random times.
 
-    `steps` are those it was ahead at the end, `again` those that it computed twice. `next_step_s` has, for each fault,
-    the time until the next step, `checkpoint_s` the median time for which all ranks waited for a checkpoint.
+    `steps` are those it was ahead at the end, `again` those that it computed twice, `skipped` those that it never
+    computed. `next_step_s` has the time from each fault to the next step, `checkpoints_s` how long all ranks waited for
+    each checkpoint.
     """
 
     duration_s: float
     steps: int
     again: int
+    skipped: int
     faults: int
     attempts: int
     next_step_s: tuple[float, ...]
@@ -58,21 +60,23 @@ def stretch(place: Place, faults: Sequence[Arrival], duration_s: float, words: S
     finally:
         place.torusrun("cancel", run.name, timeout_s=60)
     rows = [row for row in metrics(run, "step") if row["t"] <= begun_s + duration_s]
-    found = _stretch_of(rows, struck_s, duration_s, account)
+    found = stretch_of(rows, struck_s, duration_s, account)
     saved = [row["seconds"] for row in metrics(run, "checkpoint")]
     place.torusrun("watch", run.name, timeout_s=ENDS_S)
     leftovers.remove(place, run)
     return replace(found, checkpoints_s=tuple(saved))
 
 
-def _stretch_of(
+def stretch_of(
     rows: Sequence[dict[str, Any]], struck_s: Sequence[float], duration_s: float, account: dict[str, Any]
 ) -> Stretch:
+    """What the steps of rank 0 say: it writes a row for each."""
     again = sum(max(before["step"] - after["step"] + 1, 0) for before, after in pairwise(rows))
+    skipped = sum(max(after["step"] - before["step"] - 1, 0) for before, after in pairwise(rows))
     firsts = [after["t"] for before, after in pairwise(rows) if after["attempt"] > before["attempt"]]
     waits = [next((first_s - s for first_s in firsts if first_s > s), None) for s in struck_s]
     return Stretch(
-        duration_s, rows[-1]["step"] - rows[0]["step"], again, len(struck_s), rows[-1]["attempt"],
+        duration_s, rows[-1]["step"] - rows[0]["step"], again, skipped, len(struck_s), rows[-1]["attempt"],
         tuple(wait for wait in waits if wait is not None), (), account,
     )  # fmt: skip
 

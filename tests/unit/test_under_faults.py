@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from benchmarks.under_faults import peers
+from benchmarks.under_faults import peers, stretch
 from benchmarks.under_faults.figures import arrivals, best_interval_s, bound, expected_ettr, of
 
 SEED = 7
@@ -76,3 +76,10 @@ def test_steps_that_are_computed_again_count_once() -> None:
     found = peers.told(steps, 0.0, 30.0, [7.5, 29.0])
     assert (found.samples, found.lost, found.again) == (7 * 32, 0, 3 * 32)
     assert found.next_step_s == (7.5,), "after the second fault there is no step"
+
+
+def test_the_steps_of_rank_0_show_what_was_computed_twice_or_never() -> None:
+    steps = [(1, 1.0, 1), (1, 2.0, 2), (1, 3.0, 3), (2, 9.0, 2), (2, 10.0, 3), (3, 20.0, 6)]
+    found = stretch.stretch_of([{"attempt": n, "t": t, "step": step} for n, t, step in steps], [3.5, 12.0], 20.0, {})
+    assert (found.steps, found.again, found.skipped, found.attempts) == (5, 2, 2, 3)
+    assert found.next_step_s == (5.5, 8.0)
