@@ -145,9 +145,9 @@ class Line:
 
     def cells(self, saved_s: float, usual: float) -> list[object]:
         """The cells of its row, by the speed without faults."""
-        ettr = self.speed / usual
-        restart_s = statistics.median(self.next_step_s) if self.next_step_s else 0.0
-        best = bound(saved_s, restart_s, self.mean_s, BATCH / usual) if self.of == "torusrun" else None
+        ettr, best = self.speed / usual, None
+        if self.of == "torusrun" and self.next_step_s:
+            best = bound(saved_s, statistics.median(self.next_step_s), self.mean_s, BATCH / usual)
         return [self.of, f"{self.mean_s:g}", f"{self.values['faults']} of {self.due}", self.every, share(ettr),
                 share(best), share(ettr / best if best else None), of(self.next_step_s), self.lost, self.again,
                 f"{self.load:.1f}"]  # fmt: skip
