@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import sys
 import time
@@ -47,6 +48,7 @@ NO_EVALUATION = f"train.evaluate.first={runs.NEVER}"
 
 def main() -> int:
     asked = _asked()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwinds: trainings end, labs stop
     about = _about()
     with ExitStack() as stack:
         ((name, place),) = places([asked.place], stack).items()

@@ -67,6 +67,7 @@ def strike_all(place: Place, faults: Sequence[Planned], whole: Path, words: Sequ
     run = place.submit(*settings([*(text for text in own if not text.startswith("hang_timeout")), *words]))
     rows = [Struck(one, run.name) for one in faults]
     with ExitStack() as stack, Witness(place, run) as witness:
+        stack.callback(leftovers.remove, place, run)
         for trial, row in zip(trials, rows, strict=True):
             stack.push(trial.undo)
             trial.run = run
@@ -80,7 +81,6 @@ def strike_all(place: Place, faults: Sequence[Planned], whole: Path, words: Sequ
         _judge(place, run, rows, whole)
     overlaps = [*witness.overlaps, *leftovers.mixed(run)]
     rows[-1].note = "; ".join(filter(None, [rows[-1].note, *overlaps]))
-    leftovers.remove(place, run)
     return rows
 
 
