@@ -130,6 +130,7 @@ def train_once(train: Train, rank: int, folder: Path) -> list[float]:
     paths = {name: folder / name for name in ("rendezvous", "checkpoints", "metrics", "trace", "done")}
     config = Config(
         schema=SCHEMA, run="recipes", attempt=1, grid=GRID, interface="lo", rendezvous_timeout_s=60.0, stretch=None,
+        mean_time_to_failure_s=1e6,
         token="0" * 64, train=train, **paths,
     )  # fmt: skip
     parts = build_parts(train, CPU)

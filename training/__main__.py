@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from training.checkpoint import writer
 from training.checkpoint.manifest import OtherSchema
 from training.collectives.cut_off import cut_off
 from training.config import Config, ConfigError, load
@@ -27,7 +28,8 @@ def main(arguments: list[str]) -> int:
     faulthandler.register(signal.SIGUSR1)  # torusrun sends it when a run hangs: the stacks show where this rank is
     try:
         config, ranks = read(arguments)
-        return _loop()(config, ranks, stop)
+        writing = writer.start() if ranks.rank == 0 else None
+        return _loop()(config, ranks, stop, writing)
     except (ConfigError, OtherSchema) as error:
         print(f"training: {error}", file=sys.stderr)
         return EXIT_BAD_CONFIG
@@ -36,7 +38,7 @@ def main(arguments: list[str]) -> int:
         return EXIT_CUT_OFF if cut_off(error) else EXIT_FAILED
 
 
-def _loop() -> Callable[[Config, Ranks, StopRequest], int]:
+def _loop() -> Callable[[Config, Ranks, StopRequest, writer.Writer | None], int]:
     """The training loop. Importing PyTorch makes many lasting objects; looking for garbage among them takes a tenth of
     the import time.
     """

@@ -14,7 +14,7 @@ from training.recipe.reading import ConfigError as ConfigError
 from training.recipe.reading import record
 from training.recipe.train import Train
 
-SCHEMA = 3
+SCHEMA = 4
 MOST_LEVELS = 3
 TOKEN = Pattern("a string of 64 hex digits (0-9, a-f)", r"[0-9a-f]{64}", secret=True)
 
@@ -25,7 +25,8 @@ class Config:
 
     `token` is the secret of the attempt. A process that knows it can pose as a rank, so no message shows it.
     `done` is the file that rank 0 writes when the training is complete. `stretch` holds the epochs at which the part of
-    these ranks begins and ends, if others train the rest; None if they train to the end.
+    these ranks begins and ends, if others train the rest; None if they train to the end. `mean_time_to_failure_s` is
+    that of all ranks together.
     """
 
     schema: int
@@ -41,6 +42,7 @@ class Config:
     trace: Path
     done: Path
     stretch: tuple[float, float] | None
+    mean_time_to_failure_s: Annotated[float, Limits(above=0)]
     train: Train
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from training.checkpoint import saver
 from training.checkpoint.manifest import name_of
-from training.checkpoint.store import CheckpointFolder
+from training.checkpoint.saver import Saver
+from training.checkpoint.writer import Writer
 from training.collectives import device as devices
 from training.config import Config
 from training.learner import Learner
@@ -17,8 +17,8 @@ from training.reporting.reporter import Reporter
 from training.step.stop import StopRequest
 
 
-def run(config: Config, ranks: Ranks, stop: StopRequest) -> int:
-    """Train as one of `ranks`; returns the exit code, the same on every rank.
+def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) -> int:
+    """Train as one of `ranks`; returns the exit code, the same on every rank. Rank 0 has a `writer`.
 
     Raises ConfigError, before the ranks meet, for a model, data set, optimizer or schedule that cannot be built.
     """
@@ -29,29 +29,24 @@ def run(config: Config, ranks: Ranks, stop: StopRequest) -> int:
     settle(parts.optimizer, device)
     learner = Learner(config, ranks, device, parts)
     reporter = Reporter(config, ranks, learner)
-    checkpoints = CheckpointFolder(config.checkpoints, config.attempt) if ranks.rank == 0 else None
-    reporter.start(saver.resume(config, meeting, learner, checkpoints))
-    code = _train(config, ranks, learner, reporter, checkpoints, stop)
+    saver = Saver(config, learner, reporter, writer)
+    reporter.start(saver.resume(meeting))
+    code = _train(config, ranks, learner, reporter, saver, stop)
     reporter.end(code)
     rendezvous.leave()
     return code
 
 
-def _train(
-    config: Config,
-    ranks: Ranks,
-    learner: Learner,
-    reporter: Reporter,
-    checkpoints: CheckpointFolder | None,
-    stop: StopRequest,
-) -> int:
+def _train(config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, saver: Saver, stop: StopRequest) -> int:
     train, meter = config.train, Meter()
+    saver.begin()
     while True:
         reporter.epochs()  # this attempt or a resumed one does the work that is due after a step
         if learner.finished:
             break
         if learner.course.evaluates(learner.before, learner.progress):
-            reporter.evaluation()
+            saver.evaluated(reporter.evaluation().model.accuracy)
+        reporter.stepping()
         with meter.steps(lambda: learner.progress.samples):
             stopping = learner.step(stop.requested)
         reporter.timed(meter.last_s)
@@ -60,10 +55,12 @@ def _train(
         if _passed(train.log_every_steps, before, steps):
             reporter.step(meter)
         if stopping or finished or handed_over:
-            if not saver.save(checkpoints, learner, reporter, last=True):
+            if not saver.save_last():
                 return EXIT_NO_CHECKPOINT
-        elif _passed(train.checkpoint_every_steps, before, steps):
-            saver.save(checkpoints, learner, reporter, last=False)
+        elif saver.due():
+            saver.save()
+        else:
+            saver.look()
         if handed_over:
             reporter.stop("the next phase wants another number of nodes")
             return EXIT_OTHER_NODES

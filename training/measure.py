@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from training.__main__ import read
+from training.checkpoint.snapshot import Snapshot
 from training.collectives import device as devices
 from training.config import Config, ConfigError
 from training.learner import Learner
@@ -46,7 +47,8 @@ def main(arguments: list[str]) -> int:
     settle(parts.optimizer, device)
     metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
     metrics.write(events.START, step=0, total_steps=1, world=ranks.world, device=device.type)
-    for found in (*_compute(config, ranks, device, parts), *_links(ranks, device)):
+    own = (config, ranks, device, parts)
+    for found in (*_compute(*own), *_save(*own), *_links(ranks, device)):
         metrics.write(events.MEASURED, step=0, **found)
     recorded = done.record(config, ranks, device, Progress(steps=1))
     if recorded:
@@ -63,6 +65,21 @@ def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -
         learner = Learner(config, ranks, device, replace(parts, course=course))
         step_s = slowest_s([_timed_s(learner.step_alone, device) for _ in range(STEPS)], device)
         yield {"model": config.train.model.name, "batch": batch // ranks.world, "time_s": step_s}
+
+
+def _save(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> Iterator[dict[str, object]]:
+    """Time what all ranks wait for at a checkpoint: they compare their weights, and rank 0 copies the state."""
+    learner, snapshot = Learner(config, ranks, device, parts), Snapshot()
+
+    def save() -> None:
+        learner.check_alike()
+        learner.gather()
+        if ranks.rank == 0:
+            snapshot.take(learner.state())
+
+    learner.step_alone()
+    learner.start_alike()
+    yield {"operation": events.SAVE, "time_s": slowest_s([_timed_s(save, device) for _ in range(REPEATS)], device)}
 
 
 def _links(ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:

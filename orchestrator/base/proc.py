@@ -25,6 +25,14 @@ def state_of(pid: int) -> str:
     return next(iter(_stat(pid)), "")
 
 
+def waits_for_disk(pid: int) -> bool:
+    """Whether a thread of a process, or of a process that it started, waits for a disk."""
+    threads = (entry.name for entry in Path(f"/proc/{pid}/task").glob("*"))
+    if any(state_of(int(thread)) == "D" for thread in threads):
+        return True
+    return any(map(waits_for_disk, children(pid)))
+
+
 def parent_of(pid: int) -> int | None:
     """The process that started `pid` or adopted it, 0 if it is not visible from here; None if `pid` has ended."""
     status = _stat(pid)

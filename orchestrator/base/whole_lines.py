@@ -1,13 +1,33 @@
-"""The lines at the end of a file that only grows."""
+"""Files that only grow by whole lines: how a line is added, and the lines at their ends."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 
-from orchestrator.base.private import open_regular
+from orchestrator.base.errors import explained
+from orchestrator.base.private import READABLE, open_regular
+from training.files import lock
 
 TAIL_BYTES = 65_536
+LOCK_S = 10.0  # a write takes milliseconds, but any user who may read the file can lock it, too
+
+
+def append(path: Path, line: str, mode: int = READABLE) -> None:
+    """Append a line in one locked, synchronized write. Raises SiteError if it cannot be written."""
+    with explained(f"{path}: cannot be written"):
+        descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
+        with open(descriptor, "ab", buffering=0) as file:
+            with contextlib.suppress(OSError):  # an append without the lock is still one write
+                lock.take(descriptor, wait_s=LOCK_S)
+            size = os.fstat(descriptor).st_size
+            torn = size and os.pread(descriptor, 1, size - 1) != b"\n"  # a full disk cut the last line short
+            text = b"\n" * bool(torn) + line.encode() + b"\n"
+            if file.write(text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(descriptor)
 
 
 def last_lines(path: Path, largest_bytes: int) -> tuple[list[bytes], bytes]:

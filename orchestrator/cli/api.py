@@ -15,6 +15,8 @@ from orchestrator.runs.attempts.in_hold import find as find_held
 from orchestrator.runs.attempts.make_hold import duration
 from orchestrator.runs.attempts.make_hold import hold as make_hold
 from orchestrator.runs.attempts.submit import first as submit_first
+from orchestrator.runs.bad_nodes import memory
+from orchestrator.runs.bad_nodes.bad_node import BlamedNode
 from orchestrator.runs.folder import index
 from orchestrator.runs.handle import Run
 from orchestrator.runs.plan.plan import Plan, plan
@@ -99,7 +101,13 @@ def open_run(word: str) -> Run:
     return Run(index.find(word))
 
 
+def bad_nodes() -> list[BlamedNode]:
+    """The hosts of all sites that broke runs, and whether requests from this machine leave them out now (`bad`)."""
+    return memory.blamed()
+
+
 __all__ = [
+    "BlamedNode",
     "Checkpoint",
     "DryRun",
     "Plan",
@@ -108,6 +116,7 @@ __all__ = [
     "State",
     "TorusrunError",
     "View",
+    "bad_nodes",
     "dry_run",
     "hold",
     "open_run",

@@ -49,6 +49,7 @@ VERBS = {
     "explain": "explain why a run ended: cause, first error, evidence, what to do",
     "cancel": "end runs, after a checkpoint",
     "resume": "submit the next attempt of a run, from its newest complete checkpoint",
+    "nodes": "list the nodes that broke runs and are left out of requests; add or forgive some",
     "collect": "copy logs, metrics and checkpoints of a run into a folder",
     "schema": "print the JSON schema of a run, site or image file",
     "version": "print the version of torusrun",

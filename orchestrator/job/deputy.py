@@ -19,14 +19,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.network.placement.mapping import same_host
+from orchestrator.runs.bad_nodes.noted import note
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.events import Ended
+from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.runs.state import which
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Scheduler
 
@@ -35,7 +42,7 @@ SILENT_S = 45.0  # the file system shows a change on other hosts after some seco
 TRIES = 5
 
 
-class Sign:
+class JobPulse:
     """The sign of life of the first host, and the deputy that looks at it."""
 
     def __init__(self, attempt: Attempt, plan: Plan, scheduler: Scheduler, job: str) -> None:
@@ -72,19 +79,37 @@ class Sign:
 
 def main() -> None:
     attempt, job = Attempt(Path(sys.argv[1])), sys.argv[2]
+    run = RunFolder(attempt.folder.parents[1])
     try:
-        plan = read_attempt(RunFolder(attempt.folder.parents[1]), attempt.number).plan
+        plan = read_attempt(run, attempt.number).plan
     except TorusrunError as error:
         sys.exit(f"torusrun: {error}")
-    while silence_s(attempt) < SILENT_S:
+    while (silent_s := silence_s(attempt)) < SILENT_S:
         time.sleep(BEAT_S)
     print(f"torusrun: the first host of job {job} is silent: the job is ended, so that the next one begins", flush=True)
+    with contextlib.suppress(SiteError):  # then the next job asks the scheduler how the attempt ended
+        _record(run, silent_s)
     for _ in range(TRIES):
         try:
             return client.of(plan.site).cancel(job)
         except SiteError as error:
             print(f"torusrun: {error}", file=sys.stderr, flush=True)
             time.sleep(BEAT_S)
+
+
+def _record(run: RunFolder, silent_s: float) -> None:
+    """Record the end of the attempt at work: its supervisor was on the first host."""
+    attempt = run.attempt(which.newest_of(run))
+    try:
+        host = attempt.pulse.read_text().strip()
+    except OSError:
+        return  # it has not begun
+    if not attempt.end.exists():
+        end = ended(How.FIRST_HOST_SILENT, hosts=[host], silent=host, silent_s=silent_s)
+        end = replace(end, kept_going=True)
+        end.write(attempt.end)
+        ledger.append(run.ledger, Ended.by(attempt.number, end))
+        note(run, attempt.number, end)
 
 
 def silence_s(attempt: Attempt) -> float:

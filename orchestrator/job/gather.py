@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
@@ -18,6 +17,7 @@ from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.records import RankEnd
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.schedulers.launchers.launcher import Words
+from training.checkpoint.manifest import TEMPORARY_PREFIX
 from training.reporting.events import STEP
 
 LARGEST_QUOTE = 300
@@ -63,7 +63,7 @@ class RankRecords:
         for rank in ranks:
             with contextlib.suppress(SiteError):
                 if seen := read_object(self.attempt.rank_seen(rank)):
-                    found[rank] = Where(str(seen.get("process")), stack(self.lines(rank)))
+                    found[rank] = Where(str(seen.get("process")), stack(self.lines(rank)), seen.get("disk") is True)
                 elif not self.attempt.rank_start(rank).exists():
                     found[rank] = Where(NOT_BEGUN)
         return found
@@ -87,7 +87,7 @@ def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
     for slot in placement.slots:
         if slot.local_rank == 0:
             with contextlib.suppress(OSError):
-                heard[slot.host] = _written_s(attempt.rank_start(slot.rank))
+                heard[slot.host] = private.status(attempt.rank_start(slot.rank)).st_mtime
     newest_s = max(heard.values(), default=0.0)
     return {host: newest_s - heard_s for host, heard_s in heard.items()}
 
@@ -98,20 +98,6 @@ def newest_step(run: RunFolder, attempt: Attempt) -> int | None:
     return row.get("step") if row and row["attempt"] == attempt.number else None
 
 
-def signs_of_life(run: RunFolder, attempt: Attempt) -> tuple[int, ...]:
-    """Sizes that grow while a training makes progress: its metrics, rank 0's log, and the number of ranks' records."""
-    return size(run.metrics), size(attempt.rank_log(0)), len(os.listdir(attempt.ranks))
-
-
-def size(path: Path) -> int:
-    """The bytes in a file, 0 if there is none."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _written_s(path: Path) -> float:
-    """When a file was last written or touched. It is opened, since over NFS a stat alone may be a minute late."""
-    with open(private.open_regular(path), "rb") as file:
-        return os.fstat(file.fileno()).st_mtime
+def writes_checkpoint(run: RunFolder, attempt: Attempt) -> bool:
+    """Whether an attempt of our training has begun to write a checkpoint that is not complete."""
+    return any(run.checkpoints.glob(f"{TEMPORARY_PREFIX}step-*-{attempt.number}"))

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.job.patience import Symptom
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.how_ended import How
+from orchestrator.runs.folder.how_ended import WAITS_FOR_DISK, How
 from orchestrator.runs.folder.records import End
 
 NOT_BEGUN = "not begun"
@@ -17,41 +18,78 @@ STANDS = {
     NOT_BEGUN: "its program has not begun",
     "T": "it is stopped, as by SIGSTOP",
     "t": "it is stopped by a debugger",
-    "D": "it waits for a disk or a file system",
+    "D": WAITS_FOR_DISK,
     "Z": "it has ended, and nobody has noticed",
     "": "its process is gone",
 }
+STOPPED = ("T", "Z", "")
 STACK = re.compile(r"^Current thread 0x|^Thread 0x|^Stack \(most recent call first\)")
 FRAME = re.compile(r'  File "([^"]+)", line (\d+) in (\S+)')
-WAITS_FOR_OTHERS = re.compile(r"torch/distributed/|training/collectives/|training/meeting/")
+WAITS_FOR_OTHERS = re.compile(r"torch/distributed/|training/collectives/|training/meeting/|training/step/late\.py")
+# What may take longer than a step: reading data, writing files, and activities that their rank could not announce.
+LONG_WORK = re.compile(r"training/(data|files|checkpoint|evaluation|reporting)/")
 
 
 @dataclass(frozen=True)
 class Where:
     """A rank's answer to a query: the state of its process as in proc(5), and its stack, innermost frame first.
 
-    `state` is None if its wrapper did not answer, NOT_BEGUN if the rank left no record of its start.
+    `state` is None if its wrapper did not answer, NOT_BEGUN if the rank left no record of its start. `disk` says that
+    one of its threads or of the processes that it started waits for a disk.
     """
 
     state: str | None = None
     stack: Sequence[str] = ()
+    disk: bool = False
 
     @property
     def waits_for_others(self) -> bool:
         """Whether one of its known frames belongs to an exchange with other ranks."""
         return any(WAITS_FOR_OTHERS.search(frame) for frame in self.stack)
 
+    def works(self, before: Where) -> bool:
+        """Whether it is at work, or waits for a disk or a debugger. `before` is its answer to an earlier query."""
+        if self.disk or self.state in (NOT_BEGUN, "D", "t"):
+            return True
+        if not self.stack or self.waits_for_others:
+            return False
+        moved = bool(before.stack) and before.stack != self.stack
+        return moved or self.state == "R" or any(LONG_WORK.search(frame) for frame in self.stack)
 
-def hung(placement: Placement, where: Mapping[int, Where], idle_s: float, step: int | None) -> End:
-    """The end of an attempt without progress for `idle_s` seconds after `step`, which is None before the first."""
+
+def symptom(ranks: int, where: Mapping[int, Where], before: Mapping[int, Where]) -> Symptom:
+    """What the answers of ranks 0 to `ranks` - 1 show, beside those to an earlier query."""
+    known = [(where.get(n, Where()), before.get(n, Where())) for n in range(ranks)]
+    if any(now.state in STOPPED for now, _ in known):
+        return Symptom.STOPPED
+    if all(now.state is None for now, _ in known):
+        return Symptom.UNKNOWN  # the launcher may not have passed the query on
+    if any(now.state is None for now, _ in known):
+        return Symptom.SILENT
+    return Symptom.WORKING if any(now.works(earlier) for now, earlier in known) else Symptom.WAITING
+
+
+@dataclass(frozen=True)
+class Pause:
+    """An attempt without progress for `idle_s` seconds after `step` (None before the first), and its limit."""
+
+    idle_s: float
+    limit_s: float
+    step: int | None = None
+    doing: str = ""
+
+
+def hung(placement: Placement, where: Mapping[int, Where], pause: Pause) -> End:
+    """The end of an attempt by a pause, from the answers of its ranks."""
 
     def end(how: How, ranks: Sequence[int] = (), **evidence: Any) -> End:
-        return ended(how, placement, ranks=ranks, step=step, idle_s=idle_s, **evidence)
+        during = {"idle_s": pause.idle_s, "limit_s": pause.limit_s, "doing": pause.doing, **evidence}
+        return ended(how, placement, ranks=ranks, step=pause.step, **during)
 
     ranks = range(len(placement.slots))
     known = {n: where.get(n, Where()) for n in ranks}
-    if stuck := [n for n in ranks if known[n].state in STANDS]:
-        return end(How.RANK_STANDS, stuck, process=STANDS[known[stuck[0]].state or ""])
+    if stuck := [n for n in ranks if known[n].state in STANDS] or [n for n in ranks if known[n].disk]:
+        return end(How.RANK_STANDS, stuck, process=STANDS.get(known[stuck[0]].state or "", STANDS["D"]))
     mute = [n for n in ranks if known[n].state is None]
     if len(mute) == len(ranks):
         return end(How.NO_WRAPPER)

@@ -21,7 +21,7 @@ from orchestrator.base import private, process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import Cause, State
 from orchestrator.job import around
-from orchestrator.job.deputy import Sign
+from orchestrator.job.deputy import JobPulse
 from orchestrator.runs.attempts.keep_going import Here, close, next_step
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.how_ended import How
@@ -63,7 +63,7 @@ class Jobs:
         self.turn = self.task or 0  # of the jobs of the run, from 0
         self.lost: dict[str, None] = {}  # hosts of this job that are gone
         self.child: subprocess.Popen[bytes] | None = None
-        self.sign = Sign(first, plan, self.scheduler, self.name)
+        self.pulse = JobPulse(first, plan, self.scheduler, self.name)
         self.asked_s = 0.0  # when this job was asked to end; 0.0 if it was not
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._on_signal)
@@ -74,7 +74,7 @@ class Jobs:
         try:
             return self._work()
         finally:
-            self.sign.end()
+            self.pulse.end()
 
     def _work(self) -> State:
         """Begin attempts until the run is over or this job cannot continue it; the state of the last attempt."""
@@ -106,7 +106,7 @@ class Jobs:
             if self.asked_s and time.time() > self.asked_s + self.plan.site.kill_after_s + LONGER_S:
                 self._pass_on(signal.SIGKILL)
             if self.plan.outlives_hosts:
-                self.sign.give(self._hosts())
+                self.pulse.give(self._hosts())
             time.sleep(LOOK_S)
         end = None
         with contextlib.suppress(SiteError):

@@ -23,6 +23,7 @@ from orchestrator.job.load.monitor import of_node
 from orchestrator.job.recorded import recorded
 from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.supervise import Supervisor
+from orchestrator.runs.bad_nodes.noted import note
 from orchestrator.runs.folder import allocation, ledger
 from orchestrator.runs.folder.allocation import AskedOf, KeeperState
 from orchestrator.runs.folder.end_words import ended
@@ -195,6 +196,7 @@ class Keeper:
             print(f"torusrun: attempt {request.attempt.number} of {request.run.run_id}: {end.state.value}", flush=True)
             if certain and not ledger.last(ledger.events(request.run.ledger), Ended, request.attempt.number):
                 ledger.append(request.run.ledger, Ended.by(request.attempt.number, end))
+                note(request.run, request.attempt.number, end)
 
     def _close(self) -> None:
         """Take no more requests; those already in the inbox are taken."""

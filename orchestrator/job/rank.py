@@ -21,6 +21,7 @@ from orchestrator.base import process
 from orchestrator.base.errors import SITE_FAILED, TorusrunError
 from orchestrator.base.json_files import write_json
 from orchestrator.job.launch_order import Rank, ordered
+from orchestrator.job.left_behind import LeftBehind
 from orchestrator.job.rank_program import RankProgram
 from orchestrator.network.placement.binding import bind
 from orchestrator.network.placement.mapping import misplaced
@@ -65,16 +66,17 @@ def _stand_by(attempt: Attempt) -> int:
         return MISPLACED
     cores = os.sched_getaffinity(0)
     bind(order.beside, local_rank)
-    try:
-        lock = claim.hold(attempt)
-        claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
-        code, told = _run(Rank(number, attempt, order, placement), lock, cores)
-    except TorusrunError as error:  # an image that cannot be staged or is not the run's, or a newer attempt
-        of_image = order.container and not isinstance(error, claim.Superseded)
-        record(error=str(error), meaning=Meaning.NO_IMAGE if of_image else Meaning.FAILED)
-        raise
-    exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
-    record(exit_code=exit_code, signal=by_signal, told=told, meaning=order.program.meaning(code))
+    with contextlib.ExitStack() as held:
+        try:
+            lock = claim.hold(attempt)
+            claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
+            code, told = _run(Rank(number, attempt, order, placement), lock, cores, held)
+        except TorusrunError as error:  # an image that cannot be staged or is not the run's, or a newer attempt
+            of_image = order.container and not isinstance(error, claim.Superseded)
+            record(error=str(error), meaning=Meaning.NO_IMAGE if of_image else Meaning.FAILED)
+            raise
+        exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
+        record(exit_code=exit_code, signal=by_signal, told=told, meaning=order.program.meaning(code))
     return code if code >= 0 else 128 - code
 
 
@@ -86,28 +88,31 @@ def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[in
     return rank, local_rank
 
 
-def _run(rank: Rank, lock: int, cores: Collection[int]) -> tuple[int, bool]:
+def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitStack) -> tuple[int, bool]:
     """Run the program of this rank: (its exit code, negative for a signal; whether it had been asked to stop).
 
-    `cores` are the job's cores on this node.
+    `cores` are the job's cores on this node. What the program needs stays until `held` is closed, which waits for the
+    process that our own training may leave behind.
     """
     attempt, order, program = rank.attempt, rank.order, rank.order.program
-    with contextlib.ExitStack() as held:
-        command, environment = _command(rank, held)
-        if not program.own_group:  # mpirun also sends these to the program, which they would kill
-            for number in (signal.SIGUSR1, signal.SIGUSR2):
-                signal.signal(number, signal.SIG_IGN)
-        log = held.enter_context(open(attempt.rank_log(rank.number), "ab"))
+    command, environment = _command(rank, held)
+    left = LeftBehind()
+    if not program.own_group:  # mpirun also sends these to the program, which they would kill
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+    with open(attempt.rank_log(rank.number), "ab") as log, contextlib.ExitStack() as watched:
         times = Recorder(log.fileno(), index_of(attempt.rank_log(rank.number)))
         child = process.start(
             command,
             environment=environment,
             output=log,
             cwd=Path(program.directory) if program.directory and not order.container else None,
-            keep=[lock, *_of_pmi(environment)],
+            keep=[lock, *([] if program.own_group else [left.kept]), *_of_pmi(environment)],
             own_group=program.own_group,
             parent_death=signal.SIGKILL,
         )
+        left.begun()
+        held.callback(left.wait, order.kill_after_s)
         start = {
             "rank": rank.number,
             "host": socket.gethostname(),
@@ -120,7 +125,7 @@ def _run(rank: Rank, lock: int, cores: Collection[int]) -> tuple[int, bool]:
         if rank.slot.local_rank == 0:
             from orchestrator.job.load.monitor import of_node
 
-            held.enter_context(of_node(attempt, order, rank.placement, cores))
+            watched.enter_context(of_node(attempt, order, rank.placement, cores))
         return RankProgram(child, rank, times).wait()
 
 

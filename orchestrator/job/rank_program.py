@@ -15,14 +15,21 @@ from typing import Any
 from orchestrator.base import proc
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_json
+from orchestrator.job import stacks
 from orchestrator.job.launch_order import Rank
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.log_times import Recorder
 from orchestrator.runs.folder.run_folder import RunFolder
 
 POLL_S = 0.2
-HOST_PULSE_S = 10.0  # between the signs of life that one rank of each host gives
+HOST_PULSE_S = 2.0  # at least, between the signs of life that one rank of each host gives
+HOSTS_PER_S = 50  # that give one
 NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, but may have ended
+
+
+def host_pulse_s(hosts: int) -> float:
+    """The seconds between two signs of life of each of some hosts."""
+    return max(HOST_PULSE_S, hosts / HOSTS_PER_S)
 
 
 class RankProgram:
@@ -32,6 +39,7 @@ class RankProgram:
         self.child, self.attempt, self.rank, self.times = child, rank.attempt, rank.number, times
         self.program, self.kill_after_s = rank.order.program, rank.order.kill_after_s
         self.pulse_s = time.monotonic() if rank.slot.local_rank == 0 else float("inf")
+        self.every_s = host_pulse_s(len(rank.placement.hosts))
         self.newer_s = time.monotonic()
         self.joined = bool(rank.order.container and rank.order.container.instance)
         self.told_s: float | None = None
@@ -56,7 +64,7 @@ class RankProgram:
                     self._note(self.attempt.rank_told(self.rank))
                 if self.told_s and time.monotonic() - self.told_s > self.kill_after_s:
                     self._kill()
-                if time.monotonic() > self.pulse_s + HOST_PULSE_S:
+                if time.monotonic() > self.pulse_s + self.every_s:
                     self.pulse_s = time.monotonic()
                     with contextlib.suppress(OSError):  # the record's time is the host's sign of life
                         os.utime(self.attempt.rank_start(self.rank))
@@ -66,7 +74,16 @@ class RankProgram:
                         self._kill()
                 if self.asked_where:
                     self.asked_where = False
-                    self._note(self.attempt.rank_seen(self.rank), process=proc.state_of(self._program()))
+                    self._answer()
+
+    def _answer(self) -> None:
+        """Record where the program is, for the supervisor."""
+        program = self._program()
+        if not self.program.shows_stack:
+            stacks.by_py_spy(program, self.attempt.rank_log(self.rank))
+        stacks.ask_flight_recorder(program, self.rank)
+        disk = proc.waits_for_disk(program)
+        self._note(self.attempt.rank_seen(self.rank), process=proc.state_of(program), disk=disk)
 
     def _is_superseded(self) -> bool:
         """Whether a newer attempt has begun. Else this rank might wait for ever for a rank on a silent host."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from orchestrator.base import defect
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.base.states import State
+from orchestrator.runs.bad_nodes.noted import note
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import Ended, Started
@@ -45,6 +46,7 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps
     if end.certain:
         with contextlib.suppress(SiteError):  # a full disk; the record is there
             ledger.append(run.ledger, Ended.by(attempt.number, end))
+        note(run, attempt.number, end)
     return end
 
 

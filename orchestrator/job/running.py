@@ -8,12 +8,12 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from orchestrator.base.states import Cause
 from orchestrator.job import gather
 from orchestrator.job.gather import RankRecords
-from orchestrator.job.hang import hung, silent
+from orchestrator.job.hang_watch import HangWatch
 from orchestrator.job.nccl_network import NetworkWatch
 from orchestrator.job.relay import Relay
+from orchestrator.job.slow_watch import SlowWatch
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.records import End, is_done
@@ -25,11 +25,7 @@ from orchestrator.runs.shells.starting import starter
 POLL_S = 0.25
 LOOK_S = 1.0  # between looks that cost a stat or more on a shared file system
 FOLLOW_S = 5.0  # how long the other ranks may take to notice a failed one, and a launcher to end its processes
-ANSWER_S = 5.0  # how long the wrappers may take to answer where their ranks are
 RECORDED_S = 3.0  # how long the records of ranks on other hosts may take to appear here
-STARTING_S = 300.0
-LISTEN_S = 10.0  # between looks at the newest sign of life of every host
-SILENT_S = 60.0  # without a step and without a sign of life of a host: the host or its link is lost
 NEVER = float("inf")
 
 
@@ -58,12 +54,8 @@ class Running:
         self.over_s = NEVER  # when the launcher is ended if it still runs
         self.ending = False
         self.stayed: list[int] = []  # the ranks that had not ended by then
-        self.signs: tuple[int, ...] = ()
-        self.moved_s = time.monotonic()
-        self.longest_s = 0.0  # the longest pause that is over
-        self.asked_early = False  # whether the ranks were queried in this pause
-        self.listened_s = 0.0
-        self.metrics_bytes = gather.size(run.metrics)
+        self.slow = SlowWatch(attempt, placement)
+        self.hangs = HangWatch(plan, run, attempt, placement, lambda: launcher.send_signal(signal.SIGUSR1))
 
     def watch(self) -> int | None:
         """Wait until the launcher ends, or end it; its exit code, None if it was ended."""
@@ -73,7 +65,8 @@ class Running:
             self._pass_on(now_s)
             self.ranks.read()
             if any(end.failed for end in self.ranks.ends.values()):
-                self._end_by(now_s + FOLLOW_S)
+                writing = gather.writes_checkpoint(self.folder, self.attempt)
+                self._end_by(now_s + FOLLOW_S + (self.plan.site.kill_after_s if writing else 0.0))
             if now_s >= looked_s + LOOK_S and self.over_s == NEVER:
                 looked_s = now_s
                 self._look(now_s)
@@ -88,39 +81,15 @@ class Running:
         """Give up a launcher that still runs although the training is done, and a program that makes no progress."""
         self.relay.pass_on()
         self.network.look()
+        self.slow.look(now_s)
         if self.shells:
             self.shells.look()
         if is_done(self.attempt):
             self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
-        idle_s = now_s - self.moved_s
-        if (signs := gather.signs_of_life(self.folder, self.attempt)) != self.signs:
-            self.signs, self.moved_s = signs, now_s
-            self.longest_s, self.asked_early = max(self.longest_s, idle_s), False
-            return
-        if idle_s > SILENT_S and now_s > self.listened_s + LISTEN_S:
-            self.listened_s = now_s
-            self.hang = silent(self.placement, gather.silences(self.attempt, self.placement), SILENT_S, self._step())
-        if self._begun() and not self.asked_early and idle_s > max(SILENT_S, 2 * self.longest_s):
-            self.asked_early = True
-            asked = self._hung(idle_s)
-            self.hang = self.hang or (asked if asked.cause is Cause.HOST_LOST else None)
-        if not self.hang and idle_s > self._patience_s():
-            self.hang = self._hung(idle_s)
-        if self.hang:  # ranks that still handle signals show their stacks, and may leave a checkpoint
+        elif hang := self.hangs.look(now_s):  # ranks that still handle signals may leave a checkpoint
+            self.hang = hang
             self.launcher.send_signal(self.stop_signal)
             self._end_by(now_s + FOLLOW_S)
-
-    def _step(self) -> int | None:
-        return gather.newest_step(self.folder, self.attempt)
-
-    def _patience_s(self) -> float:
-        """The longest pause allowed: before the first metrics, while Python and data load, at least STARTING_S."""
-        limit_s = self.plan.hang_timeout_s
-        return limit_s if self._begun() else max(limit_s, STARTING_S)
-
-    def _begun(self) -> bool:
-        """Whether the training has written metrics, which means that all ranks have met."""
-        return self.signs[0] != self.metrics_bytes
 
     def _pass_on(self, now_s: float) -> None:
         """Pass a request to stop after a checkpoint on to the ranks, once."""
@@ -141,18 +110,6 @@ class Running:
             self.launcher.send_signal(signal.SIGTERM)
         if now_s > self.over_s + FOLLOW_S:
             os.killpg(self.launcher.pid, signal.SIGKILL)
-
-    def _hung(self, idle_s: float) -> End:
-        """Query every rank where it is; the end that follows from the answers."""
-        for rank in self.ranks.answered():  # to a query in an earlier pause
-            self.attempt.rank_seen(rank).unlink(missing_ok=True)
-        self.launcher.send_signal(signal.SIGUSR1)
-        until_s = time.monotonic() + ANSWER_S
-        while time.monotonic() < until_s and len(self.ranks.answered()) < self.placement.grid.ranks:
-            time.sleep(POLL_S)
-        time.sleep(POLL_S)  # a stack is written in several pieces
-        where = self.ranks.where(range(self.placement.grid.ranks))
-        return hung(self.placement, where, idle_s, self._step())
 
     def _gather(self) -> None:
         """Wait a moment for the records of ranks on other hosts, and until no rank runs any more."""

@@ -27,6 +27,8 @@ from orchestrator.job.running import POLL_S, Running
 from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.network.placement.mapping import Placement, place
+from orchestrator.runs.bad_nodes import memory
+from orchestrator.runs.bad_nodes.bad_node import spared
 from orchestrator.runs.folder import claim, ledger
 from orchestrator.runs.folder.claim import Superseded
 from orchestrator.runs.folder.end_words import ended
@@ -222,6 +224,7 @@ class Supervisor:
             print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
         if self.around:
             hosts = [host for host in dict.fromkeys(hosts) if host not in self.around.lost]
+            hosts = spared(hosts, memory.bad(self.plan.run.site), self.plan.run.nodes)
         if self.around and not self.plan.site.topology:
             hosts = hosts[: self.plan.run.nodes]
         found = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)

@@ -65,7 +65,8 @@ def _where(view: View) -> Long:
 
 def _notes(view: View) -> list[str]:
     remarks = [plain(view.remarks)] if view.remarks and view.state is State.RUNNING else []
-    return [*remarks, *(f"damaged: {plain(text)}" for text in view.damaged)]
+    left_out = [f"left out: {plain(view.left_out)}"] if view.left_out and not view.state.over else []
+    return [*remarks, *left_out, *(f"damaged: {plain(text)}" for text in view.damaged)]
 
 
 def _details(view: View) -> str:
@@ -73,7 +74,9 @@ def _details(view: View) -> str:
     day = "%Y-%m-%d %H:%M"
     when = time.strftime(day, time.localtime(view.submitted_s)) if view.submitted_s is not None else "unknown"
     where = f", on {folded(view.hosts)}" if view.hosts else ""
-    return plain(f"attempt {view.attempt}, job {view.job or 'unknown'}, submitted {when}, {grid}{where}, {view.folder}")
+    without = f", without {view.left_out}" if view.left_out and view.state.over else ""
+    begun = f"attempt {view.attempt}, job {view.job or 'unknown'}, submitted {when}"
+    return plain(f"{begun}, {grid}{where}{without}, {view.folder}")
 
 
 STATE: Column[View] = Column("STATE", lambda view: view.state.value, right=False, style=lambda view: of(view.state))

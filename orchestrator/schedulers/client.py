@@ -166,6 +166,14 @@ class Client:
             return query(asking(self.timeout_s))
         raise SiteError(f"torusrun has no query for the cluster of {self.scheduler.name}")
 
+    def hosts(self, queue: str | None) -> tuple[str, ...]:
+        """The names of the hosts of a queue, or of the usual one for None; () if the scheduler does not list them."""
+        query = self.scheduler.cluster.query_hosts
+        try:
+            return query(asking(self.timeout_s), queue) if query else ()
+        except SiteError:
+            return ()
+
     def shell(self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> int:
         """Run a program on a host of a running job, on the user's terminal; its exit code.
 

@@ -70,11 +70,15 @@ class SwitchSource:
 
 @dataclass(frozen=True)
 class ClusterQueries:
-    """The queries about the cluster, for `init`, `doctor` and the order of hosts."""
+    """The queries about the cluster, for `init`, `doctor`, the order of hosts, and the hosts that requests leave out.
+
+    `query_hosts(ask, queue)` returns the names of the hosts of a queue, or of the usual one for None.
+    """
 
     programs: tuple[str, ...] = ()  # any of these on PATH means that the scheduler may be there
     query_facts: Callable[[Ask], ClusterFacts] | None = None  # raises SiteError if the scheduler does not answer
     switches: SwitchSource | None = None
+    query_hosts: Callable[[Ask, str | None], tuple[str, ...]] | None = None  # raises SiteError, too
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ DURATIONS_S = Limits(at_least=0.001, at_most=10 * 366 * 86400)
 SIZES_BYTES = Limits(at_least=0, at_most=1e18)
 RATES_BYTES_PER_S = Limits(at_least=1, at_most=1e18)
 SHARES = Limits(at_least=1e-6, at_most=1e6)
+EXPIRIES_S = Limits(at_least=1, at_most=366 * 86400)
+BLAMES = Limits(at_least=1, at_most=100)
 NODES = Limits(at_least=1, at_most=100_000)
 PER_NODE = Limits(at_least=1, at_most=1024)
 NONE_OR_MORE = Limits(at_least=0, at_most=1024)
@@ -138,6 +140,13 @@ def share(text: str) -> float:
 
 DURATION = text_kind(
     "a duration", rf"([0-9]+:[0-5][0-9]:[0-5][0-9]|({NUMBER}[smhd])+)", TIMES, _seconds, lambda s: f"{s:.6f}s"
+)
+EXPIRY = text_kind(
+    "a duration of at most a year",
+    DURATION.pattern.strip("^$"),
+    TIMES,
+    lambda text: EXPIRIES_S.checked(_seconds(text), "seconds"),
+    DURATION.write,
 )
 SIZE = text_kind(
     "a size",

@@ -23,6 +23,7 @@ class SiteMeasurements:
     intra_node_latency_us: Annotated[float, MICROSECONDS] | None = key(None, "", former="inside_latency_us")
     step_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
     image_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
+    save_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
 
     def at(self, site: Site) -> Site:
         links = {name: value for name in LINKS if (value := getattr(self, name)) is not None}
@@ -31,4 +32,5 @@ class SiteMeasurements:
             node=replace(site.node, **links),
             step_us={**site.step_us, **self.step_us},
             image_us={**site.image_us, **self.image_us},
+            save_us={**site.save_us, **self.save_us},
         )

@@ -29,8 +29,8 @@ class RunSpec:
     time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of one attempt", name="time")
     hang_timeout_s: Annotated[float, kinds.DURATION] | None = key(
         None,
-        "an attempt without progress for this long is ended, the ranks' stacks are logged; default: 10m for train, "
-        "never for a command",
+        "an attempt without progress for this long is ended, the ranks' stacks are logged; default: 10 to 20 usual "
+        "steps for train, never for a command that shows no progress (docs/guides/hangs.md)",
         name="hang_timeout",
     )
     keep_going: KeepGoing = key(KeepGoing(), "how the run continues after an attempt that ended early")

@@ -52,6 +52,12 @@ class Node:
     intra_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
         3.0, "microseconds of a message within a node", former="inside_latency_us"
     )
+    mean_time_to_failure_s: Annotated[float, kinds.DURATION] | None = key(
+        None,
+        "of one node, as in 40d, from which the interval of checkpoints follows; default: 7.9 h of 1,024 ranks",
+        name="mean_time_to_failure",
+        source="arXiv 2410.21680",
+    )
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,16 @@ class ContainerSettings:
 
 
 @dataclass(frozen=True)
+class BadNodeRules:
+    """When a host counts as bad, and for how long."""
+
+    expire_s: Annotated[float, kinds.EXPIRY] = key(
+        86400.0, "how long a bad host is left out of requests, and how long an end that names it counts", name="expire"
+    )
+    blame_after: Annotated[int, kinds.BLAMES] = key(2, "ends within that time that must name a host before it is bad")
+
+
+@dataclass(frozen=True)
 class Site:
     """A cluster, or this machine."""
 
@@ -126,6 +142,9 @@ class Site:
     )
     image_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds of one image on one rank, as in resnet-digits: 85"
+    )
+    save_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
+        {}, "by model: microseconds that all ranks wait for a checkpoint; torusrun calibrate measures it"
     )
     topology: Topology | None = key(
         None, "the switches above the nodes; without it ranks fill hosts in the scheduler's order"
@@ -181,6 +200,9 @@ class Site:
         10.0,
         "how often the scheduler is queried about jobs, by all terminals and processes of a user together",
         name="poll_interval",
+    )
+    bad_nodes: BadNodeRules = key(
+        BadNodeRules(), "hosts that broke runs: they are remembered, and left out of requests"
     )
     host: Annotated[str, kinds.HOST] | None = key(
         None, "login node that runs the verbs, as in me@login.example or a Host of ~/.ssh/config; default: this machine"

@@ -1,6 +1,7 @@
 """Faults in a run; after a resume it has the same bits."""
 
 import json
+import signal
 from pathlib import Path
 from random import Random
 
@@ -16,6 +17,7 @@ from tests.e2e.places import (
     ledger,
     metrics,
     seconds_to,
+    started,
     until,
     wait_for_step,
 )
@@ -50,6 +52,26 @@ def test_a_killed_rank_ends_the_attempt_and_its_resume_is_bit_identical(
     assert events == [(kind, n) for n in (1, 2) for kind in ("submitting", "submitted", "started", "ended")]
     assert [e["state"] for e in ledger(run, "ended")] == ["FAILED", "COMPLETED"]
     assert metrics(run, "start")[-1]["resumed_from"] == ledger(run, "submitting")[-1]["resumes"]
+
+
+def test_a_checkpoint_in_flight_is_completed_although_rank_0_is_killed(place: Place) -> None:
+    run = place.submit("--set", "train.checkpoint_every_steps=10")
+    wait_for_step(run, 1)
+    trainer = started(run)
+    [writer] = [process.pid for process in place.processes(run) if process.parent == trainer["pid"]]
+    place.signal(trainer["host"], writer, signal.SIGSTOP)
+    done = max([row["step"] for row in metrics(run, "checkpoint")], default=0)
+    wait_for_step(run, done + 20)  # the save after the one in flight waits
+    place.kill(trainer["host"], trainer["pid"])
+    until((run / "attempts/1/ranks/0000.end.json").exists, "the end of rank 0 to be recorded", 30)
+    assert not (run / "attempts/1/end.json").exists(), "an attempt ends with the last of its processes"
+    place.signal(trainer["host"], writer, signal.SIGCONT)
+    assert place.watch(run).returncode == 1
+    complete = {path.parent.name for path in (run / "checkpoints").glob("step-*/manifest.json")}
+    assert f"step-{done + 10:08d}" in complete, f"{complete}: the checkpoint in flight is missing"
+    said = place.torusrun("resume", run.name)
+    assert said.returncode == 0 and max(complete) in said.stdout, said.stdout + said.stderr
+    place.torusrun("cancel", run.name)
 
 
 def test_a_cancelled_run_resumes_past_a_torn_checkpoint(place: Place, undisturbed: Path) -> None:

@@ -15,47 +15,53 @@ from tests.e2e.places import (
     assert_same_bits,
     ledger,
     metrics,
-    seconds_to,
     until,
     wait_for_step,
 )
 
-JOBS = 12
+# Rank 0 makes a checkpoint in each attempt; the fourth ends the run.
+OVER_FOUR = (
+    'cd "$TORUSRUN_CHECKPOINTS"; test "$RANK" != 0 || touch "step-$(ls | wc -l)"; '
+    'until test "$(ls | wc -l)" -ge 4; do sleep 0.2; done'
+)
 
 
-def settings(place: Place, undisturbed: Path, step: int) -> tuple[str, ...]:
-    """The options of a run whose jobs each have time for about `step` steps."""
-    limit_s = round(place.stop_before_s() + seconds_to(undisturbed, step))
-    return ("--set", f"time={limit_s}s", "--set", f"keep_going={{attempts: {JOBS}, without_progress: 4}}")
-
-
-def kill(place: Place, run: Path, rank: int) -> int:
-    """SIGKILL a rank of the newest attempt; the number of that attempt."""
+def kill(place: Place, run: Path, rank: int) -> None:
+    """SIGKILL a rank of the newest attempt."""
     number = ledger(run, "started")[-1]["attempt"]
     started = json.loads((run / f"attempts/{number}/ranks/{rank:04d}.start.json").read_text())
     place.kill(started["host"], started["pid"])
-    return number
 
 
-def test_a_run_over_several_jobs_with_a_killed_rank_ends_from_one_submit(
-    place: Place, undisturbed: Path, chance: Random
-) -> None:
-    run = place.submit(*settings(place, undisturbed, 100))
-    wait_for_step(run, chance.randrange(30, 60))
-    killed = kill(place, run, chance.randrange(4))
+def test_a_run_over_several_time_limits_ends_from_one_submit(place: Place) -> None:
+    limit_s = place.stop_before_s() + 8
+    several = ("--set", "keep_going={attempts: 20, without_progress: 8}", "--set", "checkpoints.folder=kept")
+    run = place.submit_script(OVER_FOUR, *several, "--set", f"time={limit_s:g}s")
     said = place.watch(run)
     assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
-    assert metrics(run, "done")[-1]["step"] == LAST_STEP
-    assert_same_bits(run, undisturbed)
-    ends = [(event["attempt"], event["cause"]) for event in ledger(run, "ended")]
-    assert ends[killed - 1] == (killed, "killed") and ends[-1] == (len(ends), "done")
-    assert {cause for _, cause in ends} == {"killed", "time_limit", "done"}, "a job was to end by its time limit"
-    jobs = [event["job"] for event in ledger(run, "started")]
-    assert jobs[killed] == jobs[killed - 1], "a killed rank does not end the job: the next attempt begins in it"
-    assert len({*jobs}) > 1 or place.cluster == "local"
+    causes = [event["cause"] for event in ledger(run, "ended")]
+    assert {*causes[:-1]} == {"time_limit"} and causes[-1] == "done" and len(causes) > 3
+    resumes = [event.get("resumes") for event in ledger(run, "submitting")]
+    assert resumes[-1] == "step-2" and resumes[0] is None
+    jobs = {event["job"] for event in ledger(run, "started")}
+    assert len(jobs) == (1 if place.cluster == "local" else len(causes)), "each time limit ends a job"
     assert len({event["job"] for event in ledger(run, "submitted")}) == 1, "there was one submit"
     until(lambda: not place.queued(), "the jobs that are not needed to leave the queue")
     assert place.view(run)["state"] == "COMPLETED"
+
+
+def test_after_a_killed_rank_the_next_attempt_begins_in_the_same_job(
+    place: Place, undisturbed: Path, chance: Random
+) -> None:
+    run = place.submit("--set", "keep_going.attempts=2")
+    wait_for_step(run, chance.randrange(30, 100))
+    kill(place, run, chance.randrange(4))
+    said = place.watch(run)
+    assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
+    assert [event["cause"] for event in ledger(run, "ended")] == ["killed", "done"]
+    assert len({event["job"] for event in ledger(run, "started")}) == 1
+    assert metrics(run, "done")[-1]["step"] == LAST_STEP
+    assert_same_bits(run, undisturbed)
 
 
 def test_cancelling_a_run_that_keeps_going_ends_all_its_jobs(place: Place) -> None:
@@ -78,7 +84,7 @@ def test_a_program_that_fails_twice_alike_is_not_started_again(place: Place) -> 
 
 
 @pytest.mark.parametrize("which", [1, 0], ids=["second host", "first host"])
-def test_a_lost_host_is_replaced_by_a_spare_or_by_the_next_job(place: Place, undisturbed: Path, which: int) -> None:
+def test_a_lost_host_is_replaced_by_a_spare_or_by_the_next_job(place: Place, which: int) -> None:
     if not place.power_off or not place.power_on:
         pytest.skip("this machine is the only host")
     run = place.submit("--set", "keep_going={attempts: 3, spares: 1, without_progress: 3}", "--set", "train.epochs=20")

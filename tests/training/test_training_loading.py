@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from states import saved as save
 
 from training.checkpoint.loading import RefusedCheckpoint, load
 from training.checkpoint.store import CheckpointFolder
@@ -22,7 +23,7 @@ NAME = "step-00000007"
 @pytest.fixture
 def saved(tmp_path: Path) -> tuple[Path, str]:
     folder = CheckpointFolder(tmp_path / "checkpoints", attempt=1)
-    folder.save({"seed": 7, "weights": torch.arange(3)}, progress=Progress(7, 448), epoch=0.5)
+    save(folder, {"seed": 7, "weights": torch.arange(3)}, Progress(7, 448), 0.5)
     assert folder.newest is not None
     return tmp_path / "checkpoints", folder.newest.sha256["state.pt"]
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from training_runs import TINY, TINY_STEPS, assert_same_state, config, finish, launched, read_lines
 
+from tests.waiting import until
 from training.reporting.exits import EXIT_CUT_OFF, EXIT_OTHER_NODES
 
 GRID = (2, 2)
@@ -53,6 +54,34 @@ def test_a_killed_rank(undisturbed: Path, tmp_path: Path, chance: Random) -> Non
     resumed = finish(config(tmp_path, GRID, attempt=2, **TINY))
     assert_resumed(resumed.events("start")[0]["resumed_from"], step, why)
     assert_same_state(tmp_path, undisturbed, TINY_STEPS, why)
+
+
+def test_a_write_in_flight_survives_rank_0_and_what_kills_its_group(undisturbed: Path, tmp_path: Path) -> None:
+    with launched(config(tmp_path, (2, 1), **TINY)) as launch:
+        launch.wait_for_step(1)
+        [writer] = children(launch.ranks[0].pid)
+        os.kill(writer, signal.SIGSTOP)
+        launch.wait_for_step(2 * CHECKPOINT_STEPS)  # the second checkpoint waits for the first one
+        assert not list((tmp_path / "checkpoints").glob("step-*")), "the writer is stopped"
+        os.killpg(launch.ranks[0].pid, signal.SIGKILL)
+        assert launch.codes()[1] == EXIT_CUT_OFF, launch.stderr_text
+        os.kill(writer, signal.SIGTERM)
+        os.kill(writer, signal.SIGCONT)
+        until(lambda: not Path(f"/proc/{writer}").exists(), "the writer's end")
+    assert launch.events("step")[-1]["step"] == 2 * CHECKPOINT_STEPS, "one write is in flight at most"
+    resumed = finish(config(tmp_path, (2, 1), attempt=2, **TINY))
+    assert resumed.events("start")[0]["resumed_from"] == "step-00000007", "what was in memory is complete on the disk"
+
+
+def test_a_training_whose_writer_is_killed_writes_its_checkpoints_itself(undisturbed: Path, tmp_path: Path) -> None:
+    with launched(config(tmp_path, GRID, **TINY)) as launch:
+        launch.wait_for_step(1)
+        [writer] = children(launch.ranks[0].pid)
+        os.kill(writer, signal.SIGKILL)
+        assert set(launch.codes()) == {0}, launch.stderr_text
+    assert_same_state(tmp_path, undisturbed, TINY_STEPS, "the writer was killed")
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert kept == ["step-00000035", "step-00000042", "step-00000045"]
 
 
 def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(undisturbed: Path, tmp_path: Path, chance: Random) -> None:
@@ -118,6 +147,10 @@ def assert_resumed(name: str | None, killed_after_step: int, why: str) -> None:
     step = int(name.removeprefix("step-")) if name else 0
     # The kill is asynchronous: the checkpoint of the very step may not be finished, a later one may be.
     assert step >= at_least - CHECKPOINT_STEPS, f"{why}: resumed from {name}, step {at_least} was there"
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def flip_a_byte(path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from phased import CPU, EPOCHS, LARGE, SAMPLES, SMALL, STEPS, learner
 from phased import group as group
+from states import saved
 from training_runs import TRAIN, assert_same_state, config, finish, launched, read_lines
 
 from training.checkpoint.loading import load as load_state
@@ -44,7 +45,7 @@ def test_every_sample_comes_once_per_epoch_and_a_resumed_run_ends_in_the_same_bi
         for _ in range(steps):
             first.step(stop=False)
         folder = CheckpointFolder(tmp_path / str(steps), attempt=1)
-        name = folder.save(first.state(), progress=first.progress, epoch=first.epochs)
+        name = saved(folder, first.state(), first.progress, first.epochs)
         assert folder.newest is not None and folder.newest.progress == first.progress
         resumed, rest = learner(tmp_path)
         resumed.restore(load_state(tmp_path / str(steps), name, folder.newest.sha256["state.pt"], CPU))

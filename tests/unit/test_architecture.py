@@ -27,7 +27,7 @@ PACKAGES = [
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {
     "submit_command", "status_query", "accounting_query", "find_query", "cancel_command", "query_facts",
-    "shell_command",
+    "query_hosts", "shell_command",
 }  # fmt: skip
 CLIENTS = [ROOT / "orchestrator/schedulers" / name for name in ("client.py", "traits.py")]
 GATEWAY = {"process.module", "process.program", "process.script"}

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.cli.main import main
-from orchestrator.job.hang import Where, hung, silent
+from orchestrator.job.hang import Pause, Where, hung, silent
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
@@ -96,10 +96,10 @@ def test_every_cause_is_either_shown_in_a_job_or_said_by_a_scheduler() -> None:
 
 def test_a_hang_and_a_silent_host_have_causes() -> None:
     waits = Where("S", ["/x/training/collectives/ring.py:61 _wait"])
-    stands = hung(PLACED, {0: waits, 1: waits, 2: Where("T"), 3: waits}, 600.0, 57)
+    stands = hung(PLACED, {0: waits, 1: waits, 2: Where("T"), 3: waits}, Pause(600.0, 600.0, 57))
     assert (stands.cause, stands.hosts, stands.ranks) == (Cause.HANG, ("n2",), (2,))
     assert stands.evidence["process"] == "it is stopped, as by SIGSTOP"
-    mute = hung(PLACED, {0: waits, 1: waits}, 600.0, 57)
+    mute = hung(PLACED, {0: waits, 1: waits}, Pause(600.0, 600.0, 57))
     gone = silent(PLACED, {"n1": 0.0, "n2": 71.0}, 60.0, 57)
     for host_lost in (mute, gone):
         assert host_lost and (host_lost.cause, host_lost.hosts) == (Cause.HOST_LOST, ("n2",))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.base import private
+from orchestrator.base import private, whole_lines
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
 from orchestrator.runs.folder import events, ledger
@@ -60,7 +60,7 @@ def test_the_ledger_is_its_owners_alone(tmp_path: Path) -> None:
 
 def test_a_reader_who_holds_a_lock_stops_nobody_from_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever may read a file may lock it against writers."""
-    monkeypatch.setattr(ledger, "LOCK_S", 0.1)
+    monkeypatch.setattr(whole_lines, "LOCK_S", 0.1)
     path = tmp_path / "ledger.jsonl"
     ledger.append(path, Submitted(1, "7"))
     hold = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_SH); print('held', flush=True)"

@@ -14,6 +14,7 @@ from orchestrator.runs.plan import measurements
 from orchestrator.spec.load import load, load_site, measured_place
 
 ALPHA_S, BETA_S, STEP_S, IMAGE_S = 2e-4, 4e-9, 1e-3, 5e-5
+SAVE_S = 0.02
 RUN = "name: digits\nsite: here\nnodes: 2\ngrid: 2x2\ntrain: {batch: 64}\n"
 SITE = (
     "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2, inter_node: 1GB/s, intra_node: 2GB/s}\nimage_us: {other: 7}\n"
@@ -26,6 +27,7 @@ def rows(attempt: int = 1, slower: float = 1.0) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {**head, "model": "resnet-digits", "batch": n, "time_s": slower * (STEP_S + n * IMAGE_S)} for n in (16, 32)
     ]
+    found.append({**head, "operation": "save", "time_s": slower * SAVE_S})
     for link in ("intra_node", "inter_node"):
         for size in (2**12, 2**20, 2**24):
             time_s = slower * (2 * ALPHA_S + size * BETA_S)
@@ -67,6 +69,7 @@ def test_measured_values_replace_those_of_the_sites_file(tmp_path: Path, run_fil
     assert site.node.inter_node_bytes_per_s == pytest.approx(1 / BETA_S) and site.node.inter_node_latency_us == 200.0
     assert site.node.intra_node_bytes_per_s == pytest.approx(1 / BETA_S)
     assert site.image_us == {"other": 7.0, "resnet-digits": pytest.approx(50.0)}
+    assert site.save_us == {"resnet-digits": pytest.approx(SAVE_S * 1e6)}
     assert place.name == "here.measured" and load_site("here") == site
     place.write_text("run: x\ninter_nodes: 1GB/s\n")
     with pytest.raises(UserError, match=r"here.measured:2:1: unknown key 'inter_nodes'; did you mean 'inter_node'"):
@@ -95,7 +98,7 @@ def test_predict_and_plan_use_the_measured_values(
 
 @pytest.mark.parametrize(
     ("written", "message"),
-    [([], "no whole measurement"), (rows()[1:], "no whole measurement"), (rows()[:3], "two different sizes")],
+    [([], "no whole measurement"), (rows()[1:], "no whole measurement"), (rows()[:4], "two different sizes")],
 )
 def test_an_incomplete_measurement_is_refused(tmp_path: Path, written: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(UserError, match=message):

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.job.load import cores, gpus, interfaces, memory, monitor
+from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.job.load.monitor import Look, Monitor, Watched, look
 from orchestrator.job.load.step_times import StepsTold
 from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
@@ -162,8 +163,8 @@ def test_a_rank_computes_no_less_than_nothing(step_s: float, waited: float | Non
 
 
 @pytest.fixture
-def told() -> StepsTold:
-    return StepsTold(step_times.address(TOKEN), [3, 4])
+def told(tmp_path: Path) -> StepsTold:
+    return StepsTold(step_times.address(TOKEN), [3, 4], BeatFile(tmp_path / "beat.json"))
 
 
 def hear(told: StepsTold) -> tuple[RankSteps, ...]:
@@ -196,11 +197,13 @@ def test_ranks_tell_the_mean_and_the_longest_of_their_steps(told: StepsTold, clo
     told.close()
 
 
-def test_a_rank_that_nobody_listens_to_continues_and_is_heard_later(told: StepsTold, clock: Clock) -> None:
+def test_a_rank_that_nobody_listens_to_continues_and_is_heard_later(
+    told: StepsTold, clock: Clock, tmp_path: Path
+) -> None:
     told.close()
     times = StepTimes(3, TOKEN)
     times.add(1, 1, 0.5, 0.25)
-    later = StepsTold(step_times.address(TOKEN), [3])
+    later = StepsTold(step_times.address(TOKEN), [3], BeatFile(tmp_path / "beat.json"))
     clock.sleep(TELL_S)
     times.add(2, 1, 1.5, 0.75)
     (heard,) = hear(later)

@@ -1,5 +1,6 @@
 """Verbs of run files whose site has a login node: what is asked there, and which runs a word can name there."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from orchestrator.cli.main import main
 from orchestrator.remote import remote_runs
 from orchestrator.remote.links.host import LoginHost
 from orchestrator.remote.remote_runs import Known
+from orchestrator.runs.bad_nodes import memory
 from orchestrator.runs.folder.records import End
 from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs
@@ -131,3 +133,20 @@ def test_an_image_is_checked_over_there(run_file: Path, capsys: pytest.CaptureFi
     assert "the run has no image" in capsys.readouterr().out
     assert main(["check", str(run_file), "--set", "image=/nowhere/image.sif"]) in (2, 3)
     assert "/nowhere/image.sif" in capsys.readouterr().err
+
+
+def test_the_memory_of_bad_nodes_is_over_there(run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = run_file.parent / "site.yaml"
+    site.write_text(SITE + "bad_nodes: {expire: 2h}\n")
+    assert main(["nodes", "add", "n[3-4]", "--site", str(site), "--reason", 'it\'s "slow"']) == 0
+    assert (far / ".local/state/torusrun/bad_nodes.jsonl").exists() and not memory.events()
+    assert main(["nodes", "forgive", "n4", "--site", str(site)]) == 0
+    assert capsys.readouterr().out == "left out of the next requests: n3, n4\nforgiven: n4 (site)\n"
+    assert main(["nodes", "--site", str(site), "--json"]) == 0
+    (host,) = json.loads(capsys.readouterr().out)["nodes"]
+    assert (host["host"], host["reason"], host["site"]) == ("n3", 'it\'s "slow"', "site")
+    assert round(host["until_s"] - host["last_s"]) == 7200, "the rules are those of the site here"
+    assert main(["nodes", "forgive", "n4", "--site", str(site)]) == 2
+    assert "n4 was not blamed" in capsys.readouterr().err
+    assert main(["submit", str(run_file)]) == 0
+    assert "torusrun: bad, and asked for all the same: n3" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import pytest
 from orchestrator.base import proc, process
 from orchestrator.base.json_files import write_json
 from orchestrator.base.states import State
-from orchestrator.job import running
+from orchestrator.job import hang_watch, running
 from orchestrator.job.running import Running
 from orchestrator.network.placement.mapping import place
 from orchestrator.runs.folder.end_words import ended
@@ -46,7 +46,8 @@ class Passing(Clock):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Passing:
     made = Passing()
-    monkeypatch.setattr(running, "time", made)
+    for module in (running, hang_watch):
+        monkeypatch.setattr(module, "time", made)
     return made
 
 
@@ -123,6 +124,16 @@ def test_the_others_have_a_moment_to_end_once_a_rank_has_failed(run: RunFolder, 
     assert running.FOLLOW_S < clock.now_s - began_s < 100.0
 
 
+def test_a_checkpoint_that_is_being_written_when_a_rank_fails_has_the_time_of_a_stop(
+    run: RunFolder, watched: Start, clock: Passing
+) -> None:
+    end(run, 1, exit_code=9)
+    (run.checkpoints / ".tmp-step-00000007-1").mkdir(parents=True)
+    began_s, one = clock.now_s, watched(ENDLESS, kill_after_s=100.0)
+    assert one.watch() is None
+    assert 100.0 < clock.now_s - began_s < 300.0
+
+
 def test_a_launcher_that_stays_although_the_training_is_done_is_ended(
     run: RunFolder, watched: Start, clock: Passing
 ) -> None:
@@ -135,8 +146,8 @@ def test_a_launcher_that_stays_although_the_training_is_done_is_ended(
 def test_a_program_that_makes_no_progress_is_asked_where_it_is_and_stopped(
     run: RunFolder, watched: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("ANSWER_S", "FOLLOW_S"):
-        monkeypatch.setattr(running, name, 1e4)  # the launcher does both, as soon as it can
+    monkeypatch.setattr(hang_watch, "ANSWER_S", 1e4)  # the launcher does both, as soon as it can
+    monkeypatch.setattr(running, "FOLLOW_S", 1e4)
     seen = """seen() { for rank in 0 1 2 3; do echo '{"process": "S"}' > ranks/000$rank.seen.json; done; }"""
     one = watched(f'{seen}; trap seen USR1; trap "exit 5" USR2; {LOOP}')
     until(lambda: there(run, "ready"), "the launcher")
@@ -156,5 +167,5 @@ def test_a_program_that_moves_now_and_then_is_left_alone(run: RunFolder, watched
         if len(written) == 4:
             (run.attempt(1).folder / "enough").touch()
 
-    one = watched(LOOP.replace("while :", "until test -e enough"), asked)
+    one = watched(f"trap '' USR1; {LOOP.replace('while :', 'until test -e enough')}", asked)
     assert one.watch() == 0 and one.hang is None and clock.now_s - began_s > 3 * HANG_S

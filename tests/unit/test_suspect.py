@@ -15,6 +15,7 @@ from orchestrator.runs.folder.records import Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.program.training import EXIT_CODES
 from orchestrator.runs.state import suspect
+from orchestrator.runs.state.slow import Slow
 from orchestrator.runs.state.suspect import LEAVE_S, SILENT_S, suspicion
 
 NOW_S = 5000.0
@@ -117,6 +118,12 @@ def test_the_folder_of_an_attempt_is_read_for_it(attempt: Attempt) -> None:
     )
     os.utime(attempt.pulse, (NOW_S - 50, NOW_S - 50))
     assert "the supervisor on node1 is silent for 50 s" in suspect.of_attempt(attempt, NOW_S)
+
+
+def test_the_slow_ranks_that_the_supervisor_recorded_are_named(attempt: Attempt) -> None:
+    assert suspect.slow_ranks(attempt) == ""
+    Slow((3,), ("node1",), False, 1.5, 60).write(attempt.slow)
+    assert suspect.slow_ranks(attempt).startswith("slow: rank 3 (node1) computes 1.5 times as long as the median")
 
 
 @pytest.mark.parametrize("slots", [None, {}, [1], [[0, "a"]], [["0", "a", 0, 0, 0]], [[0, ["a"], 0, 0, 0]]])

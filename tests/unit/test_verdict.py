@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator.base.states import State
 from orchestrator.job.gather import RankRecords, silences
-from orchestrator.job.hang import NOT_BEGUN, Where, hung, silent, stack
+from orchestrator.job.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.job.witness import words
 from orchestrator.network.placement.grid import Grid
@@ -255,9 +255,9 @@ WAITS = Where("S", ["/x/training/collectives/ring.py:61 _wait", "/x/training/loo
     ],
 )
 def test_the_rank_that_a_hung_training_waits_for_is_named(where: dict[int, Where], state: State, says: str) -> None:
-    said = hung(PLACED, where, 600.0, 57)
+    said = hung(PLACED, where, Pause(600.0, 300.0, 57, "steps"))
     assert said.state is state and says in said.reason, said
-    limit = " (hang_timeout)" if state is State.FAILED else ""
+    limit = " (limit: 300 s for steps)" if state is State.FAILED else ""
     assert said.reason.startswith(f"no progress for 600 s after step 57{limit}: ")
 
 
@@ -296,7 +296,7 @@ def test_a_rank_that_copies_its_image_has_not_begun_and_its_host_is_not_taken_fo
     ranks.attempt.rank_seen(0).write_text('{"t": 1.0, "process": "S"}')
     where = ranks.where(ALL)
     assert where == {0: Where("S", []), 2: Where(NOT_BEGUN), 3: Where(NOT_BEGUN)}
-    assert hung(PLACED, where, 600.0, None).state is State.FAILED
+    assert hung(PLACED, where, Pause(600.0, 600.0)).state is State.FAILED
 
 
 def test_the_last_stack_in_a_log_is_read() -> None:

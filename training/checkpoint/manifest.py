@@ -42,7 +42,7 @@ class OtherSchema(IncompleteCheckpoint):
 class Checkpoint:
     """A complete checkpoint: the state at `progress`, at a fractional `epoch`, written by `attempt`.
 
-    `sha256` maps the name of every file to its checksum.
+    `sha256` maps the name of every file to its checksum. `accuracy` is None if it was not evaluated.
     """
 
     path: Path
@@ -50,6 +50,7 @@ class Checkpoint:
     epoch: float
     attempt: int
     sha256: dict[str, str]
+    accuracy: float | None = None
 
     @property
     def step(self) -> int:
@@ -74,11 +75,18 @@ def step_of(name: str) -> int | None:
 
 def compose(progress: Progress, epoch: float, attempt: int, files: dict[str, bytes]) -> dict[str, Any]:
     """The manifest of `files`, which map names to contents."""
-    listing = {
-        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()
-    }
+    found = {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
+    return of_files(progress, epoch, attempt, found)
+
+
+def of_files(
+    progress: Progress, epoch: float, attempt: int, files: dict[str, tuple[int, str]], accuracy: float | None = None
+) -> dict[str, Any]:
+    """The manifest of `files`, which map names to (size in bytes, SHA-256); the `accuracy` is left out if unknown."""
+    listing = {name: {"bytes": size_bytes, "sha256": sha256} for name, (size_bytes, sha256) in files.items()}
     counted = {"step": progress.steps, "samples": progress.samples, "epoch": epoch}
-    return {"schema": SCHEMA, **counted, "attempt": attempt, "files": listing}
+    evaluated = {} if accuracy is None else {"accuracy": accuracy}
+    return {"schema": SCHEMA, **counted, **evaluated, "attempt": attempt, "files": listing}
 
 
 def verify(path: Path) -> Checkpoint:
@@ -152,7 +160,8 @@ def _parsed(path: Path, content: bytes) -> tuple[Checkpoint, dict[str, int]]:
         listing = manifest["files"]
         sizes_bytes = {name: entry["bytes"] for name, entry in listing.items()}
         sha256 = {name: entry["sha256"] for name, entry in listing.items()}
-        claims = [_whole(step), _whole(samples), _finite(epoch), _whole(attempt)]
+        accuracy = manifest.get("accuracy", 0.0)
+        claims = [_whole(step), _whole(samples), _finite(epoch), _whole(attempt), _finite(accuracy)]
     except OtherSchema:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -166,7 +175,8 @@ def _parsed(path: Path, content: bytes) -> tuple[Checkpoint, dict[str, int]]:
             raise IncompleteCheckpoint(f"{path}: the manifest gives {name} no size in bytes")
         if not (isinstance(sha256[name], str) and _SHA256.fullmatch(sha256[name])):
             raise IncompleteCheckpoint(f"{path}: the manifest gives {name} no SHA-256")
-    return Checkpoint(path, Progress(step, samples), float(epoch), attempt, sha256), sizes_bytes
+    evaluated = float(accuracy) if "accuracy" in manifest else None
+    return Checkpoint(path, Progress(step, samples), float(epoch), attempt, sha256, evaluated), sizes_bytes
 
 
 def _check_schema(path: Path, schema: object) -> None:

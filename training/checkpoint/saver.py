@@ -1,62 +1,149 @@
-"""Saves and loads checkpoints on all ranks: rank 0 reads the folder and writes, all load the same one."""
+"""Saves and loads checkpoints on all ranks: rank 0 reads the folder and has them written, all load the same one."""
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 
 import torch
 
+from training.checkpoint.interval import Interval
 from training.checkpoint.loading import load
 from training.checkpoint.manifest import STATE
-from training.checkpoint.store import CheckpointFolder
+from training.checkpoint.snapshot import Snapshot
+from training.checkpoint.store import CheckpointFolder, Order
+from training.checkpoint.writer import Writer, Written
 from training.config import Config
 from training.learner import Learner
-from training.meeting.agree import agreed
+from training.meeting.agree import agreed, agreed_number
 from training.meeting.signed_store import SignedStore
 from training.reporting.reporter import Reporter
 
 
-def resume(config: Config, meeting: SignedStore, learner: Learner, folder: CheckpointFolder | None) -> str | None:
-    """Load the newest complete checkpoint; returns its name, None for a fresh start.
+class Saver:
+    """The checkpoints of an attempt, on each of its ranks; only rank 0 has a `folder` and a `writer`.
 
-    Only rank 0 has the `folder`. It sends the name and the checksum to the others through the store `meeting`.
+    A save copies the state to memory; the `writer` writes it while the training continues. One write is in flight at
+    most: a save that is due earlier waits for it, so that a run has the checkpoints that it names.
     """
-    if folder is not None:
-        newest = folder.newest
-        meeting.set("resume", f"{newest.name} {newest.sha256[STATE]}" if newest else "")
-    answer = meeting.get("resume").decode()
-    if answer:
-        name, sha256 = answer.split(" ")
-        learner.restore(load(config.checkpoints, name, sha256, torch.device("cpu")))
-        return name
-    others = learner.start_alike()
-    if others and folder is not None:
-        drew = f"rank {', '.join(map(str, others))} drew other weights from the seed than rank 0"
-        print(f"training: {drew}; all begin with rank 0's", file=sys.stderr, flush=True)
-    return None
 
+    def __init__(self, config: Config, learner: Learner, reporter: Reporter, writer: Writer | None) -> None:
+        self._config, self._learner, self._reporter = config, learner, reporter
+        self._writer = writer
+        train = config.train
+        self._folder = CheckpointFolder(config.checkpoints, config.attempt, train.checkpoints) if writer else None
+        self._interval = Interval(train.checkpoint_every_steps, config.mean_time_to_failure_s)
+        self._snapshot = Snapshot()
+        self._copying: Order | None = None  # an order whose state has not yet arrived from the device
+        self._saving_s = self._writing_s = 0.0  # how long the training waited for the newest save, and its writing
+        self._error: OSError | None = None  # of the newest save
 
-def save(folder: CheckpointFolder | None, learner: Learner, reporter: Reporter, *, last: bool) -> bool:
-    """Check that all ranks hold the same weights, then write a checkpoint on rank 0; False if it cannot be written.
+    def resume(self, meeting: SignedStore) -> str | None:
+        """Load the newest complete checkpoint; returns its name, None for a fresh start.
 
-    The training continues with the older ones, unless it is the `last` of the attempt: then the failure is reported to
-    the user, and all ranks wait for the outcome and return the same.
-    """
-    learner.check_alike()
-    learner.gather()
-    error = _write(folder, learner, reporter) if folder is not None else None
-    if error is not None and last and folder is not None:
-        reporter.lost_checkpoint(error, folder.newest)
-    return agreed(error is None, learner.device) if last else error is None
+        Rank 0 sends the name and the checksum to the others through the store `meeting`.
+        """
+        if self._folder is not None:
+            newest = self._folder.newest
+            meeting.set("resume", f"{newest.name} {newest.sha256[STATE]}" if newest else "")
+        answer = meeting.get("resume").decode()
+        if answer:
+            name, sha256 = answer.split(" ")
+            self._learner.restore(load(self._config.checkpoints, name, sha256, torch.device("cpu")))
+            return name
+        others = self._learner.start_alike()
+        if others and self._folder is not None:
+            drew = f"rank {', '.join(map(str, others))} drew other weights from the seed than rank 0"
+            print(f"training: {drew}; all begin with rank 0's", file=sys.stderr, flush=True)
+        return None
 
+    def begin(self) -> None:
+        """The first step of the attempt begins."""
+        self._interval.begin(self._learner.progress.steps, time.perf_counter())
 
-def _write(folder: CheckpointFolder, learner: Learner, reporter: Reporter) -> OSError | None:
-    started_s = time.perf_counter()
-    try:
-        name = folder.save(learner.state(), progress=learner.progress, epoch=learner.epochs)
-    except OSError as error:
-        reporter.failed_checkpoint(error)
-        return error
-    reporter.checkpoint(name, time.perf_counter() - started_s)
-    return None
+    def due(self) -> bool:
+        """Whether a checkpoint is due after the newest steps; the same on all ranks."""
+        return self._interval.due(self._learner.before.steps, self._learner.progress.steps)
+
+    def evaluated(self, accuracy: float) -> None:
+        """Save if the best checkpoint is to stay and this accuracy is the best. All ranks must call it together."""
+        if not self._config.train.checkpoints.best:
+            return
+        if self._folder:
+            self._finish()
+        if agreed(self._folder is not None and accuracy > self._folder.best, self._learner.device):
+            self.save(accuracy)
+
+    def look(self) -> None:
+        """Advance the save in flight without waiting: to be called after every step."""
+        if self._copying and self._snapshot.ready():
+            self._hand_over()
+        if self._writer and not self._copying:
+            self._report(self._writer.finished(wait=False))
+
+    def save(self, accuracy: float | None = None) -> None:
+        """Check that all ranks hold the same weights, and begin a checkpoint. All ranks must call it together.
+
+        The training continues with the older checkpoints if it cannot be written.
+        """
+        self._begin(accuracy)
+        if self._interval.measures:
+            steps, now_s = self._learner.progress.steps, time.perf_counter()
+            after = self._interval.measured(steps, now_s, save_s=self._saving_s, writing_s=self._writing_s)
+            self._interval.next(steps, agreed_number(after, self._learner.device))
+
+    def save_last(self) -> bool:
+        """Save, and wait until the checkpoint is complete; False on all ranks if it cannot be written.
+
+        It is the last one of the attempt, so a failure is reported to the user.
+        """
+        self._begin()
+        error = self._finish()
+        if error and self._folder:
+            self._reporter.lost_checkpoint(error, self._folder.newest)
+        return agreed(error is None, self._learner.device)
+
+    def _begin(self, accuracy: float | None = None) -> None:
+        began_s = time.perf_counter()
+        self._reporter.saving()
+        self._learner.check_alike()
+        self._learner.gather()
+        if self._folder:
+            self._finish()
+            self._take(self._folder, accuracy)
+        self._saving_s = time.perf_counter() - began_s
+        self.look()
+
+    def _take(self, folder: CheckpointFolder, accuracy: float | None) -> None:
+        learner = self._learner
+        order = folder.order(learner.progress, learner.epochs, [], accuracy)
+        try:
+            self._copying = replace(order, parts=self._snapshot.take(learner.state()))
+        except OSError as error:
+            self._report(Written(order, "", 0.0, error))
+
+    def _hand_over(self) -> None:
+        if self._copying and self._writer:
+            self._writer.begin(self._copying, self._snapshot.descriptor)
+            self._copying = None
+
+    def _finish(self) -> OSError | None:
+        """Wait for the save in flight; the error with which the newest one ended."""
+        if self._copying:
+            self._snapshot.wait()
+            self._hand_over()
+        if self._writer:
+            self._report(self._writer.finished(wait=True))
+        return self._error
+
+    def _report(self, written: Written | None) -> None:
+        if written is None or self._folder is None:
+            return
+        self._error = written.error
+        if written.error:
+            self._reporter.failed_checkpoint(written.order.progress, written.error)
+            return
+        self._writing_s = written.writing_s
+        self._folder.written(written.order, written.sha256)
+        self._reporter.checkpoint(written.order, self._saving_s, written.writing_s)

@@ -1,73 +1,148 @@
-"""Writes checkpoints: each is complete or absent, and the newest few are kept."""
+"""The folder of checkpoints: each is complete or absent, and those stay that the recipe keeps. No torch."""
 
 from __future__ import annotations
 
-import io
+import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import IO
 
 from training.checkpoint import manifest
 from training.checkpoint.manifest import STATE
-from training.files.trusted import put, sync_folder
+from training.checkpoint.retention import Point, kept
+from training.files.checksum import BLOCK_BYTES
+from training.files.trusted import put, sync, sync_folder, unfinished
 from training.progress import Progress
+from training.recipe.train import CheckpointKeys
 
-KEEP = 3
 MODE = 0o666  # of files, less the umask
 
 
+@dataclass(frozen=True)
+class Order:
+    """A checkpoint to write below `folder`, and the steps of the older ones that stay after it; None: all stay.
+
+    Its state lies in a shared memory, in `parts` (offset, length) in the order of the file.
+    """
+
+    folder: str
+    attempt: int
+    steps: int
+    samples: int
+    epoch: float
+    accuracy: float | None
+    keep: list[int] | None
+    parts: list[tuple[int, int]]
+
+    @property
+    def name(self) -> str:
+        return manifest.name_of(self.steps)
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.steps, self.samples)
+
+
 class CheckpointFolder:
-    """The checkpoints below `folder`, for the one process that writes them.
+    """The checkpoints below `folder`, for the one training that has them written.
 
     `newest` is the newest complete checkpoint. Opening removes incomplete files of dead attempts. Raises RuntimeError
     if the folder cannot be read, and OtherSchema if another version wrote everything in it: without these errors the
     training would begin anew.
     """
 
-    def __init__(self, folder: Path, attempt: int) -> None:
+    def __init__(self, folder: Path, attempt: int, keys: CheckpointKeys | None = None) -> None:
         _check_readable(folder)
         _remove_leftovers(folder)
         complete = list(manifest.complete_checkpoints(folder))
         if not complete:
             manifest.refuse_other_schemas(folder)
         self.newest = complete[0] if complete else None
-        self._steps = [checkpoint.step for checkpoint in complete]
-        self._folder = folder
-        self._attempt = attempt
+        self._points = {each.step: Point(each.step, each.epoch, each.accuracy) for each in complete}
+        self._folder, self._attempt = folder, attempt
+        self._keys = keys or CheckpointKeys()
 
-    def save(self, state: dict[str, Any], *, progress: Progress, epoch: float) -> str:
-        """Write the checkpoint at `progress`, then delete those older than the newest KEEP; returns its name.
+    @property
+    def best(self) -> float:
+        """The highest accuracy of a checkpoint; below 0 if none was evaluated."""
+        return max((point.accuracy for point in self._points.values() if point.accuracy is not None), default=-1.0)
 
-        Raises OSError if nothing was added (disk full, quota, ...): the temporary folder is removed then.
-        """
-        name = manifest.name_of(progress.steps)
-        temporary = self._folder / f"{manifest.TEMPORARY_PREFIX}{name}-{self._attempt}"
-        try:
-            self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-            temporary.mkdir(mode=0o755, exist_ok=True)
-            sha256 = _write_files(temporary, state, progress, epoch, self._attempt)
-            _put_in_place(temporary, self._folder / name)
-        except OSError:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        self.newest = manifest.Checkpoint(self._folder / name, progress, epoch, self._attempt, sha256)
-        self._steps = [progress.steps, *self._steps][:KEEP]
-        self._prune()
-        return name
+    def order(
+        self, progress: Progress, epoch: float, parts: list[tuple[int, int]], accuracy: float | None = None
+    ) -> Order:
+        """The order to write the state at `progress`."""
+        points = {**self._points, progress.steps: Point(progress.steps, epoch, accuracy)}
+        keep = sorted(kept(points.values(), self._keys) - {progress.steps}) if len(points) >= self._keys.last else None
+        return Order(str(self._folder), self._attempt, progress.steps, progress.samples, epoch, accuracy, keep, parts)
 
-    def _prune(self) -> None:
-        """Delete checkpoints older than the newest KEEP complete ones; a failed deletion is tried again next time."""
-        if len(self._steps) < KEEP:
-            return
-        for path in manifest.candidates(self._folder):
-            if (manifest.step_of(path.name) or 0) < self._steps[-1]:
-                with suppress(OSError):
-                    _discard(path)
+    def written(self, order: Order, sha256: str) -> None:
+        """Note that an order is done: its state has this checksum."""
+        path, files = self._folder / order.name, {STATE: sha256}
+        newest = manifest.Checkpoint(path, order.progress, order.epoch, self._attempt, files, order.accuracy)
+        self.newest = newest
+        stay = self._points if order.keep is None else {step: self._points[step] for step in order.keep}
+        self._points = {**stay, order.steps: Point(order.steps, order.epoch, order.accuracy)}
+
+
+def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda: None) -> str:
+    """Write a checkpoint from the shared `memory`, then delete the older ones that do not stay; its SHA-256.
+
+    `between` is called between blocks. Raises OSError if nothing was added (disk full, quota, ...): the temporary
+    folder is removed then.
+    """
+    folder = Path(order.folder)
+    temporary = folder / f"{manifest.TEMPORARY_PREFIX}{order.name}-{order.attempt}"
+    try:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        temporary.mkdir(mode=0o755, exist_ok=True)
+        sha256 = _write_files(temporary, order, memory, between)
+        _put_in_place(temporary, folder / order.name)
+    except OSError:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    _prune(folder, order)
+    return sha256
+
+
+def _write_files(temporary: Path, order: Order, memory: memoryview, between: Callable[[], None]) -> str:
+    """Write the files of a checkpoint; returns the checksum of the state."""
+    path = temporary / STATE
+    with unfinished(path, temporary / f".tmp-{STATE}", MODE) as file:
+        sha256 = _copy((memory[begin : begin + length] for begin, length in order.parts), file, between)
+        sync(file)
+    size_bytes = sum(length for _, length in order.parts)
+    files = {STATE: (size_bytes, sha256)}
+    listing = manifest.of_files(order.progress, order.epoch, order.attempt, files, order.accuracy)
+    put(temporary / manifest.MANIFEST, json.dumps(listing).encode(), MODE)
+    return sha256
+
+
+def _copy(parts: Iterable[memoryview], file: IO[bytes], between: Callable[[], None]) -> str:
+    """Write all `parts`; returns their checksum together."""
+    digest = hashlib.sha256()
+    for part in parts:
+        for begin in range(0, len(part), BLOCK_BYTES):
+            block = part[begin : begin + BLOCK_BYTES]
+            digest.update(block)
+            file.write(block)
+            between()
+    return digest.hexdigest()
+
+
+def _prune(folder: Path, order: Order) -> None:
+    """Delete the older checkpoints that do not stay; a failed deletion is tried again next time."""
+    if order.keep is None:
+        return
+    for path in manifest.candidates(folder):
+        step = manifest.step_of(path.name) or 0
+        if step < order.steps and step not in order.keep:
+            with suppress(OSError):
+                _discard(path)
 
 
 def _check_readable(folder: Path) -> None:
@@ -83,18 +158,6 @@ def _remove_leftovers(folder: Path) -> None:
     """Delete the half-written and half-deleted checkpoints of dead attempts."""
     for path in folder.glob(manifest.TEMPORARY_PREFIX + "*"):
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _write_files(folder: Path, state: dict[str, Any], progress: Progress, epoch: float, attempt: int) -> dict[str, str]:
-    """Write the files of a checkpoint; returns their checksums by name."""
-    # Through memory: torch's own file writer turns a full disk into a RuntimeError without a reason.
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    content = buffer.getvalue()
-    put(folder / STATE, content, MODE)
-    listing = manifest.compose(progress, epoch, attempt, {STATE: content})
-    put(folder / manifest.MANIFEST, json.dumps(listing).encode(), MODE)
-    return {STATE: listing["files"][STATE]["sha256"]}
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:

@@ -9,13 +9,18 @@ _last: list[torch.Tensor] = []
 
 
 def agreed(answer: bool, device: torch.device) -> bool:
-    """Rank 0's `answer` on every rank; all must call it together.
+    """Rank 0's `answer` on every rank; all must call it together."""
+    return bool(agreed_number(answer, device))
+
+
+def agreed_number(number: int, device: torch.device) -> int:
+    """Rank 0's `number` on every rank; all must call it together.
 
     It travels as a tensor, because collectives of objects load pickles, and pickles run code.
     """
-    shared = _kept(answer, device)
+    shared = _kept(number, device)
     dist.broadcast(shared, 0)
-    return bool(shared.item())
+    return int(shared.item())
 
 
 def on_all_ranks(answer: bool, device: torch.device) -> bool:
@@ -32,7 +37,7 @@ def everyones(own: torch.Tensor, group: dist.ProcessGroup | None = None) -> torc
     return torch.stack(found)
 
 
-def _kept(answer: bool, device: torch.device) -> torch.Tensor:
+def _kept(answer: int, device: torch.device) -> torch.Tensor:
     shared = torch.tensor([int(answer)], device=device)
     # torch 2.6 waits forever in destroy_process_group if a thread of gloo is the last to release a tensor.
     _last[:] = [shared]

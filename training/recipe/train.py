@@ -193,6 +193,17 @@ class LossScaleKeys:
 
 
 @dataclass(frozen=True)
+class CheckpointKeys:
+    """Which checkpoints stay; the others are deleted."""
+
+    last: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(3, "the newest ones that stay", short=True)
+    every_epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = key(
+        None, "of every so many epochs the first one stays, too", unit="epochs"
+    )
+    best: bool = key(False, "an evaluation that is better than all before is followed by a checkpoint; the best stays")
+
+
+@dataclass(frozen=True)
 class Train:
     """What the ranks do; handed to `python -m training` as it is."""
 
@@ -221,7 +232,13 @@ class Train:
         0.1, "share of the target spread over all classes"
     )
     seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = key(1, "of weights, order and shifts")
-    checkpoint_every_steps: Annotated[int, STEPS] = key(50, "between checkpoints", unit="steps")
+    checkpoint_every_steps: Annotated[int, STEPS] | None = key(
+        None,
+        "between checkpoints; default: sqrt(2 x what a save costs, as measured, x the mean time between failures)",
+        unit="steps",
+        source="Young 1974, Daly 2006",
+    )
+    checkpoints: CheckpointKeys = key(CheckpointKeys(), "which checkpoints stay")
     log_every_steps: Annotated[int, STEPS] = key(5, "between rows of metrics", unit="steps")
     trace: bool = key(False, "rank 0 writes a line for every step into trace.jsonl, in the folder of the attempt")
     mlperf_log: bool = key(False, "rank 0 writes lines in the format of MLPerf's logs (:::MLLOG) to its output")

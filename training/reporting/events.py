@@ -6,6 +6,7 @@ EVAL = "eval"
 CHECKPOINT = "checkpoint"
 CHECKPOINT_FAILED = "checkpoint_failed"
 MEASURED = "measured"
+SAVE = "save"  # the operation of a measurement
 STOP = "stop"  # after a checkpoint, to continue later
 DONE = "done"
 ALONG = (START, STEP, STOP, DONE)  # these give the step of the training

@@ -9,18 +9,23 @@ from dataclasses import asdict
 import torch
 
 from training.checkpoint.manifest import Checkpoint
+from training.checkpoint.store import Order
 from training.collectives import device as devices
 from training.config import Config
 from training.evaluation.evaluate import Evaluation
 from training.learner import Learner
 from training.meeting.ranks import Ranks
+from training.progress import Progress
 from training.reporting import events
 from training.reporting.exits import EXIT_DONE
+from training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS, Heartbeat
 from training.reporting.meter import Meter
 from training.reporting.metrics import Metrics
 from training.reporting.mllog import MLLog, hyper_parameters
 from training.reporting.problems import Problems
 from training.reporting.step_times import StepTimes
+
+FIRST = 2  # calls: on a GPU the second one waits for the device to finish the first
 
 
 class Reporter:
@@ -32,6 +37,8 @@ class Reporter:
         self._mllog = MLLog(config.train.mlperf_log and ranks.rank == 0)
         self._problems = Problems(learner.data, learner.device)
         self._times = StepTimes(ranks.rank, config.token)
+        self._heartbeat = Heartbeat(ranks.rank, config.token)
+        self._calls = -1, 0  # the number of the phase, and how often its steps began
 
     def start(self, resumed_from: str | None) -> None:
         learner, device = self._learner, self._learner.device
@@ -54,6 +61,17 @@ class Reporter:
             total_samples=learner.course.total_samples,
             torch=torch.__version__.split("+")[0],
         )
+
+    def stepping(self) -> None:
+        """Report that the next step begins. The first steps of a phase may take much longer than the others."""
+        progress, (before, calls) = self._learner.progress, self._calls
+        phase = self._learner.course.phase_at(progress.samples).number
+        self._calls = phase, calls + 1 if phase == before else 1
+        self._heartbeat.now(STEPS if self._calls[1] > FIRST else FIRST_STEP, progress.steps)
+
+    def saving(self) -> None:
+        """Report that a checkpoint begins."""
+        self._heartbeat.now(CHECKPOINT, self._learner.progress.steps)
 
     def timed(self, spent_s: float) -> None:
         """Report that the newest steps took `spent_s`."""
@@ -90,6 +108,7 @@ class Reporter:
         """
         epoch = min(int(self._learner.epochs), self._config.train.epochs)  # the last batch may reach beyond it
         self._mllog.start("eval_start", epoch_num=epoch)
+        self._heartbeat.now(EVALUATION, self._learner.progress.steps)
         found = self._learner.evaluate()
         lost, test_samples = self._problems.tell(), self._learner.data.test_samples
         if lost and test_samples and math.isnan(found.model.accuracy):
@@ -99,11 +118,13 @@ class Reporter:
         self._write(events.EVAL, epoch=float(epoch), **found.row(), **({"problems": lost} if lost else {}))
         return found
 
-    def checkpoint(self, name: str, spent_s: float) -> None:
-        self._write(events.CHECKPOINT, path=name, seconds=round(spent_s, 4))
+    def checkpoint(self, order: Order, saving_s: float, writing_s: float) -> None:
+        """Report a complete checkpoint, for which the training waited `saving_s`; `writing_s` went beside it."""
+        seconds = {"seconds": round(saving_s, 4), "writing_s": round(writing_s, 4)}
+        self._write_at(order.progress, events.CHECKPOINT, path=order.name, **seconds)
 
-    def failed_checkpoint(self, error: OSError) -> None:
-        self._write(events.CHECKPOINT_FAILED, error=error.strerror or str(error))
+    def failed_checkpoint(self, progress: Progress, error: OSError) -> None:
+        self._write_at(progress, events.CHECKPOINT_FAILED, error=error.strerror or str(error))
 
     def lost_checkpoint(self, error: OSError, newest: Checkpoint | None) -> None:
         """Report, in a place that the user reads, that the last checkpoint of the attempt failed."""
@@ -129,7 +150,9 @@ class Reporter:
         return self._learner.course.total_steps(self._learner.progress)
 
     def _write(self, event: str, **values: object) -> None:
-        progress = self._learner.progress
+        self._write_at(self._learner.progress, event, **values)
+
+    def _write_at(self, progress: Progress, event: str, **values: object) -> None:
         if event != events.STEP:
             self._learner.trace.flush()
         self._metrics.write(event, step=progress.steps, samples=progress.samples, **values)

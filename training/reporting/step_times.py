@@ -10,6 +10,7 @@ import hmac
 import json
 import socket
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 
 TELL_S = 2.0
@@ -44,5 +45,10 @@ class StepTimes:
         waited = None if self._waited_s is None else round(min(self._waited_s / self._spent_s, 1.0), 4)
         mean_s, longest_s = (round(value_s, 6) for value_s in (self._spent_s / self._steps, self._longest_s))
         times = {"step_s": mean_s, "largest_s": longest_s, "waited": waited}
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out:
-            out.sendto(json.dumps({"rank": self._rank, "step": step, **times}).encode(), self._address)
+        send(self._address, {"rank": self._rank, "step": step, **times})
+
+
+def send(to: str, message: Mapping[str, object]) -> None:
+    """Send a message to the wrapper at this address, if it listens."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out:
+        out.sendto(json.dumps(message).encode(), to)

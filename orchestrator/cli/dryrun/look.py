@@ -24,10 +24,12 @@ from orchestrator.runs.code.select import SelectedCode
 from orchestrator.runs.folder import run_folder
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.image.login import login
+from orchestrator.runs.plan import attempt_plan
 from orchestrator.runs.plan import notes as plan_notes
 from orchestrator.runs.plan.auto_grid import with_expected_grid
 from orchestrator.runs.plan.phase_groups import in_words, stretches
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
 from orchestrator.runs.program.what_runs import Program
 from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client, launchers
@@ -73,7 +75,8 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     """
     run = RunFolder(plan.folder)
     attempt = run.attempt(1)
-    asked, script = proposed(plan, after)
+    planned = without_bad_nodes(attempt_plan.first(plan))
+    asked, script = proposed(plan, after, planned)
     image, code = create.check(plan)
     plan = with_expected_grid(plan)
     placement = place(plan.grid, _hosts(plan), plan.ranks_per_node)
@@ -106,7 +109,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         container=_contained(order.container, program, environment, attempt) if order.container else None,
         code=code,
         files=run_folder.files(_kinds(plan)),
-        notes=[*notes, *plan_notes.notes(plan)],
+        notes=[*notes, *plan_notes.notes(plan), *planned.left_out.lines],
     )
 
 

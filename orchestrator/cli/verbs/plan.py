@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         print(_words(planned))
         print(f"\n{placed.text()}\n" if placed else _later(planned))
         print(f"{'prediction':12}{_predicted(forecast) if forecast else unknown}")
+        print(_checkpoints(planned, forecast), end="")
     return DONE
 
 
@@ -72,6 +73,17 @@ def _predicted(forecast: Forecast) -> str:
     steps = f"{counted(forecast.steps, 'step')} of {ms(forecast.step_s)} ms"
     reduced = f"of which the all-reduce is {ms(forecast.exposed_s)} ms"
     return f"{duration(forecast.total_s)}, {rate}: {steps}, {reduced}; more: torusrun predict"
+
+
+def _checkpoints(planned: Plan, forecast: Forecast | None) -> str:
+    """A line about what checkpoints cost; none if nothing is known."""
+    from orchestrator.report.prediction.checkpoints import line, line_without_rate
+    from orchestrator.runs.plan.saving import saving_of
+
+    if forecast:
+        return f"{'checkpoints':12}{line(forecast.checkpoints)}\n"
+    saving = saving_of(planned)
+    return f"{'checkpoints':12}{line_without_rate(saving)}\n" if saving else ""
 
 
 def _later(planned: Plan) -> str:
@@ -96,6 +108,7 @@ def _words(planned: Plan) -> str:
         **({"keeps going": _keeps_going(planned)} if planned.keeps_going else {}),
         **(_command(planned) if run.command else _training(planned)),
         **({"image": _image(planned, run.image)} if run.image else {}),
+        **_bad_nodes(planned),
         **({"note": f"\n{'':12}".join(found)} if (found := notes(planned)) else {}),
         "folder": str(planned.folder),
     }
@@ -109,6 +122,17 @@ def _keeps_going(planned: Plan) -> str:
     spares = f", with {counted(settings.spares, 'spare node')}" if settings.spares else ""
     vain = counted(settings.without_progress, "attempt")
     return f"{jobs}{spares}{fewest}, until {vain} in a row made no new checkpoint"
+
+
+def _bad_nodes(planned: Plan) -> dict[str, str]:
+    """The hosts that the first attempt would leave out. The memory of a site with a login node is there."""
+    if planned.site.host:
+        return {}
+    from orchestrator.runs.plan import attempt_plan
+    from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
+
+    lines = without_bad_nodes(attempt_plan.first(planned)).left_out.lines
+    return {"bad nodes": f"\n{'':12}".join(lines)} if lines else {}
 
 
 def _image(planned: Plan, text: str) -> str:

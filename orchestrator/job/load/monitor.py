@@ -18,6 +18,7 @@ from typing import Any
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.job.launch_order import LaunchOrder
 from orchestrator.job.load import cores, interfaces, memory
+from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.job.load.gpus import DRIVER, GpuWatch
 from orchestrator.job.load.step_times import StepsTold, address
 from orchestrator.network.placement.mapping import Placement, same_host
@@ -68,7 +69,7 @@ class Monitor:
             print(f"torusrun: {report(error, ['load'])}", file=sys.stderr, flush=True)
 
     def _watch(self) -> None:
-        steps = StepsTold(address(self._attempt), self._watched.ranks)
+        steps = StepsTold(address(self._attempt), self._watched.ranks, BeatFile(self._attempt.beat))
         gpus = GpuWatch(self._every_s) if DRIVER.exists() else None
         before, until_s = look(self._watched), time.monotonic() + random.uniform(FIRST_S, self._every_s)
         while steps.wait(until_s, self._stop):

@@ -1,4 +1,4 @@
-"""Receives the step times of our training's ranks, by a socket of this node that has no file.
+"""Receives the reports of our training's ranks, by a socket of this node that has no file.
 
 Only messages of the same user count: the kernel names the sender of each.
 """
@@ -12,11 +12,15 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
 from orchestrator.base.typed import record_of
+from orchestrator.job.load.beat_file import BeatFile
+from orchestrator.job.load.recent_steps import RecentSteps
+from orchestrator.runs.folder.beat import Beat
 from orchestrator.runs.folder.node_load import RankSteps
 from orchestrator.runs.folder.run_folder import Attempt
 from training.reporting import step_times
@@ -35,11 +39,15 @@ def address(attempt: Attempt) -> str:
 
 
 class StepsTold:
-    """The newest step times of each of some ranks. If the address cannot be bound, there are none."""
+    """The newest step times of each of some ranks. If the address cannot be bound, there are none.
 
-    def __init__(self, address: str, ranks: Collection[int]) -> None:
-        self._ranks = frozenset(ranks)
+    What rank 0 does now is passed on to `beats`.
+    """
+
+    def __init__(self, address: str, ranks: Collection[int], beats: BeatFile) -> None:
+        self._ranks, self._beats = frozenset(ranks), beats
         self._found: dict[int, RankSteps] = {}
+        self._recent = defaultdict[int, RecentSteps](RecentSteps)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         with contextlib.suppress(OSError):  # another process has the address
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -51,8 +59,10 @@ class StepsTold:
 
     def wait(self, until_s: float, stop: int) -> bool:
         """Receive reports until `until_s` of time.monotonic(); False as soon as the descriptor `stop` can be read."""
-        while (left_s := until_s - time.monotonic()) > 0:
-            ready = select.select([self._socket.fileno(), stop], [], [], left_s)[0]
+        while (now_s := time.monotonic()) < until_s:
+            self._beats.look(now_s)
+            wait_s = max(min(until_s, self._beats.due_s) - now_s, 0.0)
+            ready = select.select([self._socket.fileno(), stop], [], [], wait_s)[0]
             if stop in ready:
                 return False
             if ready:
@@ -68,6 +78,12 @@ class StepsTold:
             users = [CREDENTIALS.unpack(data)[1] for _, kind, data in more if kind == socket.SCM_CREDENTIALS]
             row = json.loads(message)
             if users == [os.geteuid()] and type(row) is dict:
-                steps = record_of(RankSteps, {**row, "told_s": time.time()})
-                if steps.rank in self._ranks:
-                    self._found[steps.rank] = steps
+                self._keep(row)
+
+    def _keep(self, row: Mapping[str, object]) -> None:
+        if "doing" in row:
+            self._beats.put(record_of(Beat, row))
+            return
+        steps = record_of(RankSteps, {**row, "told_s": time.time()})
+        if steps.rank in self._ranks:
+            self._found[steps.rank] = self._recent[steps.rank].add(steps)

@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator.network.cost.all_reduce import Cost
 from orchestrator.network.cost.links import Network
 from orchestrator.network.prediction import epochs
+from orchestrator.network.prediction.checkpoints import CheckpointCost, Saving, cost
 from orchestrator.network.prediction.compute import BACKWARD_SHARE, Device
 from orchestrator.network.prediction.step import Step, step
 from orchestrator.network.prediction.workload import Workload
@@ -57,6 +58,7 @@ class Asked:
     device: Device
     network: Network
     communication: Communication
+    saving: Saving
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Forecast:
     epochs_to_target: float | None
     to_target_s: float | None
     phases: tuple[PhaseForecast, ...]
+    checkpoints: CheckpointCost
     assumptions: tuple[str, ...]
 
     @property
@@ -134,6 +137,7 @@ def forecast(asked: Asked) -> Forecast:
         epochs_to_target=target,
         to_target_s=target * (train_s + validation_s) / asked.epochs if target else None,
         phases=tuple(PhaseForecast(phase.batch, phase.steps, one.total_s) for phase, one in found),
+        checkpoints=cost(asked.saving, one.total_s),
         assumptions=_assumptions(asked),
     )
 
@@ -169,6 +173,6 @@ def _assumptions(asked: Asked) -> tuple[str, ...]:
         f"{GROUPED if asked.workload.overlaps else AT_ONCE}; validation passes: {asked.evaluations}",
         *norms,
         *sizes,
-        "not modelled: start-up, reading and decoding images, checkpoints, slower nodes, compute that communication "
-        "slows; published runs on 1,000 V100 and more lost 3.5 to 8.7 ms a step so (torusrun predict --published)",
+        "not modelled: start-up, reading and decoding images, slower nodes, compute that communication slows; "
+        "published runs on 1,000 V100 and more lost 3.5 to 8.7 ms a step so (torusrun predict --published)",
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.prediction.forecast import Forecast
 from orchestrator.report.numbers import duration, ms, thousands
+from orchestrator.report.prediction import checkpoints
 from orchestrator.report.prediction.predicted import Predicted
 from orchestrator.runs.plan.phase_groups import Stretch
 from training.counted import counted
@@ -36,6 +37,7 @@ def _rows(f: Forecast) -> dict[str, str]:
         "throughput": f"{thousands(f.images_per_s)} images/s on {counted(f.ranks, 'rank')}",
         "time": f"{duration(f.total_s)}: {train}, validation {duration(f.validation_s)}",
         "node-hours": f"{f.node_hours:.4g}",
+        "checkpoints": checkpoints.line(f.checkpoints),
     }
     if len(f.phases) > 1:
         parts = (f"{part.steps} of {counted(part.batch, 'image')} in {ms(part.step_s)} ms" for part in f.phases)

@@ -14,7 +14,17 @@ from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.state.poll import look
 from training.counted import counted
 
-FREE_TO_DIFFER = ("runs", "queue", "account", "poll_interval_s", "command_timeout_s", "env", "scheduler_args", "umask")
+FREE_TO_DIFFER = (
+    "runs",
+    "queue",
+    "account",
+    "poll_interval_s",
+    "command_timeout_s",
+    "env",
+    "scheduler_args",
+    "umask",
+    "bad_nodes",
+)
 
 
 @dataclass(frozen=True)

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.runs.attempts import continues_from, submit
+from orchestrator.runs.bad_nodes.noted import note
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import CancelRequested, Ended, Event, KeptGoing, Started, Submitted, Submitting
+from orchestrator.runs.folder.events import CancelRequested, Ended, KeptGoing, Started, Submitted, Submitting
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan import plan_files
 from orchestrator.runs.plan.attempt_plan import AttemptPlan, derive
-from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.state import which
 from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, decide
 from orchestrator.runs.state.in_vain import first_of_submission, in_vain, same_error
@@ -47,19 +46,12 @@ def next_step(run: RunFolder, here: Here, *, begin: bool) -> Step:
     If none follows, the ledger says why. Raises SiteError or UserError if the attempt cannot be made.
     """
     with submit.alone(run, LOCK_S):
-        events = ledger.events(run.ledger)
-        number = which.newest_of(run)
-        plan = plan_files.read_first(run, number)
-        checkpoint, epochs = continues_from.checkpoint(run, plan)
-        name = checkpoint.name if checkpoint else None
-        history = _history(run, events, plan, here, number, name)
-        step = decide(history, Policy.KEEP_GOING)
-        if begin and isinstance(step, Resume) and step.attempt > number:
-            events = ledger.events(run.ledger)
-            planned = _planned(run, events, plan, here, step.attempt, epochs)
-            _make(run, events, planned, here, name)
-        if isinstance(step, Stop) and not history.other_job:
-            close(run, number, step.why)
+        newest = _Newest(run, here)
+        step = decide(newest.history, Policy.KEEP_GOING)
+        if begin and isinstance(step, Resume) and step.attempt > newest.number:
+            newest.make_next()
+        if isinstance(step, Stop) and not newest.in_other_job:
+            close(run, newest.number, step.why)
         return step
 
 
@@ -69,92 +61,111 @@ def close(run: RunFolder, number: int, why: str) -> None:
         ledger.append(run.ledger, KeptGoing(number, why))
 
 
-def _history(
-    run: RunFolder, events: Sequence[Event], plan: Plan, here: Here, number: int, checkpoint: str | None
-) -> History:
-    submitted, began = last(events, Submitted, number), last(events, Started, number)
-    end = _end(run, events, plan, here, number)
-    status = end.status if end else Status(State.RUNNING)
-    asked_to_stop = end and end.certain and end.cause is Cause.STOPPED and "exit_code" not in end.evidence
-    now = ledger.events(run.ledger)
-    return History(
-        number,
-        status.state,
-        status.reason,
-        begun=bool(began or end),
-        again=end is None or end.again,
-        cancelled=last(events, CancelRequested, number) is not None,
-        stopped=Cause.STOPPED if asked_to_stop else None,
-        cause=status.cause,
-        in_vain=in_vain(now, number, checkpoint),
-        most_in_vain=plan.run.keep_going.without_progress,
-        same_error=same_error(now, number),
-        other_job=submitted is not None and submitted.job != here.job,
-    )
+class _Newest:
+    """The newest attempt of a run whose job asks. Its end is in the ledger once this is made."""
 
+    def __init__(self, run: RunFolder, here: Here) -> None:
+        self.run, self.here = run, here
+        self.number = which.newest_of(run)
+        self.plan = plan_files.read_first(run, self.number)
+        checkpoint, self.epochs = continues_from.checkpoint(run, self.plan)
+        self.checkpoint = checkpoint.name if checkpoint else None
+        self.events = ledger.events(run.ledger)
+        self.own = self._own_end()
+        self.end = self._end()
+        self.events = ledger.events(run.ledger)
 
-def _end(run: RunFolder, events: Sequence[Event], plan: Plan, here: Here, number: int) -> End | None:
-    """How attempt `number` ended; None if it has not begun. Its end is in the ledger after this.
+    @property
+    def in_other_job(self) -> bool:
+        submitted = last(self.events, Submitted, self.number)
+        return submitted is not None and submitted.job != self.here.job
 
-    Only one job of the run works at a time: so an attempt that this job has not just ended is over.
-    """
-    attempt, began = run.attempt(number), last(events, Started, number)
-    end = None
-    with contextlib.suppress(SiteError):  # a damaged record
-        end = End.read(attempt.end)
-    seen = last(events, Ended, number)
-    if (end and end.certain) or seen:
-        return end if end and end.certain else seen.end if seen else None
-    if not began:
-        return end
-    said = None if began.job == here.name else _scheduler_said(plan, began.job)
-    status = resolve(list(events), number, end, said, time.time(), done=is_done(attempt))
-    if status.state.over and status.state is not State.LOST:
-        found = replace(end or End(status.state, status.reason, hosts=_first_host(run, number, status)),
-                        state=status.state, reason=status.reason, cause=status.cause)  # fmt: skip
-    else:
-        found = end or ended(How.NO_END, told=f": {said.reason}" if said and said.reason else "")
-    ledger.append(run.ledger, Ended.by(number, found))
-    return found
+    @property
+    def history(self) -> History:
+        own, status = self.own, self.end.status if self.end else Status(State.RUNNING)
+        # A scheduler's word that a task was cancelled says only that: who cancels the run cancels the whole array.
+        asked_to_stop = own and own.certain and own.cause is Cause.STOPPED and "exit_code" not in own.evidence
+        return History(
+            self.number,
+            status.state,
+            status.reason,
+            begun=self.end is not None,
+            again=self.end is None or self.end.again,
+            cancelled=last(self.events, CancelRequested, self.number) is not None,
+            stopped=Cause.STOPPED if asked_to_stop else None,
+            cause=status.cause,
+            in_vain=in_vain(self.events, self.number, self.checkpoint),
+            most_in_vain=self.plan.run.keep_going.without_progress,
+            same_error=same_error(self.events, self.number),
+            other_job=self.in_other_job,
+        )
 
+    def make_next(self) -> None:
+        """Make the next attempt, to begin in this job."""
+        planned, before = self._planned(), last(self.events, Submitting, self.number)
+        intent = Submitting(
+            planned.number,
+            before.name if before else self.run.run_id,
+            resumes=self.checkpoint,
+            changes=planned.changes,
+            follows=self.number,
+            jobs=before.jobs if before else 1,
+            left_out=before.left_out if before else {},
+        )
+        submit.within(planned, self.run, intent, self.here.job)
 
-def _scheduler_said(plan: Plan, job: str) -> Status | None:
-    """The scheduler's word about an earlier job; None if it has none, or this node cannot query it."""
-    scheduler = schedulers.get(plan.site.scheduler)
-    said = Client(scheduler, min(plan.site.command_timeout_s, ANSWER_S)).poll([job])[job]
-    return said if said.state.over else None
+    def _own_end(self) -> End | None:
+        """The end that the attempt recorded itself; None if there is none, or it is damaged."""
+        with contextlib.suppress(SiteError):
+            return End.read(self.run.attempt(self.number).end)
+        return None
 
+    def _end(self) -> End | None:
+        """How the attempt ended; None if it has not begun. An end that is not in the ledger is added to it.
 
-def _first_host(run: RunFolder, number: int, status: Status) -> tuple[str, ...]:
-    """The host of the supervisor, if its loss ended the attempt: any other host it would have named itself."""
-    with contextlib.suppress(OSError):
-        if status.state is State.NODE_FAIL:
-            return (run.attempt(number).pulse.read_text().strip(),)
-    return ()
+        Only one job of the run works at a time, so an attempt that has begun is over.
+        """
+        began, seen = last(self.events, Started, self.number), last(self.events, Ended, self.number)
+        if self.own and self.own.certain:
+            return self.own
+        if seen or not began:
+            return seen.end if seen else self.own
+        found = self._by_all_records(None if began.job == self.here.name else self._scheduler_said(began.job))
+        ledger.append(self.run.ledger, Ended.by(self.number, found))
+        note(self.run, self.number, found)
+        return found
 
+    def _by_all_records(self, said: Status | None) -> End:
+        """The end by the attempt's own record and what the scheduler `said` about its job."""
+        done = is_done(self.run.attempt(self.number))
+        status = resolve(self.events, self.number, self.own, said, time.time(), done=done)
+        if not status.state.over or status.state is State.LOST:
+            return self.own or ended(How.NO_END)
+        own = self.own or End(status.state, status.reason, hosts=self._first_host(status))
+        return replace(own, state=status.state, reason=status.reason, cause=status.cause)
 
-def _planned(
-    run: RunFolder, events: Sequence[Event], plan: Plan, here: Here, number: int, epochs: float
-) -> AttemptPlan:
-    """The plan of attempt `number`, on fewer nodes if the job has lost too many."""
-    history = plan_files.history(run, events)
-    planned = derive(plan, history, number, Changes(), epochs)
-    full = plan_files.read_attempt(run, first_of_submission(events, number - 1)).plan.run
-    nodes = min(full.nodes, here.hosts)
-    if nodes == planned.plan.run.nodes or planned.plan.stretch:
-        return planned
-    grid = full.grid if nodes == full.nodes else ()
-    return derive(plan, history, number, Changes(nodes=nodes, grid=grid), epochs)
+    def _scheduler_said(self, job: str) -> Status | None:
+        """The scheduler's word about an earlier job; None if it has none, or this node cannot query it."""
+        site = self.plan.site
+        asked = Client(schedulers.get(site.scheduler), min(site.command_timeout_s, ANSWER_S))
+        said = asked.poll([job])[job]
+        return said if said.state.over else None
 
+    def _first_host(self, status: Status) -> tuple[str, ...]:
+        """The supervisor's host, if a lost host ended the attempt: it would have named any other host itself."""
+        with contextlib.suppress(OSError):
+            if status.state is State.NODE_FAIL:
+                return (self.run.attempt(self.number).pulse.read_text().strip(),)
+        return ()
 
-def _make(run: RunFolder, events: Sequence[Event], planned: AttemptPlan, here: Here, checkpoint: str | None) -> None:
-    before = last(events, Submitting, planned.number - 1)
-    intent = Submitting(
-        planned.number,
-        before.name if before else run.run_id,
-        resumes=checkpoint,
-        changes=planned.changes,
-        follows=planned.number - 1,
-        jobs=before.jobs if before else 1,
-    )
-    submit.within(planned, run, intent, here.job)
+    def _planned(self) -> AttemptPlan:
+        """The plan of the next attempt, on fewer nodes if the job has lost too many."""
+        history, number = plan_files.history(self.run, self.events), self.number + 1
+        planned = derive(self.plan, history, number, Changes(), self.epochs)
+        first = first_of_submission(self.events, self.number)
+        full = plan_files.read_attempt(self.run, first).plan.run
+        nodes = min(full.nodes, self.here.hosts)
+        if nodes == planned.plan.run.nodes or planned.plan.stretch:
+            return planned
+        grid = full.grid if nodes == full.nodes else ()
+        return derive(self.plan, history, number, Changes(nodes=nodes, grid=grid), self.epochs)

@@ -14,6 +14,7 @@ from pathlib import Path
 from orchestrator.base import lock, private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
+from orchestrator.base.terminal.plain import say
 from orchestrator.runs.attempts import create, in_hold
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.script import Scripts, scripts, submitted
@@ -25,6 +26,7 @@ from orchestrator.runs.plan import attempt_plan
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.job_request import request
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
 from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request
@@ -49,10 +51,13 @@ def first(
         raise UserError(f"the site is reached through {plan.site.host}: this is done there, or by `torusrun submit`")
     if into:
         in_hold.check(plan, into)
-    run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
+    run, planned = RunFolder(plan.folder), _without_bad_nodes(attempt_plan.first(plan), into)
     asked = _request(planned, run, after)
     texts = scripts(planned, run.attempt(1), asked, held=into is not None)
-    event = Submitting(1, asked.called, *_folders(after), held_in=_folder_of(into), jobs=_jobs(planned, texts))
+    event = Submitting(
+        1, asked.called, *_folders(after), held_in=_folder_of(into), jobs=_jobs(planned, texts),
+        left_out=planned.left_out.hosts,
+    )  # fmt: skip
     create.run(planned, source, texts, event, origin, idle_s)
     try:
         _submit(planned, run, asked, into)
@@ -64,9 +69,9 @@ def first(
     return run
 
 
-def proposed(plan: Plan, after: Sequence[Awaited] = ()) -> tuple[Request, str]:
-    """(the request of the first attempt's job, the script that the scheduler gets)."""
-    run, planned = RunFolder(plan.folder), attempt_plan.first(plan)
+def proposed(plan: Plan, after: Sequence[Awaited] = (), planned: AttemptPlan | None = None) -> tuple[Request, str]:
+    """(the request of the first attempt's job, its script for the scheduler); `planned` is its plan, if it is made."""
+    run, planned = RunFolder(plan.folder), planned or attempt_plan.first(plan)
     asked = _request(planned, run, after)
     return asked, scripts(planned, run.attempt(1), asked).submitted
 
@@ -84,11 +89,13 @@ def later(
     attempt = run.attempt(planned.number)
     if into:
         in_hold.check(planned.plan, into)
+    planned = _without_bad_nodes(planned, into)
     asked = _request(planned, run, ())
     texts = scripts(planned, attempt, asked, held=into is not None)
     settled.forget([run.run_id])
     event = Submitting(planned.number, asked.called, resumes=resumes, changes=planned.changes, follows=follows)
-    ledger.append(run.ledger, replace(event, held_in=_folder_of(into), jobs=_jobs(planned, texts)))
+    event = replace(event, held_in=_folder_of(into), jobs=_jobs(planned, texts), left_out=planned.left_out.hosts)
+    ledger.append(run.ledger, event)
     create.attempt(attempt, planned, texts)
     try:
         _submit(planned, run, asked, into)
@@ -111,6 +118,14 @@ def alone(run: RunFolder, wait_s: float = 0.0) -> Iterator[None]:
         if mine is False:
             raise UserError(f"another attempt of {run.run_id} is being submitted already")
         yield
+
+
+def _without_bad_nodes(planned: AttemptPlan, into: Allocation | None) -> AttemptPlan:
+    """The plan without bad hosts, which are printed. A held allocation has its hosts already."""
+    found = planned if into else without_bad_nodes(planned)
+    for line in found.left_out.lines:
+        say(line)
+    return found
 
 
 def _request(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited]) -> Request:

@@ -100,6 +100,8 @@ def _quoted(placement: Placement | None, evidence: dict[str, object]) -> dict[st
     quoted = {"said": f": {evidence['said']}"} if "said" in evidence else {}
     if placement and type(witness := evidence.get("witness")) is int:
         quoted["witness"] = f"; {name(placement, witness)} lost its connection to another rank"
+    if "doing" in evidence:
+        quoted["while"] = f" for {evidence['doing']}"
     if "first_at" in evidence:
         quoted["first_at"] = f", the first at {evidence['first_at']}"
     return quoted

@@ -41,7 +41,8 @@ class Submitting(Event):
     the checkpoint from which a later attempt continues; None is step 0. `held_in` is the folder of the held allocation
     in which the attempt runs: then nothing is submitted to a scheduler. `follows` is the attempt whose job submits this
     one before it ends; 0 if a client submits it. `jobs` is the number of jobs that work for the run one after the
-    other, by an array or in one job that begins again; 0 if it does not keep going.
+    other, by an array or in one job that begins again; 0 if it does not keep going. `left_out` are the bad hosts that
+    its request leaves out, with the reason for each.
     """
 
     kind = "submitting"
@@ -53,6 +54,7 @@ class Submitting(Event):
     held_in: str = ""
     follows: int = 0
     jobs: int = 0
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

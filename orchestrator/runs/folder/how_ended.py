@@ -7,8 +7,9 @@ from enum import Enum
 from orchestrator.base.states import Cause
 
 IDLE = "no progress for {idle_s:.0f} s{at}"
-HUNG = f"{IDLE} (hang_timeout): "
+HUNG = f"{IDLE} (limit: {{limit_s:.0f}} s{{while}}): "
 STACKS = "; the ranks' stacks are in their logs"
+WAITS_FOR_DISK = "it waits for a disk or a file system"  # a rank's process in a hang
 
 
 class How(Enum):
@@ -46,6 +47,10 @@ class How(Enum):
         Cause.HOST_LOST,
         "{places} silent for {silent_s:.0f} s, and no step came{at}: the host is gone, or its link is cut",
     )
+    FIRST_HOST_SILENT = (
+        Cause.HOST_LOST,
+        "{silent}, the first host of its job, is silent for {silent_s:.0f} s: it is gone, or cut off",
+    )
     DAEMON_GONE = Cause.HOST_LOST, "the scheduler's daemon on {host} ended while the job was running; {before}"
 
     KILLED = Cause.KILLED, "{rank}{at}"
@@ -82,7 +87,7 @@ class How(Enum):
     NO_IMAGE = Cause.IMAGE, "{rank}{at}"
     IMAGE_ERROR = Cause.IMAGE, "{why}"
     NOT_STARTED = Cause.UNKNOWN, "{rank}{at}"
-    NO_END = Cause.UNKNOWN, "its job ended, or began again, without a record of the attempt's end{told}"
+    NO_END = Cause.UNKNOWN, "its job ended, or began again, without a record of the attempt's end"
     SHELL_KILLED = Cause.UNKNOWN, "the shell of its job was killed, and its ranks were stopped{at}"
     STILL_AT_WORK = (
         Cause.UNKNOWN,

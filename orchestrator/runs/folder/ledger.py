@@ -6,41 +6,24 @@ file system that honours locks. A reader leaves out a line that is incomplete or
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.base.errors import explained
+from orchestrator.base import whole_lines
 from orchestrator.base.json_files import parsed
-from orchestrator.base.private import READABLE, open_regular
 from orchestrator.base.whole_lines import last_lines
 from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting, as_json, from_json
-from training.files import lock
 
 LARGEST_BYTES = 4 * 1024 * 1024
-LOCK_S = 10.0  # a write takes milliseconds, but any user who may read the ledger can lock it, too
 MAKE_AN_ATTEMPT = (Submitting, Submitted, Started, Refused)
 E = TypeVar("E", bound=Event)
 
 
 def append(ledger: Path, event: Event) -> None:
     """Append an event. Raises SiteError if it cannot be written."""
-    line = json.dumps(as_json(event)) + "\n"
-    with explained(f"{ledger}: cannot be written"):
-        descriptor = open_regular(ledger, os.O_RDWR | os.O_APPEND | os.O_CREAT, READABLE)
-        with open(descriptor, "ab", buffering=0) as file:
-            with contextlib.suppress(OSError):  # an append without the lock is still one write
-                lock.take(descriptor, wait_s=LOCK_S)
-            size = os.fstat(descriptor).st_size
-            torn = size and os.pread(descriptor, 1, size - 1) != b"\n"  # a full disk cut the last line short
-            text = b"\n" * bool(torn) + line.encode()
-            if file.write(text) < len(text):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(descriptor)
+    whole_lines.append(ledger, json.dumps(as_json(event)))
 
 
 def events(ledger: Path) -> list[Event]:

@@ -41,7 +41,8 @@ class RankSteps:
     """The steps of a rank since its last report. It reported `step` at `told_s`.
 
     `step_s` and `largest_s` are the mean and the longest time of one step. `waited` is the share of that time in which
-    the rank waited for others; None if only a wait for a GPU could measure it.
+    the rank waited for others; None if only a wait for a GPU could measure it. `recent_s` is the median time of a step
+    without waiting over the newest `recent_steps` steps; None before there are enough.
     """
 
     rank: Count
@@ -50,6 +51,8 @@ class RankSteps:
     step_s: Amount
     largest_s: Amount
     waited: Amount | None = None
+    recent_s: Amount | None = None
+    recent_steps: Count = 0
 
     @property
     def computed_s(self) -> float | None:

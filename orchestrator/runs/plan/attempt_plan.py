@@ -12,6 +12,8 @@ from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.network.hosts import hostlist
 from orchestrator.network.placement.grid import Grid
+from orchestrator.runs.bad_nodes.events import HOST
+from orchestrator.runs.bad_nodes.left_out import LeftOutNodes
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import Event, Started, Submitting
@@ -21,7 +23,6 @@ from orchestrator.runs.plan.plan import ChosenGrid, Plan
 from orchestrator.spec.kinds import DURATION, GRID, NODES, Kind
 
 MOST_EXCLUDED = 10_000
-HOST = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,19 @@ class AttemptPlan:
     """The plan that the job of an attempt reads and its request uses. It never changes once it is written.
 
     `changes` are this attempt's own changes. `exclude` are the excluded hosts, also those of earlier attempts.
+    `left_out` are the bad hosts that were known when it was made.
     """
 
     number: int
     plan: Plan
     changes: Changes = Changes()
     exclude: tuple[str, ...] = ()
+    left_out: LeftOutNodes = LeftOutNodes()
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """All hosts that its request leaves out."""
+        return tuple(dict.fromkeys((*self.exclude, *self.left_out.hosts)))
 
 
 def first(plan: Plan) -> AttemptPlan:
@@ -103,7 +111,7 @@ def changes(
     if nodes is not None and (wrong := NODES.complaint(nodes)):
         raise UserError(f"--nodes {wrong}, not {nodes}")
     size = option("--grid", GRID, grid) if grid else None
-    return Changes(time_s, nodes, size, tuple(dict.fromkeys(host for text in exclude for host in _hosts(text))))
+    return Changes(time_s, nodes, size, tuple(hosts("--exclude", exclude)))
 
 
 def option(name: str, kind: Kind, text: str) -> Any:
@@ -114,14 +122,15 @@ def option(name: str, kind: Kind, text: str) -> Any:
         raise UserError(f"{name}: {text!r} {error}") from None
 
 
-def _hosts(text: str) -> list[str]:
+def hosts(name: str, texts: Sequence[str]) -> list[str]:
+    """The hosts in several host lists, each once. Raises UserError with the name of the option that has them."""
     try:
-        hosts = hostlist.expand(text, MOST_EXCLUDED)
+        found = list(dict.fromkeys(host for text in texts for host in hostlist.expand(text, MOST_EXCLUDED)))
     except SiteError as error:
-        raise UserError(f"--exclude: {error}") from None
-    if strange := [host for host in hosts if not re.fullmatch(HOST, host)]:
-        raise UserError(f"--exclude: {strange[0]!r} is no name of a host")
-    return hosts
+        raise UserError(f"{name}: {error}") from None
+    if strange := [host for host in found if not re.fullmatch(HOST, host)]:
+        raise UserError(f"{name}: {strange[0]!r} is no name of a host")
+    return found
 
 
 def _check(derived: AttemptPlan) -> None:

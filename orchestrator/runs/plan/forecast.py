@@ -23,6 +23,7 @@ from orchestrator.runs.plan.auto_grid import with_expected_grid, with_grid
 from orchestrator.runs.plan.gradient import backend_of
 from orchestrator.runs.plan.phase_groups import Stretch, stretches
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.saving import saving
 from orchestrator.schedulers import topology
 from orchestrator.schedulers.expected_hosts import expected, on_one_switch
 from training.counted import counted
@@ -66,6 +67,7 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
             device=_device(plan, trained, other),
             network=named or _links(plan),
             communication=found,
+            saving=saving(plan, trained),
         )
     )
 

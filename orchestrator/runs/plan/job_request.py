@@ -39,7 +39,7 @@ def request(
         stderr=attempt.jobs_stderr if plan.keeps_going else attempt.stderr,
         after=tuple(after),
         after_any=tuple(after_any),
-        exclude=planned.exclude,
+        exclude=planned.excluded,
         array=plan.jobs if several else 0,
         parallel=1 if several else 0,
         lives_on=plan.outlives_hosts,

@@ -16,7 +16,7 @@ from orchestrator.spec.load import find_site, load, measured_at, measured_place
 from orchestrator.spec.measured import SiteMeasurements
 from orchestrator.spec.problems import Mark
 from training.counted import counted
-from training.reporting.events import MEASURED
+from training.reporting.events import MEASURED, SAVE
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Found:
     model: str
     step_us: float  # of a step, without its images
     image_us: float
+    save_us: float | None  # that all ranks wait for a checkpoint
 
     def as_json(self) -> dict[str, Any]:
         return {**self.__dict__, "links": [fit.__dict__ for fit in self.links]}
@@ -52,6 +53,7 @@ def of(folder: RunFolder) -> Found:
     computed = [row for row in newest if "model" in row]
     if len(computed) != 2:
         raise UserError(f"{folder.metrics}: there is no whole measurement in it")
+    saved = [row["time_s"] * 1e6 for row in newest if row.get("operation") == SAVE]
     (few, few_s), (many, many_s) = [(row["batch"], row["time_s"]) for row in computed]
     image_s = max((many_s - few_s) / (many - few), 0.0) or many_s / many
     return Found(
@@ -60,12 +62,15 @@ def of(folder: RunFolder) -> Found:
         computed[0]["model"],
         max(few_s - few * image_s, 0.0) * 1e6,
         image_s * 1e6,
+        saved[-1] if saved else None,
     )
 
 
 def words(place: Path, found: Found) -> str:
     """The results in words, for a terminal."""
     lines = [f"{'computes':10}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.model})"]
+    if found.save_us:
+        lines.append(f"{'saves':10}{found.save_us / 1e3:.1f} ms a checkpoint")
     for fit in found.links:
         bandwidth, latency = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s", f"{fit.alpha_s * 1e6:.0f} us a message"
         how = f"{counted(fit.rows, 'size')} over {counted(fit.ranks, 'rank')}, worst error {fit.worst_percent:.1f} %"
@@ -81,6 +86,8 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
         values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
         values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
     values["step_us"] = {**(before.step_us if before else {}), found.model: round(found.step_us, 3)}
+    if found.save_us:
+        values["save_us"] = {**(before.save_us if before else {}), found.model: round(found.save_us, 3)}
     values["image_us"] = {**(before.image_us if before else {}), found.model: round(found.image_us, 3)}
     return (
         "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"

@@ -24,7 +24,6 @@ from orchestrator.spec.write import as_written
 from training.recipe.files import Change
 
 SCHEMA = 1
-HANG_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -82,12 +81,6 @@ class Plan:
     def code(self) -> Path | None:
         """The folder of the code that is copied at submit; None if there is none."""
         return Path(self.run.code) if self.run.code not in (None, NO_CODE) else None
-
-    @property
-    def hang_timeout_s(self) -> float:
-        """The seconds that the ranks may be without progress. A command has no limit by default: it need not report."""
-        limit_s = self.run.hang_timeout_s
-        return limit_s if limit_s is not None else math.inf if self.run.command else HANG_TIMEOUT_S
 
     @property
     def jobs(self) -> int:

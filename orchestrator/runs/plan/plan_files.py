@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
+from orchestrator.runs.bad_nodes.left_out import LeftOutNodes
 from orchestrator.runs.folder import attempt_folders
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import Event, Submitting
@@ -29,7 +30,12 @@ LARGEST_BYTES = 4_000_000  # of a plan; a spec has at most 1 MB
 
 def write_attempt(attempt: Attempt, planned: AttemptPlan) -> None:
     """Write the plan of an attempt into its folder."""
-    own = {"attempt": planned.number, "changes": planned.changes.as_json(), "exclude": list(planned.exclude)}
+    own = {
+        "attempt": planned.number,
+        "changes": planned.changes.as_json(),
+        "exclude": list(planned.exclude),
+        "left_out": planned.left_out.as_json(),
+    }
     write_json(attempt.plan, {**planned.plan.as_json(), **own}, secret=bool(planned.plan.environment))
 
 
@@ -92,7 +98,8 @@ def _read(path: Path, folder: Path, number: int = 0) -> AttemptPlan:
         if not number:
             return AttemptPlan(0, plan)
         exclude = Changes.from_json({"exclude": kept["exclude"]}).exclude
-        return AttemptPlan(number, plan, Changes.from_json(kept["changes"]), exclude)
+        left_out = LeftOutNodes.from_json(kept.get("left_out", {}))
+        return AttemptPlan(number, plan, Changes.from_json(kept["changes"]), exclude, left_out)
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SpecError) as error:

@@ -53,6 +53,7 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> P
             "TORUSRUN_CHECKPOINTS": str(kept),
             "TORUSRUN_RESUME": str(newest(kept) or ""),
             "TORUSRUN_METRICS": str(attempt.metrics),
+            "TORUSRUN_HEARTBEAT": str(attempt.heartbeat),
         },
         directory=str(directory),
         stop_signal=signal.Signals[plan.run.stop.signal],

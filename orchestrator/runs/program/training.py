@@ -9,6 +9,7 @@ from orchestrator.base.json_files import write_json
 from orchestrator.runs.folder.records import Meaning
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.saving import failure_s
 from orchestrator.runs.program.what_runs import Program
 from orchestrator.spec.write import as_written
 from training.config import SCHEMA as CONFIG_SCHEMA
@@ -57,6 +58,7 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "token": secrets.token_hex(TOKEN_BYTES),
         "done": str(attempt.done),
         "stretch": list(plan.stretch) if plan.stretch else None,
+        "mean_time_to_failure_s": failure_s(plan),
         "checkpoints": str(run.checkpoints),
         "metrics": str(run.metrics),
         "trace": str(attempt.trace),

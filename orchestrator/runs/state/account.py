@@ -19,7 +19,7 @@ QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED
     "start",  # from its start to its first step; in the job of the attempt before, from the end of that one
     "compute",  # steps that count
     "evaluation",
-    "checkpoints",  # all ranks waited while rank 0 wrote
+    "checkpoints",  # all ranks waited for a save; its writing beside the training is not part of it
     "lost",  # steps that a later attempt computed again
     "hang",  # from the last step to the end of an attempt that hung
     "stopping",  # from the last step to the end of any other attempt
@@ -35,8 +35,8 @@ OF_ROWS = {rows_of.EVAL: EVALUATION, rows_of.START: START}
 CURES = {
     QUEUE: "`torusrun hold` keeps an allocation, in which attempts start without the queue",
     START: "a smaller image and fewer imports start sooner, and longer attempts (`time`) start less often",
-    CHECKPOINTS: "save less often (`train.checkpoint_every_steps`)",
-    LOST: "save more often (`train.checkpoint_every_steps`)",
+    CHECKPOINTS: "leave the interval to torusrun (no `train.checkpoint_every_steps`), or save less often",
+    LOST: "save more often (`train.checkpoint_every_steps`, or a shorter `mean_time_to_failure` of the site's nodes)",
     HANG: "a shorter `hang_timeout` ends a hang earlier",
     IDLE: "resume it sooner after its end",
 }

@@ -10,7 +10,7 @@ from orchestrator.base.states import Cause
 from orchestrator.base.terminal.plain import plain
 
 CONTINUES = "`torusrun resume {run}` continues from the newest checkpoint, if there is one"
-AVOIDS = "its option `--exclude {hosts}` avoids a bad host"
+AVOIDS = "its option `--exclude {hosts}` avoids a bad host; `torusrun nodes` lists those that are left out without it"
 TRACEBACKS = "`torusrun logs {run} --errors` shows all tracebacks"
 MEND = "mend it and submit a new run, because this run keeps the code and the keys that it was submitted with"
 

@@ -163,9 +163,12 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
     if record.continues:
         status = next_job.status(record.events, record.attempt, status, job)
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
+        from orchestrator.runs.bad_nodes.noted import note  # imported late: few looks find an end
+
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
             if not record.ended:
-                ledger.append(record.folder.ledger, Ended.by(record.attempt, _end(record, status)))
+                ledger.append(record.folder.ledger, Ended.by(record.attempt, end := _end(record, status)))
+                note(record.folder, record.attempt, end)
             if record.continues:
                 ledger.append(record.folder.ledger, KeptGoing(record.attempt, NO_MORE_JOBS))
     if status.state.over and record.attempt < record.newest:  # the queued attempt follows

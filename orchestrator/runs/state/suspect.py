@@ -18,6 +18,7 @@ from orchestrator.runs.folder.records import RankEnd
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.state.clocks import ahead_s
 from orchestrator.runs.state.pace import duration
+from orchestrator.runs.state.slow import Slow
 
 SILENT_S = 30.0  # the supervisor touches its pulse every 5 s
 LEAVE_S = 10.0  # the time for ranks on living hosts to end and record it, after the first end
@@ -33,6 +34,12 @@ def of_attempt(attempt: Attempt, now_s: float) -> str:
     file system: this machine's clock may differ from the nodes'.
     """
     return _of_attempt(attempt, now_s) and _of_attempt(attempt, now_s + ahead_s(attempt.folder))
+
+
+def slow_ranks(attempt: Attempt) -> str:
+    """'slow: rank 3 computes ...', or '' if no rank or host is slower than the others (slow.py)."""
+    found = Slow.read(attempt.slow)
+    return found.words if found else ""
 
 
 def _of_attempt(attempt: Attempt, now_s: float) -> str:

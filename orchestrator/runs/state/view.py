@@ -11,8 +11,9 @@ from typing import Any
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State, Status
 from orchestrator.base.terminal.plain import plain
+from orchestrator.runs.bad_nodes.left_out import listed
 from orchestrator.runs.folder import allocation, attempt_folders, index, ledger, metrics, shown_plan
-from orchestrator.runs.folder.events import Ended, Event, NetworkChosen, Started, Submitted
+from orchestrator.runs.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
@@ -41,7 +42,8 @@ class View:
     a site with `hcas`; '' if it reported none. If the run leaves the grid to the job, `grid_reason` says why the job
     chose this grid, or that it has not chosen one yet (`grid` is None); else it is ''. `waiting` says why the newest
     attempt has no step yet; '' once it has one (waiting.py). While an attempt is not over, step, loss and the other
-    figures are of this attempt alone. `cause` is why it ended (base/states.py), '' before.
+    figures are of this attempt alone. `cause` is why it ended (base/states.py), '' before. `left_out` are the bad hosts
+    that its request left out, as in 'n3 (lost twice)'.
     """
 
     run: str
@@ -72,6 +74,7 @@ class View:
     grid_reason: str = ""
     waiting: str = ""
     cause: str = ""
+    left_out: str = ""
 
     @property
     def remarks(self) -> str:
@@ -176,17 +179,20 @@ class Record:
         rows, damage = self._rows()
         started = last(self.events, Started, self.attempt)
         network = last(self.events, NetworkChosen, self.attempt)
+        submitting = last(self.events, Submitting, self.attempt)
         running_s = now_s if status.state is State.RUNNING else None
         own = [row for row in rows if row.get("attempt") == self.attempt]
         shown = rows if status.state.over else own  # metrics of earlier attempts are not the progress of this one
         at = self._progress(shown, started, running_s)
         works = running_s is not None and started and not self.end  # before, the supervisor may copy an image
-        suspected = suspect.of_attempt(self.folder.attempt(self.attempt), now_s) if works else ""
+        of_attempt = self.folder.attempt(self.attempt)
+        suspected = suspect.of_attempt(of_attempt, now_s) if works else ""
+        slow = suspect.slow_ranks(of_attempt) if works else ""
         grid, hosts, grid_reason = self._place()
         return View(
             self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
             status.state,
-            plain("; ".join(filter(None, (status.reason, suspected)))),
+            plain("; ".join(filter(None, (status.reason, suspected, slow)))),
             self.attempt,
             self.job,
             self.scheduler,
@@ -212,6 +218,7 @@ class Record:
             plain(grid_reason),
             "" if damage else plain(self._waiting(status, own)),
             status.cause.value if status.state.over else "",
+            plain(listed(submitting.left_out)) if submitting else "",
         )
 
     def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:

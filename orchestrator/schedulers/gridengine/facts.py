@@ -23,6 +23,7 @@ from orchestrator.schedulers.gridengine.states import xml
 
 VERSION = ("qstat", "-help")
 QUEUES = ("qconf", "-sq", "*")
+INSTANCES = ("qselect",)
 ENVIRONMENTS = ("qconf", "-spl")
 ENVIRONMENT = ("qconf", "-sp")
 HOSTS = ("qhost", "-xml")
@@ -88,6 +89,12 @@ def nodes(text: str) -> dict[str, NodeKind]:
             cpus = int(count) if count and count.isdecimal() else None
             found[host.get("name", "")] = NodeKind(1, cpus, size_bytes(attributes.get("mem_total", "-")))
     return found
+
+
+def hosts_of(ask: Ask, queue: str | None) -> tuple[str, ...]:
+    """The hosts with an instance of the queue, or of any queue for None. Raises SiteError."""
+    words = ask([*INSTANCES, *(["-q", queue] if queue else [])]).split()  # as in all.q@node1
+    return tuple(dict.fromkeys(word.rpartition("@")[2] for word in words))
 
 
 def slots(text: str) -> int:

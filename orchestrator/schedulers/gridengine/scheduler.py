@@ -42,7 +42,7 @@ class GridEngine(Scheduler):
     )
     traits = Traits(reports_all_jobs=True, cancels_many=True, has_arrays=True, cannot_exclude="")
     script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path are special for Grid Engine
-    cluster = ClusterQueries(("qconf", "qhost"), facts.describe, topology.SWITCHES)
+    cluster = ClusterQueries(("qconf", "qhost"), facts.describe, topology.SWITCHES, facts.hosts_of)
     # qrsh -inherit also works on a login node, but gives no terminal, and Grid Engine ends a job whose qrsh is killed.
     reach = Reach(remote_command=_remote)
 

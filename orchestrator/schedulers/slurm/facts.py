@@ -13,6 +13,7 @@ from orchestrator.schedulers.slurm import topology
 VERSION = ("sinfo", "--version")
 PARTITIONS = ("scontrol", "show", "partition", "--oneliner")
 NODES = ("sinfo", "--noheader", "--exact", "--format=%P|%D|%c|%m|%G")
+NODE_NAMES = ("sinfo", "--noheader", "--Node", "--format=%P|%N")
 CONFIGURATION = ("scontrol", "show", "config")
 ACCOUNTS = ("sacctmgr", "--noheader", "--parsable2", "show", "associations", "format=Account")
 DEFAULT_ACCOUNT = ("sacctmgr", "--noheader", "--parsable2", "show", "user", "format=DefaultAccount")
@@ -61,6 +62,14 @@ def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Q
     if not read:
         raise SiteError(f"`{' '.join(PARTITIONS)}` shows no partition: {partitions.strip()[:80]!r}")
     return read
+
+
+def hosts(ask: Ask, queue: str | None) -> tuple[str, ...]:
+    """The nodes of partitions, named as in 'a,b', or of the default one for None. Raises SiteError."""
+    rows = [line.split("|") for line in ask(NODE_NAMES).splitlines()]
+    named = [(row[0].strip(), row[1].strip()) for row in rows if len(row) == 2]
+    wanted = queue.split(",") if queue else [name.rstrip("*") for name, _ in named if name.endswith("*")]
+    return tuple(dict.fromkeys(node for name, node in named if name.rstrip("*") in wanted))
 
 
 def settings(text: str) -> dict[str, str]:

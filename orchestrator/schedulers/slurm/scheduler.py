@@ -54,7 +54,7 @@ class Slurm(Scheduler):
         has_arrays=True,
         silent="timed out on send/recv|Zero Bytes were transmitted or received",  # slurm_errno.c
     )
-    cluster = ClusterQueries(("sinfo",), facts.describe, topology.SWITCHES)
+    cluster = ClusterQueries(("sinfo",), facts.describe, topology.SWITCHES, facts.hosts)
     reach = Reach(_shell, _remote, _broadcast)
 
     def directives(self, request: Request) -> list[str]:

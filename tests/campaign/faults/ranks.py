@@ -46,9 +46,6 @@ class StopRank(Fault):
 
     kind = "stop-rank"
 
-    def settings(self, trial: Trial) -> list[str]:
-        return [f"hang_timeout={HANG_TIMEOUT_S}s"]
-
     def strike(self, trial: Trial) -> Expected:
         rank = trial.planned.rank
         started = trial.started(rank)

@@ -25,6 +25,7 @@ SLURM_WITHOUT_ACCOUNTS = {
     "sinfo --version": "version.txt",
     "scontrol show partition --oneliner": "partitions.txt",
     "sinfo --noheader --exact --format=%P|%D|%c|%m|%G": "sinfo.txt",
+    "sinfo --noheader --Node --format=%P|%N": "nodes.txt",
 }
 SLURM = recorded(
     "slurm/cluster",
@@ -46,6 +47,8 @@ GRIDENGINE = recorded(
         "qconf -sp rt_F": "environment_rt_F.txt",
         "qconf -sp single": "environment_single.txt",
         "qhost -xml": "hosts.txt",
+        "qselect": "instances.txt",
+        "qselect -q all.q": "instances.txt",
         "qhost -F gpu": "gpus.txt",
         "qconf -sc": "resources.txt",
         "qconf -sprjl": "projects.txt",

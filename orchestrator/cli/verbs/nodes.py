@@ -1,0 +1,143 @@
+"""
+A host that the ends of two runs name within a day, or that a check finds bad, is left out of
+requests for a day: bad_nodes.blame_after and bad_nodes.expire of a site change that.
+With a site behind a login node, name it: its memory is there.
+
+examples:
+  torusrun nodes
+  torusrun nodes --site abci-v --json
+  torusrun nodes add g0012 'g[0101-0104]' --site abci-v --reason "slow links" --for 2d
+  torusrun nodes forgive g0012
+  torusrun nodes forgive --all --site abci-v
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import DONE, UserError
+
+if TYPE_CHECKING:
+    from orchestrator.remote.links.host import LoginHost
+    from orchestrator.spec.site import Site
+
+BY_USER = "added by its user"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("ls", "add", "forgive"), nargs="?", default="ls", help="default: ls, the list")
+    parser.add_argument("hosts", metavar="HOST", nargs="*", help="hosts, or lists as in 'n[3-5]'")
+    parser.add_argument("--site", metavar="NAME", help="a site's name or path; needed by add; default: all sites")
+    parser.add_argument("--reason", metavar="TEXT", help=f"add: why; default: {BY_USER}")
+    parser.add_argument(
+        "--for", metavar="TIME", dest="for_", help="add: for how long, as in 2d; default: the site's bad_nodes.expire"
+    )
+    parser.add_argument("--all", action="store_true", help="forgive: all hosts")
+    parser.add_argument("--json", action="store_true", help="ls: as JSON")
+    parser.add_argument("--of-client", action="store_true", help=argparse.SUPPRESS)  # whose site is not known here
+
+
+def run(args: argparse.Namespace) -> int:
+    _check(args)
+    site = None if args.of_client or not args.site else _site(args)
+    if site and site.host:
+        from orchestrator.remote.links.host import of
+
+        return _there(of(site), args, site)
+    if args.what == "ls":
+        return _list(args)
+    from orchestrator.runs.plan.attempt_plan import hosts
+
+    named = hosts("HOST", args.hosts)
+    return _add(args, named, site) if args.what == "add" else _forgive(args, named)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raise UserError for options that do not go together."""
+    if args.what == "ls" and args.hosts:
+        raise UserError("ls takes no hosts: `torusrun nodes` lists all, `torusrun nodes add HOST --site S` adds one")
+    if args.what == "add" and not (args.hosts and args.site):
+        raise UserError("which hosts, of which site? Write `torusrun nodes add HOST --site NAME`")
+    if args.what == "forgive" and bool(args.hosts) is args.all:
+        raise UserError("forgive takes hosts, or --all: `torusrun nodes` lists the hosts")
+    options = {"--reason": ("add", args.reason), "--for": ("add", args.for_), "--all": ("forgive", args.all)}
+    for option, (what, given) in {**options, "--json": ("ls", args.json)}.items():
+        if given and args.what != what:
+            raise UserError(f"{option} goes with `torusrun nodes {what}`: leave it out")
+
+
+def _site(args: argparse.Namespace) -> Site | None:
+    """The site of --site. A site that has blamed hosts may be gone since; then it is None, unless hosts are added."""
+    from orchestrator.runs.bad_nodes import memory
+    from orchestrator.runs.folder.shown_plan import site_name
+    from orchestrator.spec.load import load_site
+
+    try:
+        return load_site(args.site)
+    except UserError:
+        known = {node.site for node in memory.blamed()}
+        if args.what == "add" or site_name(args.site) not in known:
+            raise
+    return None
+
+
+def _list(args: argparse.Namespace) -> int:
+    from orchestrator.base.terminal.output import width
+    from orchestrator.report.bad_nodes import listing
+    from orchestrator.runs.bad_nodes import memory
+    from orchestrator.runs.folder.shown_plan import site_name
+
+    name = site_name(args.site)
+    table = listing([node for node in memory.blamed() if name in ("", node.site)], time.time())
+    if args.json:
+        print(json.dumps({"schema": 1, "nodes": table.as_json()}, indent=1))
+    else:
+        print("\n".join(table.lines(width(sys.stdout))) if table.rows else "no host was blamed")
+    return DONE
+
+
+def _add(args: argparse.Namespace, named: list[str], site: Site | None) -> int:
+    from orchestrator.runs.bad_nodes import memory
+    from orchestrator.spec.site import BadNodeRules
+
+    rules = BadNodeRules(_for_s(args, site))
+    memory.blame(args.site, named, args.reason or BY_USER, "", rules=rules)
+    print(f"left out of the next requests: {', '.join(named)}")
+    return DONE
+
+
+def _for_s(args: argparse.Namespace, site: Site | None) -> float:
+    """The seconds of --for, or those of the site. Raises UserError."""
+    from orchestrator.runs.plan.attempt_plan import option
+    from orchestrator.spec.kinds import EXPIRY
+    from orchestrator.spec.site import BadNodeRules
+
+    rules = site.bad_nodes if site else BadNodeRules()
+    return float(option("--for", EXPIRY, args.for_)) if args.for_ else rules.expire_s
+
+
+def _forgive(args: argparse.Namespace, named: list[str]) -> int:
+    from orchestrator.runs.bad_nodes import memory
+
+    forgiven = memory.forgive(None if args.all else named, args.site)
+    print(f"forgiven: {', '.join(f'{node.host} ({node.site})' for node in forgiven) or 'none was blamed'}")
+    return DONE
+
+
+def _there(host: LoginHost, args: argparse.Namespace, site: Site) -> int:
+    """Do the same on the login node, with the name that the site has here."""
+    from orchestrator.remote import asking
+    from orchestrator.remote.session import Session
+    from orchestrator.runs.folder.shown_plan import site_name
+
+    words = [args.what, *args.hosts, f"--site={site_name(args.site)}", "--of-client"]
+    words += [f"--reason={args.reason}"] if args.reason else []
+    words += [f"--for={_for_s(args, site):f}s"] if args.what == "add" else []
+    words += [f"--{name}" for name in ("all", "json") if getattr(args, name)]
+    with Session(host) as link:
+        request = {"argv": ["orchestrator", "nodes", *words]}
+        return asking.call(link, request, asking.shown(sys.stdout), asking.shown(sys.stderr))

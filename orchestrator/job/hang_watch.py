@@ -1,0 +1,101 @@
+"""Watches an attempt for hangs: suspects one, queries its ranks, and decides that the attempt has to end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import write_text
+from orchestrator.job import gather
+from orchestrator.job.gather import RankRecords
+from orchestrator.job.hang import Pause, Where, hung, silent, symptom
+from orchestrator.job.patience import NEVER, OTHER_S, UNKNOWN, Patience
+from orchestrator.job.rank_program import host_pulse_s
+from orchestrator.job.signs import Signs
+from orchestrator.network.placement.mapping import Placement
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan import Plan
+
+ANSWER_S = 5.0  # how long the wrappers may take to answer where their ranks are
+WRITTEN_S = 0.5  # a stack is written in several pieces
+STARTING_S = 300.0  # at least, before the first sign of progress, while Python and data load
+PROBED_S = 2.0  # without a sign of progress before the disk is tried
+PULSES = 5  # that a silent host has left out, at least
+
+
+class HangWatch:
+    """Decides from the signs of an attempt, once a second, whether it has to end. `query` asks the wrappers."""
+
+    def __init__(
+        self, plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, query: Callable[[], None]
+    ) -> None:
+        self._run, self._attempt, self._placement, self._query = run, attempt, placement, query
+        self._ranks = placement.grid.ranks
+        self._records = RankRecords(attempt)
+        ours, named_s = not plan.run.command, plan.run.hang_timeout_s
+        other_s = OTHER_S if ours else NEVER
+        self._signs = Signs(run, attempt, placement, ours=ours)
+        self._patience = Patience(time.monotonic(), named_s, other_s, max(STARTING_S, named_s or other_s))
+        self._pulse_s = host_pulse_s(len(placement.hosts))
+        self._listened_s = 0.0
+        self._queried_s: float | None = None  # when the query was sent to which answers may still come
+        self._where: Mapping[int, Where] = {}
+        self._before: Mapping[int, Where] = {}
+
+    def look(self, now_s: float) -> End | None:
+        """The attempt's end if it hangs, else None."""
+        paused = self._patience.idle_s > PROBED_S
+        sign = self._signs.now(queried=self._queried_s is not None, paused=paused)
+        if self._patience.observe(now_s, sign, disk=not paused or self._disk_answers()):
+            self._queried_s, self._where, self._before = None, {}, {}
+            return None
+        if self._queried_s is None and self._patience.asks():
+            self._send(now_s)
+        elif self._queried_s is not None and self._answered(now_s):
+            self._read()
+        if what := self._patience.over:
+            return hung(self._placement, self._where, self._pause(self._patience.limits.of(what)))
+        return self._silent(now_s)
+
+    def _send(self, now_s: float) -> None:
+        for rank in self._records.answered():  # to an earlier query
+            self._attempt.rank_seen(rank).unlink(missing_ok=True)
+        self._query()
+        self._queried_s = now_s
+
+    def _answered(self, now_s: float) -> bool:
+        """Whether all wrappers have answered, or have had enough time."""
+        since_s = now_s - (self._queried_s or 0.0)
+        return since_s > ANSWER_S or (since_s > WRITTEN_S and len(self._records.answered()) >= self._ranks)
+
+    def _read(self) -> None:
+        ranks = range(self._ranks)
+        found = self._records.where(ranks)
+        self._before, self._where = self._where, {rank: found.get(rank, Where()) for rank in ranks}
+        self._queried_s = None
+        self._patience.answered(symptom(self._ranks, self._where, self._before))
+
+    def _silent(self, now_s: float) -> End | None:
+        """The end by a host without a sign of life while no step comes."""
+        limits = self._patience.limits
+        if self._patience.idle_s < limits.query_s or now_s < self._listened_s + self._pulse_s:
+            return None
+        self._listened_s = now_s
+        limit_s = max(limits.silent_s, PULSES * self._pulse_s)
+        step = gather.newest_step(self._run, self._attempt)
+        return silent(self._placement, gather.silences(self._attempt, self._placement), limit_s, step)
+
+    def _pause(self, limit_s: float) -> Pause:
+        doing = self._patience.doing if self._patience.doing != UNKNOWN else "the start"
+        step = gather.newest_step(self._run, self._attempt)
+        return Pause(self._patience.idle_s, limit_s, step, doing)
+
+    def _disk_answers(self) -> bool:
+        """Whether a small file can be written. An NFS client then also looks for new files of other hosts there."""
+        try:
+            write_text(self._attempt.probe, "\n")
+        except SiteError:
+            return False
+        return True

@@ -1,0 +1,34 @@
+"""The usual time of a rank's newest steps without waiting, over so many that a short disturbance does not count."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from statistics import median
+
+from orchestrator.runs.folder.node_load import RankSteps
+
+FEWEST_STEPS = 50
+FEWEST_REPORTS = 5
+
+
+class RecentSteps:
+    """The reports of one rank over its newest steps: at least FEWEST_STEPS and FEWEST_REPORTS."""
+
+    def __init__(self) -> None:
+        self._last_step: int | None = None
+        self._reports: deque[tuple[int, float]] = deque()  # how many steps, and the time of one without waiting
+        self._steps = 0
+
+    def add(self, report: RankSteps) -> RankSteps:
+        """The report, with the median of the newest ones. The first one of a rank does not count: it has its start."""
+        last, self._last_step = self._last_step, report.step
+        if last is None or report.step <= last or report.computed_s is None:
+            return report
+        self._reports.append((report.step - last, report.computed_s))
+        self._steps += report.step - last
+        while len(self._reports) > FEWEST_REPORTS and self._steps - self._reports[0][0] >= FEWEST_STEPS:
+            self._steps -= self._reports.popleft()[0]
+        if self._steps < FEWEST_STEPS or len(self._reports) < FEWEST_REPORTS:
+            return report
+        return replace(report, recent_s=median(time_s for _, time_s in self._reports), recent_steps=self._steps)

@@ -1,0 +1,1 @@
+"""The memory of bad nodes: the hosts that later requests of this user leave out, by evidence."""

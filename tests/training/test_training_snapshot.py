@@ -1,0 +1,91 @@
+"""A copied state is written and read with the same bits, types, shapes and strides; nothing is left out unnoticed."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections import OrderedDict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from states import differing, saved
+
+from training.checkpoint.loading import load
+from training.checkpoint.snapshot import Snapshot
+from training.checkpoint.store import CheckpointFolder
+from training.progress import Progress
+
+CPU = torch.device("cpu")
+DTYPES = [torch.float32, torch.int64, torch.float16, torch.bool, torch.complex64, torch.uint8, torch.bfloat16]
+
+
+def tensor(chance: Random) -> torch.Tensor:
+    shape = [chance.randrange(4) for _ in range(chance.randrange(5))]
+    made = torch.randint(0, 100, shape).to(chance.choice(DTYPES))
+    if made.ndim == 4 and chance.random() < 0.5:
+        return made.to(memory_format=torch.channels_last)
+    if made.ndim > 1 and chance.random() < 0.5:
+        return made.transpose(0, 1)
+    return made[1:] if made.ndim and len(made) and chance.random() < 0.3 else made
+
+
+def state(chance: Random, depth: int = 0) -> Any:
+    kind = chance.randrange(4 if depth < 3 else 1)
+    if kind == 1:
+        return OrderedDict((f"name{n}", state(chance, depth + 1)) for n in range(chance.randrange(4)))
+    if kind == 2:
+        return [state(chance, depth + 1) for _ in range(chance.randrange(4))]
+    if kind == 3:
+        return chance.choice([chance.random(), None, "word", (1, tensor(chance)), True, 2**70])
+    return tensor(chance)
+
+
+def layouts(value: Any) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        dense = value.is_contiguous() or value.is_contiguous(memory_format=torch.channels_last)
+        return [(value.dtype, value.stride() if dense else None)]
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else []
+    return [found for each in values for found in layouts(each)]
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_any_state_is_read_as_it_was_when_it_was_copied(tmp_path: Path, chance: Random, number: int) -> None:
+    torch.manual_seed(chance.randrange(10**6))
+    whole = {"a": state(chance), "b": state(chance), "c": tensor(chance)}
+    folder = CheckpointFolder(tmp_path, attempt=1)
+    name = saved(folder, whole, Progress(1, 64), 0.1)
+    assert folder.newest is not None
+    found = load(tmp_path, name, folder.newest.sha256["state.pt"], CPU)
+    assert not differing(whole, found)
+    expected = [(dtype, stride) for dtype, stride in layouts(whole) if stride is not None]
+    got = [a for a, b in zip(layouts(found), layouts(whole), strict=True) if b[1] is not None]
+    assert got == expected, "a copy keeps types and strides"
+
+
+@pytest.mark.parametrize("python", ["new", "built for an old Linux"])
+def test_what_changes_after_the_copy_does_not_change_the_copy(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if python != "new":
+        monkeypatch.delattr(os, "memfd_create")
+    weights = {"w": torch.arange(1000.0), "n": torch.tensor(3)}
+    snapshot = Snapshot()
+    parts = snapshot.take(weights)
+    before = read(snapshot, parts)
+    expected = copy.deepcopy(weights)
+    weights["w"] += 1
+    assert read(snapshot, parts) == before
+    first = snapshot.descriptor
+    snapshot.take(weights)
+    assert snapshot.descriptor == first, "the memory of the same tensors is used again"
+    assert torch.equal(expected["w"] + 1, weights["w"])
+
+
+def test_tensors_that_would_be_lost_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="strided tensors only"):
+        Snapshot().take({"w": torch.eye(3).to_sparse(), "v": torch.ones(2)})
+
+
+def read(snapshot: Snapshot, parts: list[tuple[int, int]]) -> bytes:
+    return b"".join(os.pread(snapshot.descriptor, length, begin) for begin, length in parts)

@@ -1,0 +1,24 @@
+"""What checkpoints cost, by a run and its site."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.network.prediction.checkpoints import Saving, cost, mean_time_to_failure_s
+from orchestrator.report.prediction.checkpoints import line, line_without_rate
+
+
+def test_metas_jobs_fail_as_often_as_published_and_nodes_as_often_as_the_site_says() -> None:
+    assert mean_time_to_failure_s(None, 128, 1024) == pytest.approx(7.9 * 3600)
+    assert mean_time_to_failure_s(None, 1, 4) == pytest.approx(256 * 7.9 * 3600)
+    assert mean_time_to_failure_s(86400.0, 4, 32) == 21600.0
+
+
+def test_the_line_names_interval_cost_source_and_share() -> None:
+    said = line(cost(Saving(0.05, True, None, 7.9 * 3600), 0.03))
+    assert said == "every 53.3 s by Daly's rule (a failure in 7.9 h), 50.00 ms each (measured), 0.094 % of the time"
+    named = Saving(0.05, False, 20, 1e7)
+    assert line(cost(named, 0.1)) == (
+        "every 2.0 s as the run names it (a failure in 116 days), 50.00 ms each (predicted), 2.4 % of the time"
+    )
+    assert line_without_rate(named) == "every 20 steps, 50.00 ms each (predicted)"

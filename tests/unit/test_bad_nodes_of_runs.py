@@ -1,0 +1,283 @@
+"""Bad nodes from the end of an attempt to the request of the next run, and `torusrun nodes`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.base.states import Cause, State
+from orchestrator.cli.main import main
+from orchestrator.job.recorded import recorded
+from orchestrator.network.placement.grid import Grid
+from orchestrator.network.placement.mapping import place
+from orchestrator.runs.attempts import keep_going
+from orchestrator.runs.bad_nodes import memory, noted
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Started, Submitting
+from orchestrator.runs.folder.records import End, RankEnd
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.runs.state.decide import Resume
+from orchestrator.schedulers import client
+from orchestrator.schedulers.client import Client
+from orchestrator.schedulers.gridengine.scheduler import GridEngine
+from orchestrator.schedulers.interface import Scheduler
+from orchestrator.schedulers.pbs.scheduler import PBS
+from orchestrator.schedulers.slurm.scheduler import Slurm
+from tests.unit.sites.recorded_clusters import GRIDENGINE, SLURM, Ask
+from tests.unit.slurm_programs import SlurmPrograms
+
+RUN = "nodes: 2\ntime: 1h\ntrain: {}"
+SINFO = 'for n in 1 2 3 4 5; do echo "debug*|n$n"; echo "big|n$n"; done; echo \'big|n6\''
+
+
+class Cluster(SlurmPrograms):
+    """A Slurm of five nodes."""
+
+    def submit(self, *words: str) -> RunFolder:
+        before = set((self.home / "runs").glob("*"))
+        assert main(["submit", str(self.home / "run.yaml"), *words]) == 0
+        (folder,) = set((self.home / "runs").iterdir()) - before
+        return RunFolder(folder)
+
+    def ends(self, run: RunFolder, number: int = 1, host: str = "n3", cause: Cause = Cause.HOST_LOST) -> None:
+        """The job of an attempt begins on n3 and n4, and loses a host."""
+        ledger.append(run.ledger, Started(number, str(number), ("n3", "n4")))
+        end = End(cause.state, f"lost {host}", cause=cause, hosts=(host,))
+        recorded(run, run.attempt(number), lambda: end)
+
+
+@pytest.fixture
+def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    made = Cluster(home, monkeypatch, RUN)
+    made.program("sinfo", SINFO)
+    return made
+
+
+def excluded(run: RunFolder, number: int = 1) -> str:
+    found = [line for line in run.attempt(number).script.read_text().splitlines() if "--exclude" in line]
+    return found[0].partition("=")[2] if found else ""
+
+
+def listed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
+    capsys.readouterr()
+    assert main(["nodes", *words, "--json"]) == 0
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["nodes"]
+    return found
+
+
+def test_a_host_that_two_runs_lost_is_left_out_of_every_next_request_and_the_plan_says_so(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = cluster.submit(), cluster.submit()
+    cluster.ends(first)
+    recorded(first, first.attempt(1), lambda: pytest.fail("it has ended"))  # its job is begun again
+    assert excluded(cluster.submit()) == "" and capsys.readouterr().err == "", "once is not enough"
+    cluster.ends(second)
+    third = cluster.submit()
+    assert capsys.readouterr().err == "torusrun: left out: n3 (lost twice)\n"
+    assert excluded(third) == "n3" and dict(read_attempt(third, 1).left_out.hosts) == {"n3": "lost twice"}
+    noted = ledger.last(ledger.events(third.ledger), Submitting, 1)
+    assert noted and noted.left_out == {"n3": "lost twice"}
+    assert main(["resume", first.run_id, "--exclude", "n1"]) == 0
+    assert excluded(first, 2) == "n1,n3" and read_attempt(first, 2).exclude == ("n1",)
+    (host,) = listed(capsys)
+    assert (host["host"], host["site"], host["count"], host["bad"]) == ("n3", "site", 2, True)
+    assert host["runs"] == [first.run_id, second.run_id] and host["evidence"] == "lost n3"
+    for verb in (["plan"], ["submit", "--dry-run"]):
+        assert main([verb[0], str(cluster.home / "run.yaml"), *verb[1:]]) == 0
+        assert "left out: n3 (lost twice)" in capsys.readouterr().out
+    cluster.program("squeue", "echo '3|PENDING|Priority|'")
+    assert main(["status", third.run_id]) == 0
+    assert "left out: n3 (lost twice)" in capsys.readouterr().out
+    assert main(["nodes", "forgive", "n3.cluster"]) == 0
+    assert listed(capsys) == [] and excluded(cluster.submit()) == ""
+
+
+@pytest.mark.parametrize("cause", [Cause.PROGRAM, Cause.OUT_OF_MEMORY, Cause.CONNECTION, Cause.KILLED, Cause.HANG])
+def test_what_is_not_the_fault_of_a_host_blames_none(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], cause: Cause
+) -> None:
+    for _ in range(2):
+        run = cluster.submit()
+        ledger.append(run.ledger, Started(1, "1", ("n3", "n4")))
+        end = End(cause.state, "it ended", cause=cause, hosts=("n3", "n4") if cause is Cause.HANG else ("n3",))
+        recorded(run, run.attempt(1), lambda end=end: end)  # type: ignore[misc]
+    assert listed(capsys) == []
+
+
+def test_an_end_that_only_the_scheduler_knows_blames_the_host_of_the_jobs_own_record_alone(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its accounting names all hosts of the job, and the job may have recorded a rank that it saw killed."""
+    for cause in (Cause.HOST_LOST, Cause.KILLED, None):
+        run = cluster.submit()
+        ledger.append(run.ledger, Started(1, "1", ("n3", "n4")))
+        if cause:
+            End(cause.state, "gone", certain=False, cause=cause, hosts=("n4",)).write(run.attempt(1).end)
+    cluster.program("sacct", 'for job in 1 2 3; do echo "$job|NODE_FAIL|0:0|n[3-4]"; done')
+    for _ in range(2):  # the second time the ledgers have the ends
+        capsys.readouterr()
+        assert main(["status", "--json"]) == 0
+        assert {run["state"] for run in json.loads(capsys.readouterr().out)["runs"]} == {"NODE_FAIL"}
+    assert [(host["host"], host["count"], host["bad"]) for host in listed(capsys)] == [("n4", 1, False)]
+    assert main(["nodes"]) == 0
+    assert "not yet: after 1 more end" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("heard", "blamed"), [({0, 1}, ["n4"]), ({2}, ["n3"]), ({0, 2}, []), (set(), [])])
+def test_without_a_record_of_the_job_the_host_that_left_none_of_a_rank_is_blamed(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], heard: set[int], blamed: list[str]
+) -> None:
+    """The host of the supervisor, n3, may be the lost one."""
+    run = cluster.submit()
+    attempt = run.attempt(1)
+    ledger.append(run.ledger, Started(1, "1", ("n3", "n4")))
+    attempt.ranks.mkdir()
+    attempt.placement.write_text(json.dumps(place(Grid((2, 2)), ["n3", "n4"], 2).as_json()))
+    for rank in heard:
+        RankEnd(rank, "x", 0, 1.0, exit_code=1).write(attempt.rank_end(rank))
+    cluster.program("sacct", "echo '1|NODE_FAIL|0:0|n[3-4]'")
+    assert main(["status"]) == 0
+    assert [host["host"] for host in listed(capsys)] == blamed
+
+
+def test_the_next_job_of_a_run_that_keeps_going_blames_the_host_that_the_one_before_lost(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["nodes", "add", "n5", "--site", str(cluster.home / "site.yaml")]) == 0
+    run = cluster.submit("--set", "keep_going={attempts: 3, spares: 1}")
+    ledger.append(run.ledger, Started(1, "1_0", ("n3", "n4")))
+    run.attempt(1).pulse.write_text("n3\n")
+    cluster.program("sacct", "echo '1_0|NODE_FAIL|0:0|n[3-4]'")
+    assert isinstance(keep_going.next_step(run, keep_going.Here("1", "1_1", 2), begin=True), Resume)
+    assert [(host["host"], host["reason"], host["bad"]) for host in listed(capsys)] == [
+        ("n3", "lost", False), ("n5", "added by its user", True)
+    ]  # fmt: skip
+    second = ledger.last(ledger.events(run.ledger), Submitting, 2)
+    assert second and second.left_out == {"n5": "added by its user"}, "its job has the request of the first"
+
+
+def test_a_host_that_a_check_finds_bad_is_left_out_at_once(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = cluster.submit()
+    noted.found_bad(run, 1, {"n3": "gpus: 3, wanted 4", "n4": "link: 1.0 GB/s"})
+    assert [(host["host"], host["evidence"], host["count"], host["bad"]) for host in listed(capsys)] == [
+        ("n3", "gpus: 3, wanted 4", 1, True), ("n4", "link: 1.0 GB/s", 1, True)
+    ]  # fmt: skip
+    cluster.ends(run)  # the same attempt, whose end names the host as well
+    assert listed(capsys)[0]["count"] == 1 and {*excluded(cluster.submit()).split(",")} == {"n3", "n4"}
+    assert "n4 (found bad)" in capsys.readouterr().err
+
+
+def test_a_request_can_always_be_satisfied_and_says_which_bad_hosts_it_asks_for(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["nodes", "add", "n[1-4]", "n9.gone", "--site", str(cluster.home / "site.yaml"), "--for", "2d"]) == 0
+    run = cluster.submit()
+    kept = "torusrun: bad, and asked for all the same: n4 (added by its user): it takes 2 nodes, and there are 5\n"
+    assert capsys.readouterr().err.endswith(kept)
+    assert excluded(run) == "n1,n2,n3", "Slurm refuses a request that names a host which it does not have"
+    assert excluded(cluster.submit("--set", "queue=big")) == "n1,n2,n3,n4"
+    cluster.program("sinfo", "exit 1")
+    assert excluded(cluster.submit()) == "n1,n2,n3,n4,n9.gone", "without an answer all are left out"
+    assert {round(float(str(host["until_s"])) - float(str(host["last_s"]))) for host in listed(capsys)} == {2 * 86400}
+
+
+def test_a_site_says_after_how_many_ends_a_host_is_bad_and_for_how_long(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = cluster.home / "site.yaml"
+    site.write_text(site.read_text() + "bad_nodes: {blame_after: 1, expire: 10m}\n")
+    cluster.ends(cluster.submit())
+    (host,) = listed(capsys)
+    assert host["bad"] and round(float(str(host["until_s"])) - float(str(host["last_s"]))) == 600
+    site.write_text(site.read_text().replace("10m", "400d"))
+    assert main(["submit", str(cluster.home / "run.yaml")]) == 2
+    assert "expire" in capsys.readouterr().err
+
+
+def test_a_scheduler_that_cannot_leave_out_hosts_is_said_to_ask_for_them(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = cluster.home / "site.yaml"
+    site.write_text(site.read_text().replace("slurm", "pbs").replace("srun", "mpirun"))
+    cluster.program("qsub", "echo 7.server")
+    assert main(["nodes", "add", "n3", "--site", str(site), "--reason", "slow links"]) == 0
+    capsys.readouterr()
+    script = cluster.submit().attempt(1).script.read_text()
+    assert "n3" not in script
+    assert "bad, and asked for all the same: n3 (slow links): PBS knows no request" in capsys.readouterr().err
+
+
+def test_this_machine_is_never_blamed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.unit.run_folders import make, write_specs
+
+    run = make(write_specs(home), End(State.FAILED, "x"))
+    run.attempt(1).end.unlink()
+    run.ledger.write_text("")
+    recorded(run, run.attempt(1), lambda: End(State.NODE_FAIL, "x", cause=Cause.HOST_LOST, hosts=("here",)))
+    assert listed(capsys) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["add", "n1"], "of which site? Write `torusrun nodes add HOST --site NAME`"),
+        (["add", "n1;rm", "--site", "SITE"], "HOST: 'n1;rm' is no name of a host"),
+        (["add", "n1", "--site", "SITE", "--for", "2 days"], "--for: '2 days' is not a duration"),
+        (["add", "n1", "--site", "nosuch"], "there is no site 'nosuch'"),
+        (["--site", "nosuch"], "there is no site 'nosuch'"),
+        (["forgive"], "forgive takes hosts, or --all"),
+        (["forgive", "n2", "--all"], "forgive takes hosts, or --all"),
+        (["forgive", "n2"], "n2 was not blamed; `torusrun nodes` lists"),
+        (["ls", "n1"], "ls takes no hosts"),
+        (["forgive", "n1", "--json"], "--json goes with `torusrun nodes ls`"),
+    ],
+)
+def test_a_mistake_of_nodes_is_named(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    site = str(cluster.home / "site.yaml")
+    assert main(["nodes", "add", "n1", "--site", site]) == 0
+    assert main(["nodes", *(site if word == "SITE" else word for word in words)]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_all_are_forgiven_or_those_of_a_site_which_may_be_gone(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = cluster.home / "other.yaml"
+    other.write_text((cluster.home / "site.yaml").read_text())
+    for site in (other, cluster.home / "site.yaml"):
+        assert main(["nodes", "add", "n1", "n2", "--site", str(site)]) == 0
+    assert [host["host"] for host in listed(capsys, "--site", str(other))] == ["n1", "n2"]
+    other.unlink()
+    assert main(["nodes", "forgive", "--all", "--site", "other"]) == 0
+    assert "forgiven: n1 (other), n2 (other)" in capsys.readouterr().out
+    assert {host["site"] for host in listed(capsys)} == {"site"}
+    assert main(["nodes", "forgive", "--all"]) == 0
+    assert listed(capsys) == [] and not memory.bad("site")
+
+
+FOUR = ("node1", "node2", "node3", "node4")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "ask", "queue", "hosts"),
+    [
+        (Slurm(), SLURM, None, FOUR),
+        (Slurm(), SLURM, "short,main", FOUR),
+        (Slurm(), SLURM, "nosuch", ()),
+        (GridEngine("me"), GRIDENGINE, None, FOUR),
+        (GridEngine("me"), GRIDENGINE, "all.q", FOUR),
+        (GridEngine("me"), GRIDENGINE, "nosuch", ()),  # it was not recorded: qselect ends with 1
+        (PBS(), GRIDENGINE, None, ()),
+    ],
+)
+def test_the_hosts_of_a_queue_are_read_from_recorded_answers(
+    scheduler: Scheduler, ask: Ask, queue: str | None, hosts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "asking", lambda timeout_s: ask)
+    assert Client(scheduler, 5.0).hosts(queue) == hosts

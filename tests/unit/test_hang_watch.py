@@ -1,0 +1,194 @@
+"""A supervisor that watches for hangs, by the files that ranks, wrappers and programs write, and by a test's clock."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.base.states import Cause
+from orchestrator.job import hang_watch
+from orchestrator.job.hang import NOT_BEGUN, Where, symptom
+from orchestrator.job.hang_watch import HangWatch
+from orchestrator.job.load.beat_file import BeatFile
+from orchestrator.job.patience import Symptom
+from orchestrator.network.placement.mapping import Grid, place
+from orchestrator.runs.folder.beat import Beat
+from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan import Plan, plan
+from tests.unit.clock import Clock
+from tests.unit.run_folders import write_specs
+from training.reporting.heartbeat import EVALUATION, STEPS
+from training.reporting.metrics import Metrics
+
+PLACED = place(Grid((4,)), ["n1", "n2"], 2)
+WAITS = Where("S", ["/x/training/collectives/ring.py:61 _wait"])
+STACK = 'Stack (most recent call first):\n  File "/x/training/collectives/ring.py", line 61 in _wait\n'
+
+
+class Job:
+    """A watched attempt: its folder, its clock, and wrappers that answer at once with `states`."""
+
+    def __init__(self, planned: Plan, clock: Clock) -> None:
+        self.run = RunFolder(planned.folder)
+        self.attempt: Attempt = self.run.attempt(1)
+        self.attempt.ranks.mkdir(parents=True)
+        self.attempt.logs.mkdir()
+        self.clock, self.states, self.queries = clock, ["S"] * 4, 0
+        self.watch = HangWatch(planned, self.run, self.attempt, PLACED, self._answer)
+
+    def _answer(self) -> None:
+        self.queries += 1
+        for rank, state in enumerate(self.states):
+            if state is not None:
+                self.attempt.rank_seen(rank).write_text(json.dumps({"process": state, "disk": False}))
+                with self.attempt.rank_log(rank).open("a") as log:
+                    log.write(STACK)
+
+    def looks(self, seconds: int, act: Callable[[int], Any] = lambda second: None) -> Iterator[End]:
+        """The ends that `seconds` looks, one a second, find; `act` happens before each."""
+        for second in range(seconds):
+            act(second)
+            self.clock.sleep(1.0)
+            if end := self.watch.look(self.clock.now_s):
+                yield end
+
+    def step(self, second: int) -> None:
+        Beat(STEPS, second).write(self.attempt.beat)
+
+    def ended_s(self, seconds: int = 1000) -> float:
+        """How long until an end is found."""
+        began_s = self.clock.now_s
+        self.end = next(self.looks(seconds))
+        return self.clock.now_s - began_s
+
+
+@pytest.fixture
+def job(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
+    def made(**of_run: Any) -> Job:
+        clock = Clock()
+        monkeypatch.setattr(hang_watch, "time", clock)
+        planned = plan(write_specs(home))
+        return Job(replace(planned, run=replace(planned.run, **of_run)), clock)
+
+    return made
+
+
+def test_a_stopped_rank_ends_a_training_after_ten_seconds(job: Callable[..., Job]) -> None:
+    training = job()
+    assert not list(training.looks(20, training.step))
+    training.states[2] = "T"
+    assert 10 <= training.ended_s() <= 14
+    assert training.end.cause is Cause.HANG and training.end.ranks == (2,)
+    assert (
+        training.end.reason.startswith("no progress for 1")
+        and " (limit: 10 s for steps): rank 2" in training.end.reason
+    )
+
+
+def test_ranks_that_wait_for_one_another_have_longer_and_an_evaluation_longest(job: Callable[..., Job]) -> None:
+    training = job()
+    assert not list(training.looks(20, training.step))
+    Beat(EVALUATION, 19).write(training.attempt.beat)
+    assert not list(training.looks(300))
+    assert not list(training.looks(20, lambda second: training.step(second + 20)))
+    assert 20 <= training.ended_s() <= 25 and "all ranks are at work or wait" in training.end.reason
+
+
+def test_a_host_without_a_sign_of_life_ends_a_training(job: Callable[..., Job]) -> None:
+    training = job()
+    for rank in range(4):
+        training.attempt.rank_start(rank).write_text("{}")
+    assert not list(training.looks(20, training.step))
+    training.states = ["S", "S", None, None]  # type: ignore[list-item]
+    assert 20 <= training.ended_s() <= 27
+    assert training.end.cause is Cause.HOST_LOST and training.end.hosts == ("n2",)
+
+
+def test_a_disk_that_takes_nothing_stops_the_clock(job: Callable[..., Job]) -> None:
+    training = job()
+    assert not list(training.looks(20, training.step))
+    training.attempt.probe.mkdir()  # as a full or a dead disk, it cannot be written
+    assert not list(training.looks(400)) and not training.queries
+
+
+def test_steps_that_only_another_node_can_report_are_progress(job: Callable[..., Job]) -> None:
+    training = job()
+    assert not list(training.looks(20, training.step))
+
+    def elsewhere(second: int) -> None:
+        steps = RankSteps(2, 1.0, 20 + second // 5, 0.5, 0.7)
+        NodeLoad(1000.0, 5.0, 4, ranks=(steps,)).write(training.attempt.node_load(2))
+
+    assert not list(training.looks(100, elsewhere))
+    assert training.ended_s() >= 20
+
+
+def test_the_stacks_of_a_query_are_no_progress(job: Callable[..., Job]) -> None:
+    training = job()
+    assert 600 <= training.ended_s(2000) <= 610 and "for the start" in training.end.reason
+    measured = job(hang_timeout_s=100.0)
+    Metrics(measured.run.metrics, 1).write("measured", step=0)
+    assert 100 <= measured.ended_s(2000) <= 105
+
+
+def touch(path: Path, at_s: float, text: str = "") -> None:
+    path.write_text(text)
+    os.utime(path, (at_s, at_s))
+
+
+def test_a_program_that_touches_its_heartbeat_is_ended_in_seconds_and_one_without_a_sign_never(
+    job: Callable[..., Job],
+) -> None:
+    program = job(command=("mine",))
+    assert not list(program.looks(1500)) and not program.queries
+    assert not list(program.looks(20, lambda second: touch(program.attempt.heartbeat, second)))
+    touch(program.attempt.heartbeat, 100.0, "evaluation\n")
+    assert not list(program.looks(300))
+    assert not list(program.looks(20, lambda second: touch(program.attempt.heartbeat, 200.0 + second, str(second))))
+    assert 20 <= program.ended_s() <= 25
+
+
+def test_a_beat_is_written_at_most_once_a_second_and_over_the_last_one(tmp_path: Path) -> None:
+    path = tmp_path / "beat.json"
+    beats, written = BeatFile(path), []
+    for tenth in range(50):
+        beats.put(Beat(STEPS, tenth))
+        beats.look(100.0 + tenth / 10)
+        written.append(Beat.read(path))
+    assert len(set(written)) == 5 and written[0] == Beat(STEPS, 0)
+    inode = path.stat().st_ino
+    Beat("first step", 10**15).write(path)
+    assert path.stat().st_ino == inode and Beat.read(path) == Beat("first step", 10**15)
+    path.write_text(json.dumps({"doing": "\x1b[2J", "step": 1}))
+    assert Beat.read(path) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "shows"),
+    [
+        ({0: WAITS, 1: Where("T")}, {}, Symptom.STOPPED),
+        ({0: WAITS, 1: Where("Z")}, {}, Symptom.STOPPED),
+        ({0: WAITS}, {}, Symptom.SILENT),
+        ({}, {}, Symptom.UNKNOWN),
+        ({0: WAITS, 1: WAITS}, {}, Symptom.WAITING),
+        ({0: WAITS, 1: Where("S", ["/x/mine.py:9 load"])}, {}, Symptom.WAITING),
+        ({0: WAITS, 1: Where("S", ["/x/mine.py:9 load"])}, {1: Where("S", ["/x/mine.py:7 load"])}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("R", ["/x/mine.py:9 load"])}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("S", ["/l/queue.py:9 get", "/x/training/data/feed.py:7 take"])}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("D")}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("S", WAITS.stack, disk=True)}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("t")}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where(NOT_BEGUN)}, {}, Symptom.WORKING),
+        ({0: Where("R"), 1: Where("R")}, {}, Symptom.WAITING),
+    ],
+)
+def test_what_answers_show(now: dict[int, Where], before: dict[int, Where], shows: Symptom) -> None:
+    assert symptom(2, now, before) is shows

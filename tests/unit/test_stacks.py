@@ -1,0 +1,74 @@
+"""Stacks of a program that writes none itself, and the request to PyTorch's flight recorder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.job import stacks
+from orchestrator.job.hang import stack
+from tests.waiting import until
+
+# Of py-spy 0.4.3, with the home of another user.
+DUMP = """Process 598: python mine.py
+Python v3.11.2 (/usr/bin/python3.11)
+
+Thread 598 (idle): "MainThread"
+    Condition.wait (/usr/lib/python3.11/threading.py:320)
+    Event.wait (/usr/lib/python3.11/threading.py:622)
+    train (/home/me/mine.py:11)
+    <module> (/home/me/mine.py:15)
+Thread 600 (active+gil): "Thread-1 (read)"
+    read (/home/me/mine.py:7)
+    Thread.run (/usr/lib/python3.11/threading.py:975)
+    Thread._bootstrap_inner (/usr/lib/python3.11/threading.py:1038)
+    Thread._bootstrap (/usr/lib/python3.11/threading.py:995)
+"""
+
+
+def test_the_main_thread_of_py_spys_output_is_read_as_faulthandlers() -> None:
+    text = stacks.as_faulthandler(DUMP, 598)
+    assert text.startswith('Thread 0x0000000000000258 (most recent call first):\n  File "/home/me/mine.py", line 7 in')
+    assert stack(text.splitlines()) == [
+        "/usr/lib/python3.11/threading.py:320 Condition.wait", "/usr/lib/python3.11/threading.py:622 Event.wait",
+        "/home/me/mine.py:11 train", "/home/me/mine.py:15 <module>",
+    ]  # fmt: skip
+    assert stacks.as_faulthandler("Error: Failed to open process\n", 1) == ""
+
+
+@pytest.mark.parametrize(("does", "frames"), [("exec cat dump", 4), ("exec sleep 1000", 0), ("exit 1", 0)])
+def test_py_spy_is_used_if_it_is_there_and_ended_if_it_hangs(
+    does: str, frames: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dump").write_text(DUMP)
+    (tmp_path / "py-spy").write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin; cd {tmp_path}; {does}\n")
+    (tmp_path / "py-spy").chmod(0o755)
+    log = tmp_path / "log"
+    log.write_text("step=3\n")
+    monkeypatch.setenv("PATH", "/nowhere")
+    stacks.by_py_spy(598, log)
+    assert log.read_text() == "step=3\n"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(stacks, "PY_SPY_S", 0.5)
+    stacks.by_py_spy(598, log)
+    assert len(stack(log.read_text().splitlines())) == frames
+
+
+def test_a_flight_recorder_with_a_pipe_is_asked(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "dump3.pipe")
+    reader = os.open(tmp_path / "dump3.pipe", os.O_RDONLY | os.O_NONBLOCK)
+    wait = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
+    environment = {**os.environ, stacks.PIPE: str(tmp_path / "dump")}
+    with subprocess.Popen(wait, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdin and program.stdout and program.stdout.readline()
+        stacks.ask_flight_recorder(program.pid, 3)
+        until(lambda: os.read(reader, 9) == b"1\n", "the request")
+        stacks.ask_flight_recorder(program.pid, 4)
+        os.close(reader)
+        stacks.ask_flight_recorder(program.pid, 3)  # nobody reads: it must not wait
+        program.stdin.close()
+    stacks.ask_flight_recorder(program.pid, 3)
