@@ -68,7 +68,6 @@ def at_steps(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, s
     kinds = [kind for kind in asked.kinds if KINDS[kind].possible(place)]
     planned = single.in_runs(schedule(asked.seed, asked.faults, {name: kinds}), asked.per_run)
     words = [f"train.epochs={single.epochs(asked.per_run)}", NO_EVALUATION, *asked.settings]
-    words += [f"hang_timeout={asked.hang_timeout}"] if asked.hang_timeout else []
     whole = runs.undisturbed(place, words)
     rows: list[Struck] = []
     for faults in planned:
@@ -200,7 +199,6 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, nargs="?", const=RESULTS, help="the folder for table and values")
     parser.add_argument("--faults", type=int, default=200, help="single: all faults")
     parser.add_argument("--per-run", type=int, default=10, help="single: faults of one run")
-    parser.add_argument("--hang-timeout", default="15s", help="single: of the runs; '' for the one of the product")
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=KIND_NAMES, help="single")
     parser.add_argument("--mean", type=_numbers, default=[60.0, 15.0], help="ettr: seconds between faults")
     parser.add_argument("--minutes", type=float, default=5.0, help="ettr: of each training")

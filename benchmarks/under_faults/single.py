@@ -63,8 +63,9 @@ def in_runs(planned: Sequence[Planned], per_run: int) -> list[list[Planned]]:
 def strike_all(place: Place, faults: Sequence[Planned], whole: Path, words: Sequence[str]) -> list[Struck]:
     """Strike one run with these faults, one after the other, and compare its bits with those of the run `whole`."""
     trials = [Trial(place, replace(one, number=faults[0].number), whole) for one in faults]
-    own = dict.fromkeys(text for trial in trials for text in trial.fault.settings(trial))
-    run = place.submit(*settings([*(text for text in own if not text.startswith("hang_timeout")), *words]))
+    own = list(dict.fromkeys(text for trial in trials for text in trial.fault.settings(trial)))
+    own = [text for text in own if not text.startswith("hang_timeout=")]  # hangs are found by usual steps
+    run = place.submit(*settings([*own, *words]))
     rows = [Struck(one, run.name) for one in faults]
     with ExitStack() as stack, Witness(place, run) as witness:
         stack.callback(leftovers.remove, place, run)
