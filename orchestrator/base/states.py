@@ -39,6 +39,7 @@ class Cause(str, Enum):
     TIME_LIMIT = "time_limit"
     PREEMPTED = "preempted"
     HOST_LOST = "host_lost"
+    BAD_HOST = "bad_host"  # found before the ranks started
     KILLED = "killed"  # a rank, by a signal
     OUT_OF_MEMORY = "out_of_memory"
     OUT_OF_DEVICE_MEMORY = "out_of_device_memory"
@@ -73,6 +74,7 @@ STATES = {
     Cause.TIME_LIMIT: State.TIMEOUT,
     Cause.PREEMPTED: State.PREEMPTED,
     Cause.HOST_LOST: State.NODE_FAIL,
+    Cause.BAD_HOST: State.NODE_FAIL,
     Cause.OUT_OF_MEMORY: State.OOM,
     Cause.SCHEDULER: State.CANCELLED,
 }

@@ -14,25 +14,28 @@ from orchestrator.base import process
 from orchestrator.runs.folder import allocation
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 
-JOB, UNTIL, LOST = "TORUSRUN_JOB", "TORUSRUN_UNTIL_S", "TORUSRUN_LOST_HOSTS"
+JOB, UNTIL = "TORUSRUN_JOB", "TORUSRUN_UNTIL_S"
+LOST, CHECKED = "TORUSRUN_LOST_HOSTS", "TORUSRUN_CHECKED_HOSTS"
 
 
 @dataclass(frozen=True)
 class Around:
     """The job that begins attempts. `held` is its run if it is a held allocation, `job` its name if it keeps going.
 
-    `left_s` is the time that it has left, `lost` are the hosts that it has lost.
+    `left_s` is the time that it has left, `lost` are the hosts that it has lost. `checked` says that its hosts have had
+    a preflight, or need none.
     """
 
     held: RunFolder | None
     job: str
     left_s: float
-    lost: tuple[str, ...]
+    lost: tuple[str, ...] = ()
+    checked: bool = False
 
 
-def variables(job: str, until_s: float, lost: Sequence[str]) -> dict[str, str]:
+def variables(job: str, until_s: float, lost: Sequence[str], *, checked: bool) -> dict[str, str]:
     """The variables for an attempt in a job of this name that ends at `until_s` (of time.time())."""
-    return {JOB: job, UNTIL: repr(until_s), LOST: ",".join(lost)}
+    return {JOB: job, UNTIL: repr(until_s), LOST: ",".join(lost), CHECKED: "1" if checked else ""}
 
 
 def begin(attempt: Attempt, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -50,9 +53,10 @@ def found(environment: Mapping[str, str] = os.environ) -> Around | None:
     """The job around this process; None if the attempt has a job of its own."""
     if UNTIL in environment:
         lost = tuple(filter(None, environment.get(LOST, "").split(",")))
-        return Around(None, environment.get(JOB, ""), float(environment[UNTIL]) - time.time(), lost)
+        left_s = float(environment[UNTIL]) - time.time()
+        return Around(None, environment.get(JOB, ""), left_s, lost, bool(environment.get(CHECKED)))
     folder = environment.get(allocation.VARIABLE)
     state = allocation.keeper_state(Attempt(Path(folder))) if folder else None
     if not folder or not state:
         return None
-    return Around(RunFolder(Path(folder).parents[1]), "", state.until_s - time.time(), ())
+    return Around(RunFolder(Path(folder).parents[1]), "", state.until_s - time.time(), checked=True)

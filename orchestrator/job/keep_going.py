@@ -23,7 +23,9 @@ from orchestrator.base.states import Cause, State
 from orchestrator.job import around
 from orchestrator.job.deputy import JobPulse
 from orchestrator.runs.attempts.keep_going import Here, close, next_step
+from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.events import LeftOut, Started
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
@@ -61,7 +63,8 @@ class Jobs:
         self.name = self.job if self.task is None else self.scheduler.task_id(self.job, self.task)
         self.until_s = time.time() + plan.run.time_s
         self.turn = self.task or 0  # of the jobs of the run, from 0
-        self.lost: dict[str, None] = {}  # hosts of this job that are gone
+        self.lost: dict[str, None] = {}  # hosts of this job that are gone, or were found bad
+        self.checked = False  # whether its other hosts passed a preflight, if there is one
         self.child: subprocess.Popen[bytes] | None = None
         self.pulse = JobPulse(first, plan, self.scheduler, self.name)
         self.asked_s = 0.0  # when this job was asked to end; 0.0 if it was not
@@ -86,7 +89,7 @@ class Jobs:
                 self._leave_no_jobs()
                 return State.COMPLETED  # this job has done all that was left to do
             end = self._attempt(step.attempt)
-            if not self._continues(end):
+            if not self._continues(step.attempt, end):
                 return self._leave(step.attempt, end)
 
     def _here(self) -> Here:
@@ -100,7 +103,7 @@ class Jobs:
     def _attempt(self, number: int) -> End:
         """Run an attempt by its script to its end."""
         attempt = self.run.attempt(number)
-        own = around.variables(self.name, self.until_s, list(self.lost))
+        own = around.variables(self.name, self.until_s, list(self.lost), checked=self.checked)
         self.child = around.begin(attempt, {**os.environ, **own})
         while self.child.poll() is None:
             if self.asked_s and time.time() > self.asked_s + self.plan.site.kill_after_s + LONGER_S:
@@ -117,14 +120,22 @@ class Jobs:
         print(f"torusrun: attempt {number}: {end.state.value}: {end.reason}", flush=True)
         return end
 
-    def _continues(self, end: End) -> bool:
+    def _continues(self, number: int, end: End) -> bool:
         """Whether the next attempt may begin in this job."""
-        self.lost.update(dict.fromkeys(end.hosts if end.cause is Cause.HOST_LOST else ()))
+        self._learn(number, end)
         if self.asked_s or (end.cause in OF_THE_JOB and not self._begins_again()):
             return False
         fewest = self.plan.run.keep_going.min_nodes or self.plan.run.nodes
         in_time = time.time() < self.until_s - self.plan.stop_before_s
         return len(self._hosts()) >= fewest and (in_time or self._begins_again())
+
+    def _learn(self, number: int, end: End) -> None:
+        """Note the hosts that an attempt lost, or that its preflight found bad."""
+        events = ledger.events(self.run.ledger)
+        left_out = ledger.last(events, LeftOut, number)
+        gone = end.hosts if end.cause in (Cause.HOST_LOST, Cause.BAD_HOST) else ()
+        self.lost.update(dict.fromkeys((*gone, *(left_out.hosts if left_out else ()))))
+        self.checked = self.checked or ledger.last(events, Started, number) is not None
 
     def _begins_again(self) -> bool:
         """Whether this job takes its next turn: this machine needs no other job for that."""

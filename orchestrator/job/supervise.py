@@ -45,6 +45,7 @@ from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.runs.state import dependencies
 from orchestrator.runs.state.decide import History, Policy, Resume, decide
+from orchestrator.schedulers.launchers.launcher import Launcher
 
 LOOK_S = 2.0  # between looks for a newer attempt
 EARLIER_S = 60.0  # how long an earlier attempt may take to end, in addition to kill_after of its ranks
@@ -109,9 +110,12 @@ class Supervisor:
         if end := self._wait_for_earlier() or settled_end(self.folder, self.attempt):
             return end
         forget_first(self.folder, self.attempt)
-        placement = self._place()
-        image = image_kept.kept(self.folder)
         starter = launcher(self.plan, os.environ)
+        hosts = self._sound_hosts(starter)
+        if isinstance(hosts, End):
+            return hosts
+        placement = self._place(hosts)
+        image = image_kept.kept(self.folder)
         program = prepare(self.plan, self.folder, self.attempt, placement, image, starter)
         if image and (end := self._ready(image)):
             return end
@@ -216,14 +220,26 @@ class Supervisor:
         kept = image_kept.kept(self.held) if self.held else None
         return kept is not None and kept.sha256 == image.sha256
 
-    def _place(self) -> Placement:
+    def _sound_hosts(self, starter: Launcher) -> Sequence[str] | End:
+        """The allocated hosts that a preflight finds sound; the attempt's end if those are too few.
+
+        A job that begins another attempt has had its preflight.
+        """
+        hosts = schedulers.get(self.plan.site.scheduler).hosts(os.environ, socket.gethostname())
+        if self.around:
+            hosts = [host for host in dict.fromkeys(hosts) if host not in self.around.lost]
+        if not self.plan.has_preflight or (self.around and self.around.checked):
+            return hosts
+        from orchestrator.job.preflight.preflight import passed
+
+        return passed(self.plan, self.folder, self.attempt, hosts, starter, self._asked)
+
+    def _place(self, hosts: Sequence[str]) -> Placement:
         scheduler = schedulers.get(self.plan.site.scheduler)
-        hosts = scheduler.hosts(os.environ, socket.gethostname())
         self.short = scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
         if self.short:
             print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
         if self.around:
-            hosts = [host for host in dict.fromkeys(hosts) if host not in self.around.lost]
             hosts = spared(hosts, memory.bad(self.plan.run.site), self.plan.run.nodes)
         if self.around and not self.plan.site.topology:
             hosts = hosts[: self.plan.run.nodes]

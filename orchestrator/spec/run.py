@@ -34,6 +34,11 @@ class RunSpec:
         name="hang_timeout",
     )
     keep_going: KeepGoing = key(KeepGoing(), "how the run continues after an attempt that ended early")
+    preflight: bool | None = key(
+        None,
+        "whether its nodes and their links are checked before the ranks start; default: for two or more nodes, unless "
+        "the site's preflight.enabled is false",
+    )
     image: Annotated[str, kinds.LINE] | None = key(
         None,
         "container image: an image file's name or path, a SIF, a sandbox folder, docker-archive:FILE, "

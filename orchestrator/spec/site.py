@@ -125,6 +125,36 @@ class BadNodeRules:
 
 
 @dataclass(frozen=True)
+class PreflightSettings:
+    """The checks of a job's nodes and of the links between them, before the ranks start."""
+
+    enabled: bool = key(True, "whether a job of two or more nodes begins with checks of its nodes and their links")
+    port_bytes_per_s: Annotated[float, kinds.RATE] | None = key(
+        None, "least rate of each InfiniBand adapter, as in 100Gbit/s; default: that of most nodes", name="port"
+    )
+    pair_bytes_per_s: Annotated[float, kinds.RATE] | None = key(
+        None,
+        "least TCP bandwidth between two nodes, one way; default: a third of that of the fast pairs",
+        name="pair",
+    )
+    nvlinks: Annotated[int, kinds.PER_NODE] | None = key(
+        None, "active NVLinks of each GPU; default: as many as the GPU of the node that has most"
+    )
+    pcie_lanes: Annotated[int, kinds.PER_NODE] | None = key(
+        None, "PCIe lanes of each GPU; default: as many as the GPU of the node that has most"
+    )
+    free_memory_bytes: Annotated[int, kinds.SIZE] | None = key(
+        None, "free memory of a node; default: half of node.memory", name="free_memory"
+    )
+    free_disk_bytes: Annotated[int, kinds.SIZE] = key(
+        256 * 1024**2, "free space of a node's folder for temporary files", name="free_disk"
+    )
+    clock_s: Annotated[float, kinds.DURATION] = key(
+        10.0, "largest difference between the clock of a node and those of most nodes", name="clock"
+    )
+
+
+@dataclass(frozen=True)
 class Site:
     """A cluster, or this machine."""
 
@@ -137,6 +167,7 @@ class Site:
         "its version), mpiexec.hydra (MPICH, Intel MPI), or spawn (processes of this machine)"
     )
     node: Node = key(Node(), "one node")
+    preflight: PreflightSettings = key(PreflightSettings(), "checks before the ranks start")
     step_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds of a step on one rank besides its images; torusrun calibrate measures it"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.runs.folder.node_findings import Judgement, PreflightRecord
 from tests.e2e import processes
 from tests.e2e.places import WAITS, Place, Said, ledger, started, until
 
@@ -37,6 +38,15 @@ def test_a_run_whose_dependency_fails_never_runs_and_one_that_waits_for_any_end_
     # The ledger has a killed rank only from the first query on, which may be later than the end itself.
     ended_s = (first / "attempts/1/end.json").stat().st_mtime
     assert ended_s <= ledger(third, "started")[-1]["t"], "the third run began before the first had ended"
+
+
+def test_good_nodes_pass_the_preflight_and_the_ranks_start(place: Place) -> None:
+    run = place.submit_script("true", "--set", "preflight=true")
+    assert place.watch(run).returncode == 0, place.view(run)
+    record = PreflightRecord.read(run / "attempts/1/preflight.json")
+    assert record and not record.bad and record.took_s < 30, record
+    assert [node.host for node in record.nodes] == ledger(run, "started")[0]["hosts"]
+    assert all(finding.result is not Judgement.BAD for node in record.nodes for finding in node.findings), record
 
 
 def test_an_unknown_queue_is_refused_and_leaves_no_run(place: Place) -> None:

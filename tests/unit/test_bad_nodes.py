@@ -159,6 +159,7 @@ def test_jobs_that_end_at_once_lose_no_blame_while_the_file_is_written_anew(
 
 
 PLACEMENT = place(Grid((8,)), HOSTS, 2)
+PAUSE = hang.Pause(600.0, 600.0, 5)
 
 
 @pytest.mark.parametrize(
@@ -169,15 +170,15 @@ PLACEMENT = place(Grid((8,)), HOSTS, 2)
         (ended(How.HOST_NO_RECORD, PLACEMENT, hosts=["n2", "n3"]), []),  # half of them: what do they share?
         (ended(How.DAEMON_GONE, hosts=["n1"], host="n1", before="x"), ["n1"]),
         (End(State.NODE_FAIL, "Slurm lost one of them", cause=Cause.HOST_LOST, hosts=HOSTS), []),
-        (hang.hung(PLACEMENT, {n: hang.Where(None if n in (2, 3) else "S") for n in range(8)}, 600.0, 5), ["n2"]),
-        (hang.hung(PLACEMENT, {n: hang.Where(None if n == 2 else "S") for n in range(8)}, 600.0, 5), ["n2"]),
-        (hang.hung(PLACEMENT, {n: hang.Where("D" if n == 7 else "S") for n in range(8)}, 600.0, 5), ["n4"]),
-        (hang.hung(PLACEMENT, {n: hang.Where("T" if n == 7 else "S") for n in range(8)}, 600.0, 5), []),
-        (hang.hung(PLACEMENT, {n: hang.Where("D" if n in (1, 7) else "S") for n in range(8)}, 600.0, 5), []),
+        (hang.hung(PLACEMENT, {n: hang.Where(None if n in (2, 3) else "S") for n in range(8)}, PAUSE), ["n2"]),
+        (hang.hung(PLACEMENT, {n: hang.Where(None if n == 2 else "S") for n in range(8)}, PAUSE), ["n2"]),
+        (hang.hung(PLACEMENT, {n: hang.Where("D" if n == 7 else "S") for n in range(8)}, PAUSE), ["n4"]),
+        (hang.hung(PLACEMENT, {n: hang.Where("T" if n == 7 else "S") for n in range(8)}, PAUSE), []),
+        (hang.hung(PLACEMENT, {n: hang.Where("D" if n in (1, 7) else "S") for n in range(8)}, PAUSE), []),
         (hang.hung(PLACEMENT, {n: hang.Where("S", ("mine.py:1 f",) if n == 0 else
-                                             ("torch/distributed/x.py:1 g",)) for n in range(8)}, 600.0, 5), []),
-        (hang.hung(PLACEMENT, {n: hang.Where("S") for n in range(8)}, 600.0, 5), []),
-        (hang.hung(PLACEMENT, {}, 600.0, None), []),
+                                             ("torch/distributed/x.py:1 g",)) for n in range(8)}, PAUSE), []),
+        (hang.hung(PLACEMENT, {n: hang.Where("S") for n in range(8)}, PAUSE), []),
+        (hang.hung(PLACEMENT, {}, PAUSE), []),
         *((replace(ended(How.HOST_LOST, PLACEMENT, hosts=["n3"]), cause=cause), [])
           for cause in Cause if cause not in (Cause.HOST_LOST, Cause.HANG)),
     ],

@@ -38,6 +38,9 @@ def test_the_steps_to_the_first_step_of_a_training(attempt: Attempt, says: Says)
     assert says() == "the job starts on its first node"
     attempt.pulse.touch()
     assert says() == "the hosts are put in order"
+    attempt.preflight_order.touch()
+    assert says() == "its nodes and the links between them are checked"
+    attempt.preflight_order.unlink()
     attempt.launch.write_text(json.dumps({"container": {"stage": "$TORUSRUN_SCRATCH"}}))
     assert says() == "the image is checked, or copied to the nodes"
     assert says(began) == "0 of 2 ranks started; each node copies the image"

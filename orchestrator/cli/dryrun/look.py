@@ -161,5 +161,6 @@ def _kinds(plan: Plan) -> set[str]:
         "keep_going": plan.keeps_going,
         "code": plan.code,
         "shells": client.of(plan.site).shell_from_inside,
+        "preflight": plan.has_preflight,
     }
     return kinds | {kind for kind, wanted in asked.items() if wanted}

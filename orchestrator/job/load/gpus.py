@@ -68,9 +68,13 @@ def answer() -> str:
 
 def command(environment: Mapping[str, str]) -> list[str]:
     """The command that queries the job's GPUs only."""
+    return ["nvidia-smi", f"--query-gpu={','.join(ASKED)}", "--format=csv", *restriction(environment)]
+
+
+def restriction(environment: Mapping[str, str]) -> list[str]:
+    """The option of nvidia-smi for the job's GPUs only; none if the job does not name them."""
     given = environment.get("CUDA_VISIBLE_DEVICES", "")
-    some = [f"--id={given}"] if re.fullmatch(r"(\d+|GPU-[0-9a-f-]+)(,(\d+|GPU-[0-9a-f-]+))*", given) else []
-    return ["nvidia-smi", f"--query-gpu={','.join(ASKED)}", "--format=csv", *some]
+    return [f"--id={given}"] if re.fullmatch(r"(\d+|GPU-[0-9a-f-]+)(,(\d+|GPU-[0-9a-f-]+))*", given) else []
 
 
 def gpus(answer: str) -> tuple[GpuLoad, ...]:

@@ -98,6 +98,15 @@ class Unordered(Event):
 
 
 @dataclass(frozen=True)
+class LeftOut(Event):
+    """The preflight found these hosts bad, and the attempt continues without them."""
+
+    kind = "left_out"
+    hosts: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class NetworkChosen(Event):
     """The network that NCCL reported, on a site with InfiniBand: IB, Socket, or the name of a plug-in."""
 
@@ -157,7 +166,18 @@ class Unknown(Event):
 
 KINDS: dict[str, type[Event]] = {
     cls.kind: cls
-    for cls in (Submitting, Submitted, Refused, Started, Unordered, NetworkChosen, CancelRequested, KeptGoing, Ended)
+    for cls in (
+        Submitting,
+        Submitted,
+        Refused,
+        Started,
+        Unordered,
+        LeftOut,
+        NetworkChosen,
+        CancelRequested,
+        KeptGoing,
+        Ended,
+    )
 }
 
 

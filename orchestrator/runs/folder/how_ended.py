@@ -53,6 +53,8 @@ class How(Enum):
     )
     DAEMON_GONE = Cause.HOST_LOST, "the scheduler's daemon on {host} ended while the job was running; {before}"
 
+    BAD_HOST = Cause.BAD_HOST, "the preflight blames {why}"
+
     KILLED = Cause.KILLED, "{rank}{at}"
     WRAPPER_KILLED = Cause.KILLED, "the wrapper of {who} was killed by {signal}{at}"
     NO_RECORD = Cause.KILLED, "{who} left no record of an end{at}: killed, most likely; see job.err"

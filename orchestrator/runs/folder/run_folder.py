@@ -20,7 +20,7 @@ class Held:
 
     name: str
     what: str = ""
-    of: Literal["", "image", "train", "command", "code", "hold", "shells", "keep_going"] = ""
+    of: Literal["", "image", "train", "command", "code", "hold", "shells", "keep_going", "preflight"] = ""
 
 
 class At(Held):
@@ -52,6 +52,13 @@ class Attempt:
     output = Held("job.out job.err", "the output of the job: of the supervisor and the launcher")
     stdout, stderr = At("job.out"), At("job.err")
     times = Held("job.out.times job.err.times", "when they had grown how far (runs/folder/log_times.py)")
+    of_preflight = Held(
+        "preflight.json preflight.hosts preflight.log",
+        "what was found on each node and between pairs before the ranks start; the hosts, and the output",
+        "preflight",
+    )
+    preflight, preflight_hosts = At("preflight.json"), At("preflight.hosts")
+    preflight_order, preflight_output = At("preflight.order.json"), At("preflight.log")
     placement = At("placement.json", "the host, local rank and place in the grid of every rank")
     hostfile = At("hostfile", "the hosts in the order of the ranks, for the launcher")
     launch = At("launch.json", "what the wrapper of every rank starts")

@@ -106,6 +106,12 @@ class Plan:
         return self.site.stop_before_s if before_s is None else before_s
 
     @property
+    def has_preflight(self) -> bool:
+        """Whether the nodes and their links are checked before the ranks start."""
+        asked = self.run.preflight
+        return self.site.preflight.enabled and self.run.nodes > 1 if asked is None else asked
+
+    @property
     def environment(self) -> dict[str, str]:
         """The variables for the ranks: the site's, overridden by the run's."""
         return {**self.site.env, **self.run.env}

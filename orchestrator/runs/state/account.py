@@ -37,7 +37,7 @@ CURES = {
     START: "a smaller image and fewer imports start sooner, and longer attempts (`time`) start less often",
     CHECKPOINTS: "leave the interval to torusrun (no `train.checkpoint_every_steps`), or save less often",
     LOST: "save more often (`train.checkpoint_every_steps`, or a shorter `mean_time_to_failure` of the site's nodes)",
-    HANG: "a shorter `hang_timeout` ends a hang earlier",
+    HANG: "without `hang_timeout` in the run, a hang ends after 10 to 20 usual steps",
     IDLE: "resume it sooner after its end",
 }
 

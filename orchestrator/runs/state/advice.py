@@ -35,6 +35,15 @@ ADVICE = {
     Cause.TIME_LIMIT: Advice("its time limit came", (f"{CONTINUES}; --time 4h gives the next attempt more time",)),
     Cause.PREEMPTED: Advice("the scheduler gave its nodes to another job"),
     Cause.HOST_LOST: Advice("a host died, or its network connection was cut", (CONTINUES, AVOIDS)),
+    Cause.BAD_HOST: Advice(
+        "a host or its link is bad: a check before the ranks started found it",
+        (
+            CONTINUES,
+            AVOIDS,
+            "preflight.json in the attempt's folder has all checks; show it to an administrator",
+            "if the host is fine, change the limit in `preflight` of the site, or set `preflight: false` in a new run",
+        ),
+    ),
     Cause.KILLED: Advice(
         "a process of the run was killed by a signal, and not by torusrun",
         (

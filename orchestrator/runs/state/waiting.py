@@ -43,6 +43,8 @@ def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool) 
     if not began:
         if attempt.launch.exists():
             return "the image is checked, or copied to the nodes"
+        if attempt.preflight_order.exists():
+            return "its nodes and the links between them are checked"
         return "the hosts are put in order" if attempt.pulse.exists() else "the job starts on its first node"
     started, ranks = len(attempt_folders.recorded(attempt)["start"]), math.prod(began.grid or ())
     if started < ranks:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from .processes import run
@@ -48,6 +49,17 @@ def unplug(node: str) -> None:
 
 def plug(node: str) -> None:
     run(["ip", "link", "set", port(node), "up"])
+
+
+@contextmanager
+def limited(node: str, bits_per_s: float) -> Iterator[None]:
+    """Within it the node receives no faster than this, as by a cable with a lower rate."""
+    rate = ["rate", f"{bits_per_s:.0f}bit", "burst", "64kb", "limit", "4mb"]
+    run(["tc", "qdisc", "add", "dev", port(node), "root", "tbf", *rate])
+    try:
+        yield
+    finally:
+        run(["tc", "qdisc", "del", "dev", port(node), "root"])
 
 
 def remove() -> None:

@@ -1,0 +1,221 @@
+"""What a preflight finds on one node, from recorded outputs, and what all findings together mean."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.base.states import Cause, State
+from orchestrator.job.preflight import gpus, machine, node, nvidia_smi, pair
+from orchestrator.job.preflight.judge import ANSWER, compared, judge
+from orchestrator.job.preflight.order import WantedNode, wanted
+from orchestrator.job.preflight.ports import ports
+from orchestrator.runs.folder.node_findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
+from orchestrator.runs.state.advice import ADVICE
+from orchestrator.spec.site import Node, PreflightSettings, Site
+from training.meeting.addresses import listen
+
+RECORDED = Path(__file__).parent / "recorded" / "preflight"
+GOOD, BAD, SKIPPED = Judgement.GOOD, Judgement.BAD, Judgement.SKIPPED
+
+
+def recorded(name: str) -> str:
+    return (RECORDED / name).read_text()
+
+
+def of_gpus(text: str, want: int, **limits: int) -> dict[str, NodeFinding]:
+    found = gpus.judged(nvidia_smi.gpus(text), WantedNode(gpus=want, **limits))
+    return {finding.check: finding for finding in found}
+
+
+@pytest.mark.parametrize(("name", "count"), [("a5000.xml", 2), ("a100.xml", 1), ("t4.xml", 1)])
+def test_healthy_gpus_of_every_version_of_the_document(name: str, count: int) -> None:
+    found = of_gpus(recorded(name), count)
+    assert [finding.check for finding in found.values()] == [*gpus.FROM_SMI]
+    assert {finding.result for finding in found.values()} == {GOOD}
+
+
+def test_a_missing_gpu_is_named() -> None:
+    found = of_gpus(recorded("a100.xml"), 4)
+    assert found["gpus"] == NodeFinding("gpus", BAD, "1", "4")
+    nodes = [NodeFindings("n1", (found["gpus"],)), NodeFindings("n2", (NodeFinding("gpus", GOOD, "4", "4"),))]
+    assert judge(nodes, [], least_bytes_per_s=None, took_s=1.0).why == "n1 (gpus: 1, wanted 4)"
+
+
+@pytest.mark.parametrize(
+    ("check", "before", "after", "says"),
+    [
+        (
+            "ecc",
+            "<sram_uncorrectable_secded>N/A<",
+            "<sram_uncorrectable_secded>3<",
+            "00000000:81:00.0 has 3 uncorrected",
+        ),
+        ("ecc", "<remapped_row_failure>No<", "<remapped_row_failure>Yes<", "00000000:81:00.0 has remapped_row_failure"),
+        ("ecc", "<sram_correctable>N/A<", "<sram_correctable>9<", ""),  # corrected
+        ("throttling", "hw_slowdown>Not Active<", "hw_slowdown>Active<", "00000000:81:00.0 has hw_slowdown"),
+        ("throttling", "sw_power_cap>Not Active<", "sw_power_cap>Active<", ""),  # usual under load
+        ("pcie", "<current_link_width>16x<", "<current_link_width>4x<", "00000000:81:00.0 has 4"),
+    ],
+)
+def test_a_faulty_gpu_is_named(check: str, before: str, after: str, says: str) -> None:
+    text = recorded("a5000.xml")
+    assert before in text
+    found = of_gpus(text.replace(before, after, 1), 2)[check]
+    assert found.result is (BAD if says else GOOD) and says in found.value
+
+
+def test_old_drivers_count_double_bit_errors() -> None:
+    old = "<double_bit><device_memory>1</device_memory><total>2</total></double_bit>"
+    text = recorded("t4.xml").replace("<sram_uncorrectable>0</sram_uncorrectable>", old, 1)
+    assert of_gpus(text, 1)["ecc"].value == "00000000:00:1E.0 has 2 uncorrected errors"
+    assert of_gpus(recorded("t4.xml"), 1, pcie_lanes=16)["pcie"].result is BAD
+    with pytest.raises(ValueError, match="not what nvidia-smi -q -x says"):
+        nvidia_smi.gpus("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
+
+
+def test_inactive_nvlinks_are_named() -> None:
+    assert nvidia_smi.active(nvidia_smi.links(recorded("nvlink.v100.txt"))["GPU 3"]) == 4
+    assert gpus.linked(recorded("nvlink.v100.txt"), None).result is GOOD, "nothing to compare with"
+    found = gpus.linked(recorded("nvlink.v100.txt"), 6)
+    assert (found.result, found.value, found.wanted) == (BAD, "GPU 3 has 4 active", "6 active")
+    assert gpus.linked(recorded("nvlink.gb200.txt"), None).value == "GPU 1 has 2 active"
+    assert gpus.linked("", None).result is SKIPPED
+
+
+def test_faults_of_the_hardware_in_the_log_of_the_kernel() -> None:
+    found = gpus.faults(recorded("dmesg.txt"), up_s=9000.0)
+    assert (found.result, found.value) == (BAD, "Xid 79 of PCI:0000:01:00: GPU has fallen off the bus.")
+    assert gpus.faults(recorded("dmesg.txt"), up_s=9000.0 + gpus.RECENT_S).result is GOOD, "the GPU may be a new one"
+    assert gpus.faults(recorded("dmesg.txt").replace(": 79,", ": 31,"), 9000.0).result is GOOD, "a program's error"
+
+
+def test_a_node_without_nvidia_smi_skips_its_checks_and_one_that_fails_is_bad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert {found.result for found in node.alone(WantedNode(gpus=4)).findings if found.check in gpus.FROM_SMI} == {
+        SKIPPED
+    }
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    assert [*gpus.gpus(WantedNode(gpus=4))] == [NodeFinding("gpus", BAD, "No devices were found", "4")]
+
+
+def test_a_check_that_hangs_is_bad_and_holds_nothing() -> None:
+    over = threading.Event()
+    began_s = time.monotonic()
+    checks: dict[str, node.Check] = {
+        "hangs": lambda: [NodeFinding("never", GOOD, str(over.wait(60)))],
+        "fails": lambda: [machine.free_memory(WantedNode(), Path("/nowhere"))],
+        "well": lambda: [NodeFinding("well", GOOD, "1")],
+    }
+    found = {finding.check: finding.result for finding in node.all_of(checks, limit_s=0.3)}
+    over.set()
+    assert found == {"hangs": BAD, "fails": SKIPPED, "well": GOOD} and time.monotonic() < began_s + 30
+
+
+def adapter(root: Path, name: str, port: int = 1, rate: str = "100 Gb/sec (4X EDR)", state: str = "4: ACTIVE") -> None:
+    """The files of a port, as sysfs has them (the kernel's Documentation/ABI/stable/sysfs-class-infiniband)."""
+    folder = root / "sys/class/infiniband" / name / "ports" / str(port)
+    folder.mkdir(parents=True)
+    physical = "5: LinkUp" if "ACTIVE" in state else "3: Disabled"
+    for file, text in (("rate", rate), ("state", state), ("phys_state", physical)):
+        (folder / file).write_text(f"{text}\n")
+
+
+def test_the_ports_of_the_adapters(tmp_path: Path) -> None:
+    adapter(tmp_path, "mlx5_0")
+    adapter(tmp_path, "mlx5_1", rate="25 Gb/sec (1X EDR)")
+    adapter(tmp_path, "mlx5_2", state="1: DOWN")
+    found, rates = ports(["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"], 12.5e9, tmp_path)
+    assert [finding.result for finding in found] == [GOOD, BAD, BAD, BAD]
+    assert found[1].words == "infiniband mlx5_1: 25 Gbit/s, wanted 100 Gbit/s"
+    assert "port 1 is DOWN, Disabled" in found[2].value and found[3].value == "missing"
+    assert rates == {"mlx5_0": 12.5e9, "mlx5_1": 3.125e9}
+    nodes = [NodeFindings(f"n{number}", (), {"mlx5_0": 12.5e9 if number else 3.125e9}) for number in range(3)]
+    assert judge(compared(nodes, {}, 10.0, False), [], least_bytes_per_s=None, took_s=1.0).bad == {
+        "n0": ("infiniband mlx5_0: 25 Gbit/s, wanted 100 Gbit/s",)
+    }
+    assert not judge(compared(nodes, {}, 10.0, True), [], least_bytes_per_s=None, took_s=1.0).bad
+
+
+def test_memory_disk_interface_runtime_and_image(tmp_path: Path) -> None:
+    own = {"scratch": str(tmp_path / "new"), "runtime": "/bin/sh", "image": "/bin/sh"}
+    all_found = machine.machine(WantedNode(interface="lo", free_memory_bytes=1.0, **own))
+    well = {found.check.partition(" ")[0]: found.result for found in all_found}
+    assert well == dict.fromkeys(("memory", "disk", "interface", "runtime", "image"), GOOD)
+    badly = machine.machine(WantedNode(
+        interface="ib9", free_memory_bytes=1e18, free_disk_bytes=1e18, runtime=str(tmp_path), image=str(tmp_path / "x")
+    ))  # fmt: skip
+    results = [found.result for found in badly]
+    assert results == [BAD, BAD, BAD, BAD if os.geteuid() else GOOD, BAD]
+
+
+def test_what_is_wanted_follows_from_the_site() -> None:
+    site = Site(scheduler="slurm", launcher="srun", node=Node(gpus=4, memory_bytes=1000, hcas=("mlx5_0",)))
+    assert wanted(site) == WantedNode(
+        gpus=4, hcas=("mlx5_0",), free_memory_bytes=500.0, free_disk_bytes=256 * 1024**2, scratch="$TORUSRUN_SCRATCH"
+    )
+    own = replace(site, preflight=PreflightSettings(free_memory_bytes=7, nvlinks=6))
+    assert (wanted(own).free_memory_bytes, wanted(own).nvlinks) == (7, 6)
+
+
+def test_a_clock_is_compared_with_those_of_most_nodes() -> None:
+    nodes = [NodeFindings(name) for name in ("a", "b", "c")]
+    clocks = {"a": (0.0, 0.001), "b": (60.0, 0.001), "c": (60.1, 0.001)}
+    assert set(judge(compared(nodes, clocks, 10.0, False), [], least_bytes_per_s=None, took_s=1.0).bad) == {"a"}
+    slow = {**clocks, "a": (0.0, 90.0)}
+    assert not judge(compared(nodes, slow, 10.0, False), [], least_bytes_per_s=None, took_s=1.0).bad, "a slow answer"
+    two = {host: clocks[host] for host in ("a", "b")}
+    assert not judge(compared(nodes[:2], two, 10.0, False), [], least_bytes_per_s=None, took_s=1.0).bad
+
+
+def test_a_check_that_all_nodes_fail_blames_none_and_is_said() -> None:
+    few = NodeFinding("gpus", BAD, "4", "8")
+    silent = NodeFinding(ANSWER, BAD, "none, while most nodes answered")
+    record = judge(
+        [NodeFindings("a", (few,)), NodeFindings("b", (few, silent))], [], least_bytes_per_s=None, took_s=1.0
+    )
+    assert record.bad == {"b": (silent.words,)}
+    assert record.remarks == ("all 2 hosts fail gpus: 4, wanted 8: no host is blamed",)
+    assert judge([NodeFindings("a", (few,))], [], least_bytes_per_s=None, took_s=1.0).bad == {"a": (few.words,)}
+
+
+def test_a_record_of_slow_links_is_read_as_it_was_written(tmp_path: Path) -> None:
+    speeds = {"ab": 1e8, "ac": 1e8, "bc": 2e9}
+    pairs = [MeasuredPair(n, *hosts, speed) for n, (hosts, speed) in enumerate(speeds.items())]
+    record = judge([NodeFindings(host) for host in "abc"], pairs, least_bytes_per_s=None, took_s=1.25)
+    assert record.why == "a (link: 0.8 Gbit/s at most, to 2 nodes, wanted 5.333 Gbit/s)"
+    record.write(tmp_path / "preflight.json")
+    assert PreflightRecord.read(tmp_path / "preflight.json") == record
+    assert PreflightRecord.read(tmp_path / "none.json") is None
+    two = judge([NodeFindings("a"), NodeFindings("b")], pairs[:1], least_bytes_per_s=1e9, took_s=1.0)
+    assert not two.bad and two.remarks == ("slow link: a and b: 0.8 Gbit/s",)
+
+
+def test_the_bandwidth_of_a_pair_is_measured_by_those_who_know_the_token() -> None:
+    listener, token, rates = listen("lo"), os.urandom(pair.TOKEN_BYTES), list[float]()
+
+    def other() -> None:
+        rates.append(pair.received(pair.accept(listener, token), 0.2))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    pair.call(*listener.getsockname(), os.urandom(pair.TOKEN_BYTES))  # a stranger
+    rates.append(pair.received(pair.call(*listener.getsockname(), token), 0.2))
+    thread.join(30)
+    listener.close()
+    assert len(rates) == 2 and min(rates) > 1e6, rates
+
+
+def test_the_cause_of_a_bad_host_has_a_state_and_advice() -> None:
+    assert Cause.BAD_HOST.state is State.NODE_FAIL and Cause.of(State.NODE_FAIL) is Cause.HOST_LOST
+    lines = ADVICE[Cause.BAD_HOST].lines("r", "/f", ["n3"])
+    assert any("--exclude n3" in line for line in lines)
