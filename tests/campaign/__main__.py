@@ -8,31 +8,26 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.campaign import spec, table
 from tests.campaign.faults import KINDS
+from tests.campaign.places import WHY_NOT, places
 from tests.campaign.schedule import Planned, schedule
 from tests.campaign.trial import Row, carry_out
-from tests.e2e.lab_places import GridEngine, Slurm
-from tests.e2e.pbs_place import PBS
-from tests.e2e.places import Local, Place
-from tests.lab.cluster import Cluster, packages
-from tests.lab.gridengine import GridEngineLab
-from tests.lab.slurm import SlurmLab
+from tests.e2e.places import Place
 
 
 def main() -> int:
     asked = _asked()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwinds: labs stop, faults are undone
     with ExitStack() as stack:
-        places = _places(asked.places, stack)
-        kinds = {name: [k for k in asked.kinds if KINDS[k].possible(place)] for name, place in places.items()}
+        found = places(asked.places, stack)
+        kinds = {name: [k for k in asked.kinds if KINDS[k].possible(place)] for name, place in found.items()}
         planned = schedule(asked.seed, asked.faults, kinds)
-        rows = _campaign(places, [p for p in planned if not asked.only or p.number in asked.only])
+        rows = _campaign(found, [p for p in planned if not asked.only or p.number in asked.only])
     if bad := [row for row in rows if not row.good]:
         print("\nWhat was wrong", *map(table.wrong, bad), sep="\n\n")
     print(f"\nSeed {asked.seed}, {len(rows)} faults\n\n{table.summary(rows)}")
@@ -41,12 +36,12 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _campaign(places: dict[str, Place], planned: list[Planned]) -> list[Row]:
+def _campaign(found: dict[str, Place], planned: list[Planned]) -> list[Row]:
     print(table.HEAD, flush=True)
     undisturbed: dict[str, Path] = {}
     rows = []
     for fault in planned:
-        place = places[fault.place]
+        place = found[fault.place]
         if fault.place not in undisturbed:
             undisturbed[fault.place] = spec.undisturbed(place)
         rows.append(carry_out(place, fault, undisturbed[fault.place]))
@@ -73,39 +68,6 @@ def _names(known: list[str]) -> Callable[[str], list[str]]:
         return chosen
 
     return names
-
-
-WHY_NOT: dict[str, Callable[[], str | None]] = {
-    "local": lambda: None,
-    "slurm": packages.why_not_here,
-    "gridengine": packages.why_not_here,
-    "pbs": PBS.why_no_harm,
-}
-
-
-def _places(asked: list[str] | None, stack: ExitStack) -> dict[str, Place]:
-    """The requested places, or all possible ones; the labs run until the stack closes."""
-    if asked and (reasons := [reason for name in asked if (reason := WHY_NOT[name]())]):
-        sys.exit(f"error: {reasons[0]}")
-    names = asked or [name for name, why_not in WHY_NOT.items() if not why_not()]
-    places: dict[str, Place] = {}
-    cluster = stack.enter_context(Cluster()) if {"slurm", "gridengine"} & set(names) else None
-    for name in names:
-        if name == "local":
-            places[name] = stack.enter_context(_local())
-        elif name == "pbs":
-            places[name] = PBS()
-        elif cluster:
-            lab = {"slurm": SlurmLab, "gridengine": GridEngineLab}[name](cluster)
-            lab.start()
-            places[name] = {"slurm": Slurm, "gridengine": GridEngine}[name](lab)
-    return places
-
-
-@contextmanager
-def _local() -> Iterator[Local]:
-    with tempfile.TemporaryDirectory(prefix="torusrun-campaign-", ignore_cleanup_errors=True) as folder:
-        yield Local(Path(folder))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,7 @@ class Trial:
         self.row = Row(planned)
         self.undo = ExitStack()
         self.run = Path()
+        self.attempt = 1  # the one that is struck
         self.struck_s = 0.0  # of time.monotonic(); a fault with long preparations sets it anew
 
     @property
@@ -69,7 +70,7 @@ class Trial:
 
     def started(self, rank: int) -> dict[str, Any]:
         """The record of a rank's training: its host, its pid there, its local rank."""
-        return json.loads((self.run / f"attempts/1/ranks/{rank:04d}.start.json").read_text())
+        return json.loads((self.run / f"attempts/{self.attempt}/ranks/{rank:04d}.start.json").read_text())
 
     def who(self, rank: int) -> str:
         """A pattern of the name of a rank in a reason."""

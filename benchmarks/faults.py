@@ -1,0 +1,221 @@
+"""Trainings under faults with nobody to help them: what each fault costs, and the share of productive time.
+
+`python -m benchmarks.faults single [--place local] [--seed 1] [--faults 200]`: faults of each kind at random steps
+`python -m benchmarks.faults ettr [--mean 60,15] [--minutes 5] [--peers NAME=PYTHON,...]`: killed ranks at random times
+
+Both print a table and write it, with all values, into `--results FOLDER`. The seed gives kinds, steps, ranks and times.
+A place is as in `python -m tests.campaign`. benchmarks/under_faults/peers.py says how to install a peer.
+
+`single` measures in each run the same number of faults, one after the other. `ettr` measures before and after how fast
+the training is without checkpoints and without faults; the ETTR is the progress under faults, by that speed. A rank
+that is due to be killed during a restart is killed as soon as it is there, as Daly's formula has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.under_faults import peers, runs, single, stretch
+from benchmarks.under_faults.figures import arrivals, best_interval_s, bound, markdown, of, share
+from benchmarks.under_faults.peers import Peer
+from benchmarks.under_faults.single import Struck
+from tests.campaign.faults import KINDS
+from tests.campaign.places import WHY_NOT, places
+from tests.campaign.schedule import RANKS, schedule
+from tests.e2e.places import BATCH, Place
+
+# The kinds after which a run should continue by itself: no request of a user, and harm that is over or can be left out.
+KIND_NAMES = ("kill-rank", "segv-rank", "kill-wrapper", "stop-rank", "bad-python", "kill-supervisor", "kill-launcher",
+              "kill-shell", "node-dies-other", "node-dies-first", "link-cut-other")  # fmt: skip
+KEEP_GOING = "keep_going={{attempts: 20, without_progress: {}}}"
+SINGLE, OFTEN = KEEP_GOING.format(3), KEEP_GOING.format(20)  # a fault every 15 s often strikes a restart
+RESULTS = Path(__file__).parent / "results"
+NO_EVALUATION = f"train.evaluate.first={runs.NEVER}"
+
+
+def main() -> int:
+    asked = _asked()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwinds: trainings end, labs stop
+    about = _about()
+    with ExitStack() as stack:
+        ((name, place),) = places([asked.place], stack).items()
+        title, table, values = MEASURE[asked.what](asked, name, place)
+    about += f"; load {os.getloadavg()[0]:.1f} at the end"
+    text = f"# {title}\n\n{about}\n\n{table}\n"
+    print(f"\n{text}")
+    if asked.results:
+        path = asked.results / f"faults-{asked.what}-{name}-{time.strftime('%Y-%m-%d')}"
+        path.with_suffix(".md").write_text(text)
+        path.with_suffix(".json").write_text(json.dumps({"about": about, **values}, indent=1) + "\n")
+    return 0
+
+
+def at_steps(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
+    """Strike runs with faults of all kinds at random steps."""
+    kinds = [kind for kind in asked.kinds if KINDS[kind].possible(place)]
+    planned = single.in_runs(schedule(asked.seed, asked.faults, {name: kinds}), asked.per_run)
+    words = [f"train.epochs={single.epochs(asked.per_run)}", NO_EVALUATION, *asked.settings]
+    whole = runs.undisturbed(place, words)
+    rows: list[Struck] = []
+    for faults in planned:
+        struck = single.strike_all(place, faults, whole, [*words, SINGLE])
+        rows += struck
+        print(*map(_line, struck), sep="\n", flush=True)
+    title = f"{len(rows)} faults at random steps on {name}, seed {asked.seed}, {asked.per_run} in a run"
+    return title, _single_table(kinds, rows), {"rows": [row.as_json() for row in rows]}
+
+
+def _line(row: Struck) -> str:
+    good = "recovered" if row.recovered else "MISSED"
+    bits = "same bits" if row.identical else "OTHER BITS"
+    times = [of([value]).split()[0] for value in (row.detected_s, row.next_step_s)]
+    figures = f"detected after {times[0]} s, next step after {times[1]} s, {row.lost} steps lost"
+    what = f"{row.run} {row.planned.kind} rank {row.planned.rank} step {row.step}"
+    return f"{what}: {good}, {bits}, {figures}{f'; {row.note}' if row.note else ''}"
+
+
+def _single_table(kinds: Sequence[str], rows: Sequence[Struck]) -> str:
+    titles = ["fault", "faults", "recovered", "same bits", "steps lost", "s to detect", "s to next step",
+              "s to caught up"]  # fmt: skip
+    lines = []
+    for kind in (*kinds, "all"):
+        own = [row for row in rows if kind in (row.planned.kind, "all")]
+        recovered, same = sum(row.recovered for row in own), sum(row.identical for row in own)
+        figures = [of([r.lost for r in own], 0), of([r.detected_s for r in own]), of([r.next_step_s for r in own])]
+        lines.append([kind, len(own), recovered, same, *figures, of([row.caught_up_s for row in own])])
+    missed = [f"- {_line(row)}; {row.cause}: {row.reason}" for row in rows if not (row.recovered and row.identical)]
+    return "\n\n".join(
+        [markdown(titles, lines), "Medians (worst).", "\n".join(["Missed:", *missed]) if missed else "None was missed."]
+    )
+
+
+def at_times(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
+    """Strike a training at random times, then the peers with the same faults."""
+    duration_s, saved_s, before = asked.minutes * 60, _checkpoint_s(asked, place), _usual(asked, place)
+    lines: list[Line] = []
+    for mean_s in asked.mean:
+        faults = [*arrivals(asked.seed, mean_s, duration_s, RANKS)]
+        every = max(round(best_interval_s(saved_s, mean_s) * before["torusrun"] / BATCH), 1)
+        words = [NO_EVALUATION, f"train.checkpoint_every_steps={every}", OFTEN, *asked.settings]
+        found = stretch.stretch(place, faults, duration_s, words)
+        lines.append(Line("torusrun", mean_s, len(faults), every, found.steps_per_s * BATCH, found.next_step_s,
+                          found.skipped * BATCH, found.again * BATCH, vars(found)))  # fmt: skip
+        for peer in asked.peers:
+            told = peers.training(peer, faults, duration_s, every)
+            lines.append(Line(peer.name, mean_s, len(faults), every, told.samples_per_s, told.next_step_s,
+                              told.lost, told.again, vars(told)))  # fmt: skip
+        print(*lines, sep="\n", flush=True)
+    after = _usual(asked, place)
+    title = f"A rank killed at random times on {name}, seed {asked.seed}, {asked.minutes:g} minutes each"
+    speeds = {"before": before, "after": after}
+    values = {"usual_samples_per_s": speeds, "checkpoint_s": saved_s, "trials": [vars(line) for line in lines]}
+    table = "\n\n".join([_ettr_table(lines, saved_s, before, after), *(peer.about() for peer in asked.peers)])
+    return title, table, values
+
+
+@dataclass(frozen=True)
+class Line:
+    """One training under faults. `due` faults were to come; one whose rank was not there until the end did not.
+
+    `speed` is in samples that count a second; `load` that of the machine at the end.
+    """
+
+    of: str
+    mean_s: float
+    due: int
+    every: int
+    speed: float
+    next_step_s: Sequence[float]
+    lost: int
+    again: int
+    values: dict[str, Any]
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
+
+    def cells(self, saved_s: float, usual: float) -> list[object]:
+        """The cells of its row, by the speed without faults."""
+        ettr, best = self.speed / usual, None
+        if self.of == "torusrun" and self.next_step_s:
+            best = bound(saved_s, statistics.median(self.next_step_s), self.mean_s, BATCH / usual)
+        return [self.of, f"{self.mean_s:g}", f"{self.values['faults']} of {self.due}", self.every, share(ettr),
+                share(best), share(ettr / best if best else None), of(self.next_step_s), self.lost, self.again,
+                f"{self.load:.1f}"]  # fmt: skip
+
+
+def _ettr_table(lines: Sequence[Line], saved_s: float, before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    titles = ["", "s between faults", "faults", "steps between checkpoints", "ETTR", "Daly's bound", "of the bound",
+              "s to next step", "samples lost", "computed twice", "load"]  # fmt: skip
+    rows = [line.cells(saved_s, (before[line.of] + after[line.of]) / 2) for line in lines]
+    speeds = ", ".join(f"{name} {speed:.0f} and {after[name]:.0f}" for name, speed in before.items())
+    notes = (
+        f"Samples a second without faults and checkpoints, before and after: {speeds}; the ETTR is by their mean. "
+        f"A checkpoint of torusrun takes {saved_s * 1000:.0f} ms of all ranks. Seconds are medians (worst). "
+        f"{RANKS} ranks share {os.cpu_count()} cores, so ranks that are away leave theirs to the others, which favours "
+        "a peer that continues without them."
+    )
+    return f"{markdown(titles, rows)}\n\n{notes}"
+
+
+def _usual(asked: argparse.Namespace, place: Place) -> dict[str, float]:
+    """Samples a second without faults and without checkpoints, by torusrun and by each peer."""
+    words = [NO_EVALUATION, f"train.checkpoint_every_steps={runs.NEVER}", *asked.settings]
+    own = {"torusrun": stretch.stretch(place, [], asked.usual, words).steps_per_s * BATCH}
+    return own | {p.name: peers.training(p, [], asked.usual, runs.NEVER).samples_per_s for p in asked.peers}
+
+
+def _checkpoint_s(asked: argparse.Namespace, place: Place) -> float:
+    """The median time for which all ranks wait for a checkpoint."""
+    words = [NO_EVALUATION, "train.checkpoint_every_steps=25", *asked.settings]
+    return statistics.median(stretch.stretch(place, [], asked.usual / 4, words).checkpoints_s)
+
+
+def _about() -> str:
+    """When and where this is measured, with the load that others make."""
+    at = time.strftime("%Y-%m-%d %H:%M")
+    machine = f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}"
+    versions = f"torusrun {version('torusrun')}, torch {version('torch')}"
+    command = f"`python -m benchmarks.faults {' '.join(sys.argv[1:])}`"
+    return f"{at}, {machine}, {versions}, {command}; load {os.getloadavg()[0]:.1f} before"
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=list(MEASURE))
+    parser.add_argument("--place", choices=list(WHY_NOT), default="local")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--set", action="append", default=[], dest="settings", help="of the runs, as in submit")
+    parser.add_argument("--results", type=Path, nargs="?", const=RESULTS, help="the folder for table and values")
+    parser.add_argument("--faults", type=int, default=200, help="single: all faults")
+    parser.add_argument("--per-run", type=int, default=10, help="single: faults of one run")
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=KIND_NAMES, help="single")
+    parser.add_argument("--mean", type=_numbers, default=[60.0, 15.0], help="ettr: seconds between faults")
+    parser.add_argument("--minutes", type=float, default=5.0, help="ettr: of each training")
+    parser.add_argument("--usual", type=float, default=60.0, help="ettr: seconds of the training without faults")
+    of_peers = "ettr: NAME=PYTHON,..., of torchft and nvrx: see benchmarks/under_faults/peers.py"
+    parser.add_argument("--peers", type=lambda t: [*map(Peer.parse, t.split(","))], default=[], help=of_peers)
+    asked = parser.parse_args()
+    if asked.peers and asked.place != "local":
+        parser.error("peers run on this machine alone: --place local")
+    return asked
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(word) for word in text.split(",")]
+
+
+MEASURE = {"single": at_steps, "ettr": at_times}
+
+if __name__ == "__main__":
+    sys.exit(main())
