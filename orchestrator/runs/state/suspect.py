@@ -36,6 +36,11 @@ def of_attempt(attempt: Attempt, now_s: float) -> str:
     return _of_attempt(attempt, now_s) and _of_attempt(attempt, now_s + ahead_s(attempt.folder))
 
 
+def remarks(attempt: Attempt, now_s: float) -> str:
+    """What is suspected of a running attempt, and which of its ranks are slow; '' if nothing."""
+    return "; ".join(filter(None, (of_attempt(attempt, now_s), slow_ranks(attempt))))
+
+
 def slow_ranks(attempt: Attempt) -> str:
     """'slow: rank 3 computes ...', or '' if no rank or host is slower than the others (slow.py)."""
     found = Slow.read(attempt.slow)

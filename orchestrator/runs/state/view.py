@@ -185,14 +185,12 @@ class Record:
         shown = rows if status.state.over else own  # metrics of earlier attempts are not the progress of this one
         at = self._progress(shown, started, running_s)
         works = running_s is not None and started and not self.end  # before, the supervisor may copy an image
-        of_attempt = self.folder.attempt(self.attempt)
-        suspected = suspect.of_attempt(of_attempt, now_s) if works else ""
-        slow = suspect.slow_ranks(of_attempt) if works else ""
+        suspected = suspect.remarks(self.folder.attempt(self.attempt), now_s) if works else ""
         grid, hosts, grid_reason = self._place()
         return View(
             self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
             status.state,
-            plain("; ".join(filter(None, (status.reason, suspected, slow)))),
+            plain("; ".join(filter(None, (status.reason, suspected)))),
             self.attempt,
             self.job,
             self.scheduler,
@@ -262,10 +260,8 @@ class Record:
         return grid or placed_grid, hosts or tuple(placed_hosts), reason
 
     def _end_words(self) -> list[str]:
-        if not self.end_damage:
-            return []
-        instead = "the ledger says how it ended" if self.settled else "the scheduler is queried instead"
-        return [f"{self.end_damage}; {instead}"]
+        instead = "the ledger says how it ended" if self.ended else "the scheduler is queried instead"
+        return [f"{self.end_damage}; {instead}"] if self.end_damage else []
 
 
 def read_record(run: RunFolder, *, newest: bool = False) -> Record:
