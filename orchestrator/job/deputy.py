@@ -88,7 +88,7 @@ def main() -> None:
         sys.exit(f"torusrun: {error}")
     while (silent_s := silence_s(attempt)) < SILENT_S:
         time.sleep(BEAT_S)
-    print(f"torusrun: the first host of job {job} is silent: the job is ended, so that the next one begins", flush=True)
+    print(f"torusrun: the first host of job {job} is silent: another job is to continue the run", flush=True)
     with contextlib.suppress(SiteError):  # then the next job asks the scheduler how the attempt ended
         _record(run, silent_s)
     for _ in range(TRIES):

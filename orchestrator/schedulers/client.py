@@ -145,8 +145,8 @@ class Client:
 
     def cancel_lost(self, job_id: str) -> None:
         """End a job whose first host is gone. Raises SiteError if the command failed, as it may at first."""
-        command = self.scheduler.cancel_lost_command(job_id) or self.scheduler.cancel_command(job_id)
-        self._cancel(command, f"job {job_id}")
+        if command := self.scheduler.cancel_lost_command(job_id):
+            self._cancel(command, f"job {job_id}")
 
     def cancel_tasks(self, job_id: str, first: int, last: int) -> None:
         """End the tasks `first` to `last` (from 0) of an array. Raises SiteError if the command failed."""

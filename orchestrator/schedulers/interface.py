@@ -125,8 +125,8 @@ class Scheduler(ABC):
         """The command that ends a job."""
 
     def cancel_lost_command(self, job_id: str) -> list[str] | None:
-        """The command that ends a job whose first host is gone; None for that of any job."""
-        return None
+        """The command that ends a job whose first host is gone; None if the scheduler begins it again by itself."""
+        return self.cancel_command(job_id)
 
     @abstractmethod
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:

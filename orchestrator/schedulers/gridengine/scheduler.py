@@ -125,6 +125,9 @@ class GridEngine(Scheduler):
     def cancel_command(self, job_id: str) -> list[str]:
         return ["qdel", job_id]
 
+    def cancel_lost_command(self, job_id: str) -> None:
+        return None  # qdel would wait for the host, and keep the task from being run again
+
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         if "JOB_ID" not in environment:
             raise SiteError("JOB_ID is not set: this is not inside a Grid Engine job")
