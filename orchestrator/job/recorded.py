@@ -41,6 +41,9 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps
         end = ended(How.ERROR, why=defect.report(error, ["supervise"]))
     if end.state is State.FAILED and no_room(run.folder):
         end = on_full_disk(end)
+    if earlier := settled_end(run, attempt):  # by another job, if this one was cut off
+        print(f"torusrun: attempt {attempt.number} is known to have ended: {earlier.reason}")
+        return earlier
     end = replace(end, kept_going=keeps_going and end.state is not State.COMPLETED)
     end.write(attempt.end)
     if end.certain:

@@ -20,7 +20,7 @@ def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
     submitting = last(events, Submitting, attempt)
     for folder in submitting.after if submitting else ():
         ends = [event for event in ledger.events(RunFolder(Path(folder)).ledger) if isinstance(event, Ended)]
-        state = ends[-1].state if ends else None
+        state = max(ends, key=lambda end: end.attempt).state if ends else None
         if state is not State.COMPLETED:
             return Path(folder).name, state
     return None
