@@ -73,5 +73,18 @@ def test_an_end_that_others_found_out_meanwhile_stays(run: RunFolder) -> None:
     ends = [event for event in ledger.events(run.ledger) if isinstance(event, Ended)]
     assert [(end.attempt, end.state) for end in ends] == [(1, State.NODE_FAIL), (2, State.COMPLETED)]
     ledger.append(run.ledger, Ended(1, State.FAILED, "of a job of an earlier torusrun"))
+    assert recorded(run, run.attempt(1), lambda: pytest.fail("it was begun again")).state is State.FAILED
     waits = [Submitting(1, name="waits", after=(str(run.folder),))]
     assert unmet(waits, 1) is None, "the newest attempt counts, whichever is noted last"
+
+
+def test_completion_replaces_the_loss_that_others_found_out(run: RunFolder) -> None:
+    """As of a job whose first host was silent for a while, and went on."""
+
+    def work() -> End:
+        ledger.append(run.ledger, Ended(1, State.NODE_FAIL, "the first host is silent"))
+        return COMPLETED
+
+    assert recorded(run, run.attempt(1), work) == COMPLETED
+    assert settled_end(run, run.attempt(1)) == COMPLETED
+    assert unmet([Submitting(1, name="waits", after=(str(run.folder),))], 1) is None
