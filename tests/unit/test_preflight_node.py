@@ -180,11 +180,13 @@ def test_a_clock_is_compared_with_those_of_most_nodes() -> None:
 def test_a_check_that_all_nodes_fail_blames_none_and_is_said() -> None:
     few = NodeFinding("gpus", BAD, "4", "8")
     silent = NodeFinding(ANSWER, BAD, "none, while most nodes answered")
-    record = judge(
-        [NodeFindings("a", (few,)), NodeFindings("b", (few, silent))], [], least_bytes_per_s=None, took_s=1.0
-    )
-    assert record.bad == {"b": (silent.words,)}
-    assert record.remarks == ("all 2 hosts fail gpus: 4, wanted 8: no host is blamed",)
+    skips = NodeFinding("gpus", SKIPPED, "there is no nvidia-smi")
+    nodes = [NodeFindings(*of) for of in (("a", (few,)), ("b", (few,)), ("c", (silent,)), ("d", (skips,)))]
+    record = judge(nodes, [], least_bytes_per_s=None, took_s=1.0)
+    assert record.bad == {"c": (silent.words,)}, "neither a silent node nor one that skips a check disproves it"
+    assert record.remarks == ("all 2 hosts that could be checked fail gpus: 4, wanted 8: no host is blamed",)
+    two = [NodeFindings(host, (silent,)) for host in "ab"]
+    assert set(judge(two, [], least_bytes_per_s=None, took_s=1.0).bad) == {"a", "b"}
     assert judge([NodeFindings("a", (few,))], [], least_bytes_per_s=None, took_s=1.0).bad == {"a": (few.words,)}
 
 

@@ -28,7 +28,7 @@ def judge(
     shared = _shared(all_found)
     bad = {node.host: tuple(found.words for found in node.findings if _is_bad(found) and found.check not in shared)
            for node in all_found}  # fmt: skip
-    remarks = [f"all {counted(len(nodes), 'host')} fail {words}: no host is blamed" for words in shared.values()]
+    remarks = [f"all {words}: no host is blamed" for words in shared.values()]
     remarks += [f"slow link: {words_of(pair)}" for pair in slow.links[:MOST_LINKS]]
     if len(slow.links) > MOST_LINKS:
         remarks.append(f"and {len(slow.links) - MOST_LINKS} more slow links")
@@ -92,10 +92,24 @@ def _link(host: str, pairs: Sequence[MeasuredPair], slow: Blame, least: float | 
 
 
 def _shared(nodes: Sequence[NodeFindings]) -> dict[str, str]:
-    """Checks that all of several hosts fail, with the first finding: the limit is wrong, or what they share."""
-    failed = Counter(check for node in nodes for check in {found.check for found in node.findings if _is_bad(found)})
-    shared = {check for check, count in failed.items() if len(nodes) > 1 and count == len(nodes)}
-    return {found.check: found.words for node in nodes for found in node.findings if found.check in shared}
+    """Checks that several hosts made and all of these failed, in words: the limit is wrong, or what they share.
+
+    A host that skipped a check or was silent says nothing about the limit. Silence and links are no such checks.
+    """
+    made = _counted(nodes, Judgement.GOOD, Judgement.BAD)
+    shared = {check: count for check, count in _counted(nodes, Judgement.BAD).items() if 1 < count == made[check]}
+    return {
+        found.check: f"{counted(shared[found.check], 'host')} that could be checked fail {found.words}"
+        for node in nodes for found in node.findings
+        if found.check in shared and found.check not in (ANSWER, LINK) and _is_bad(found)
+    }  # fmt: skip
+
+
+def _counted(nodes: Sequence[NodeFindings], *results: Judgement) -> Counter[str]:
+    """How many hosts have one of these results in each check."""
+    return Counter(
+        check for node in nodes for check in {found.check for found in node.findings if found.result in results}
+    )
 
 
 def _is_bad(found: NodeFinding) -> bool:
