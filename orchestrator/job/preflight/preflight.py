@@ -188,7 +188,7 @@ class Preflight:
             replace(reports[host].found, host=host) if host in reports else NodeFindings(host, silent)
             for host in self.hosts
         ]
-        clocks = {host: (node.ahead_s, node.within_s) for host, node in nodes.known.items()}
+        clocks = {host: (node.ahead_s, node.within_s) for host, node in [*nodes.known.items()]}
         return compared(found, clocks, limits.clock_s, limits.port_bytes_per_s is not None)
 
 
