@@ -79,6 +79,13 @@ def test_a_preflight_that_is_not_possible_blames_nobody(planned: Plan, capfd: py
     assert not attempt_of(without).preflight.exists() and not ledger.events(RunFolder(without.folder).ledger)
 
 
+def test_a_record_that_cannot_be_written_spares_no_bad_host(planned: Plan, capfd: pytest.CaptureFixture[str]) -> None:
+    attempt_of(planned).preflight.mkdir()
+    end = after(planned, [HERE])
+    assert isinstance(end, End) and end.cause is Cause.BAD_HOST
+    assert f"{attempt_of(planned).preflight}: cannot be written" in capfd.readouterr().err
+
+
 def test_a_node_that_reports_when_the_preflight_is_over_disturbs_nothing() -> None:
     key = b"k" * 32
     nodes = Nodes(["early", "late"], key, "lo")
