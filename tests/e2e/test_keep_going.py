@@ -92,6 +92,11 @@ def test_a_lost_host_is_replaced_by_a_spare_or_by_the_next_job(place: Place, whi
     lost = ledger(run, "started")[0]["hosts"][which]
     place.power_off(lost)
     try:
+        if place.cluster == "gridengine" and which == 0:  # its nodes may not run qalter: the user does
+            until(lambda: ledger(run, "ended"), "the deputy to record the end")
+            (job,) = {event["job"] for event in ledger(run, "submitted")}
+            said = place.run(["qalter", "-tc", "2", job])
+            assert said.returncode == 0, said.stderr
         began = until(lambda: [e for e in ledger(run, "started") if e["attempt"] > 1], "another attempt", timeout_s=500)
         assert lost not in began[0]["hosts"]
         same_job = began[0]["job"] == ledger(run, "started")[0]["job"]
