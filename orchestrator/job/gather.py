@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
@@ -78,14 +78,15 @@ class RankRecords:
         return [int(name) for name in names if name.isdigit()]
 
 
-def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
+def silences(attempt: Attempt, placement: Placement, over: Collection[int] = ()) -> dict[str, float]:
     """For each host, how many seconds longer it is silent than the host that was heard last.
 
-    Times are of the file system's clock, which all hosts share. A host whose first rank has not begun is left out.
+    Times are of the file system's clock, which all hosts share. A host whose first rank, which gives its signs of life,
+    has not begun or is one of the ranks that are `over` is left out.
     """
     heard: dict[str, float] = {}
     for slot in placement.slots:
-        if slot.local_rank == 0:
+        if slot.local_rank == 0 and slot.rank not in over:
             with contextlib.suppress(OSError):
                 heard[slot.host] = private.status(attempt.rank_start(slot.rank)).st_mtime
     newest_s = max(heard.values(), default=0.0)

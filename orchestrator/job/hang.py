@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,13 +57,13 @@ class Where:
         return moved or self.state == "R" or any(LONG_WORK.search(frame) for frame in self.stack)
 
 
-def symptom(ranks: int, where: Mapping[int, Where], before: Mapping[int, Where]) -> Symptom:
-    """What the answers of ranks 0 to `ranks` - 1 show, beside those to an earlier query."""
-    known = [(where.get(n, Where()), before.get(n, Where())) for n in range(ranks)]
+def symptom(ranks: Collection[int], where: Mapping[int, Where], before: Mapping[int, Where]) -> Symptom:
+    """What the answers of the `ranks` that run show, beside those to an earlier query."""
+    known = [(where.get(n, Where()), before.get(n, Where())) for n in ranks]
     if any(now.state in STOPPED for now, _ in known):
         return Symptom.STOPPED
     if all(now.state is None for now, _ in known):
-        return Symptom.UNKNOWN  # the launcher may not have passed the query on
+        return Symptom.UNKNOWN  # the launcher may not have passed the query on, or all have ended
     if any(now.state is None for now, _ in known):
         return Symptom.SILENT
     return Symptom.WORKING if any(now.works(earlier) for now, earlier in known) else Symptom.WAITING
@@ -79,14 +79,14 @@ class Pause:
     doing: str = ""
 
 
-def hung(placement: Placement, where: Mapping[int, Where], pause: Pause) -> End:
-    """The end of an attempt by a pause, from the answers of its ranks."""
+def hung(placement: Placement, where: Mapping[int, Where], pause: Pause, over: Collection[int] = ()) -> End:
+    """The end of an attempt by a pause, from the answers of its ranks without those that are `over`."""
 
     def end(how: How, ranks: Sequence[int] = (), **evidence: Any) -> End:
         during = {"idle_s": pause.idle_s, "limit_s": pause.limit_s, "doing": pause.doing, **evidence}
         return ended(how, placement, ranks=ranks, step=pause.step, **during)
 
-    ranks = range(len(placement.slots))
+    ranks = [n for n in range(len(placement.slots)) if n not in over]
     known = {n: where.get(n, Where()) for n in ranks}
     if stuck := [n for n in ranks if known[n].state in STANDS] or [n for n in ranks if known[n].disk]:
         return end(How.RANK_STANDS, stuck, process=STANDS.get(known[stuck[0]].state or "", STANDS["D"]))
@@ -94,7 +94,7 @@ def hung(placement: Placement, where: Mapping[int, Where], pause: Pause) -> End:
     if len(mute) == len(ranks):
         return end(How.NO_WRAPPER)
     if mute:
-        there = _whole_host(placement, mute)
+        there = _whole_host(placement, ranks, mute)
         return end(How.HOST_NO_ANSWER, there) if there else end(How.WRAPPER_SILENT, mute)
     apart = [n for n in ranks if known[n].stack and not known[n].waits_for_others]
     if apart and len(apart) < len(ranks):
@@ -114,10 +114,10 @@ def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float
     return ended(How.HOST_SILENT, placement, hosts=hosts, step=step, silent_s=longest_s)
 
 
-def _whole_host(placement: Placement, mute: Sequence[int]) -> list[int]:
-    """The ranks of the first mute rank's host, if it has several and all are mute: then the host does not answer."""
+def _whole_host(placement: Placement, ranks: Sequence[int], mute: Sequence[int]) -> list[int]:
+    """Those of `ranks` on the first mute one's host, if there are several and all are mute: it does not answer."""
     host = placement.slots[mute[0]].host
-    there = [n for n, slot in enumerate(placement.slots) if slot.host == host]
+    there = [n for n in ranks if placement.slots[n].host == host]
     return there if len(there) > 1 and set(there) <= set(mute) else []
 
 
