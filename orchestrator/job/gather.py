@@ -22,6 +22,7 @@ from training.reporting.events import STEP
 
 LARGEST_QUOTE = 300
 LAST_LINES = 40
+STACK_LINES = 400  # that may hold a main thread: faulthandler writes up to 100 frames of each
 MOST_LOGS = 256  # the most logs that are read: those of the ranks that failed first
 
 
@@ -48,10 +49,10 @@ class RankRecords:
         bad = sorted((end for end in self.ends.values() if not end.good), key=lambda end: end.ended_s)
         return {end.rank: self.lines(end.rank) for end in bad[:MOST_LOGS]}
 
-    def lines(self, rank: int) -> list[str]:
+    def lines(self, rank: int, most: int = LAST_LINES) -> list[str]:
         """The last lines of a rank's log, each cut to LARGEST_QUOTE characters."""
         lines = tail(self.attempt.rank_log(rank))
-        return [line.decode(errors="replace")[:LARGEST_QUOTE] for line in lines if line.strip()][-LAST_LINES:]
+        return [line.decode(errors="replace")[:LARGEST_QUOTE] for line in lines if line.strip()][-most:]
 
     def answered(self) -> set[int]:
         """The ranks whose wrappers have answered where they are."""
@@ -63,7 +64,9 @@ class RankRecords:
         for rank in ranks:
             with contextlib.suppress(SiteError):
                 if seen := read_object(self.attempt.rank_seen(rank)):
-                    found[rank] = Where(str(seen.get("process")), stack(self.lines(rank)), seen.get("disk") is True)
+                    shown = seen.get("stack") is not False  # else the newest in the log is of an earlier query
+                    frames = stack(self.lines(rank, STACK_LINES)) if shown else []
+                    found[rank] = Where(str(seen.get("process")), frames, seen.get("disk") is True)
                 elif not self.attempt.rank_start(rank).exists():
                     found[rank] = Where(NOT_BEGUN)
         return found

@@ -25,7 +25,13 @@ STANDS = {
 STOPPED = ("T", "Z", "")
 STACK = re.compile(r"^Current thread 0x|^Thread 0x|^Stack \(most recent call first\)")
 FRAME = re.compile(r'  File "([^"]+)", line (\d+) in (\S+)')
-WAITS_FOR_OTHERS = re.compile(r"torch/distributed/|training/collectives/|training/meeting/|training/step/late\.py")
+# Files of exchanges with other ranks, wherever they are in a stack.
+WAITS_FOR_OTHERS = re.compile(
+    r"torch/distributed/(distributed_c10d|rendezvous|_functional_collectives)\.py"
+    r"|training/(collectives|meeting)/|training/step/late\.py"
+)
+# Files that call model, optimizer or disk, too: only where they are innermost does their rank wait, in a C function.
+WAITS_INNERMOST = re.compile(r"torch/distributed/(?!checkpoint/|optim/)")
 # What may take longer than a step: reading data, writing files, and activities that their rank could not announce.
 LONG_WORK = re.compile(r"training/(data|files|checkpoint|evaluation|reporting)/")
 
@@ -44,14 +50,17 @@ class Where:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether one of its known frames belongs to an exchange with other ranks."""
-        return any(WAITS_FOR_OTHERS.search(frame) for frame in self.stack)
+        """Whether its known frames show an exchange with other ranks."""
+        innermost = self.stack[0] if self.stack else ""
+        return any(WAITS_FOR_OTHERS.search(frame) for frame in self.stack) or bool(WAITS_INNERMOST.search(innermost))
 
     def works(self, before: Where) -> bool:
         """Whether it is at work, or waits for a disk or a debugger. `before` is its answer to an earlier query."""
         if self.disk or self.state in (NOT_BEGUN, "D", "t"):
             return True
-        if not self.stack or self.waits_for_others:
+        if not self.stack:  # a command without py-spy
+            return self.state == "R"
+        if self.waits_for_others:
             return False
         moved = bool(before.stack) and before.stack != self.stack
         return moved or self.state == "R" or any(LONG_WORK.search(frame) for frame in self.stack)

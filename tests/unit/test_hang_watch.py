@@ -16,7 +16,8 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
 from orchestrator.base.states import Cause
 from orchestrator.job import hang_watch
-from orchestrator.job.hang import NOT_BEGUN, Where, symptom
+from orchestrator.job.gather import RankRecords
+from orchestrator.job.hang import NOT_BEGUN, Where, stack, symptom
 from orchestrator.job.hang_watch import HangWatch
 from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.job.patience import Symptom
@@ -192,11 +193,32 @@ def test_a_beat_is_written_at_most_once_a_second_and_over_the_last_one(tmp_path:
         ({0: WAITS, 1: Where("S", WAITS.stack, disk=True)}, {}, Symptom.WORKING),
         ({0: WAITS, 1: Where("t")}, {}, Symptom.WORKING),
         ({0: WAITS, 1: Where(NOT_BEGUN)}, {}, Symptom.WORKING),
-        ({0: Where("R"), 1: Where("R")}, {}, Symptom.WAITING),
+        ({0: Where("R"), 1: Where("S")}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("S", ["/l/torch/distributed/pipelining/schedules.py:9 f"])}, {}, Symptom.WAITING),
+        ({0: WAITS, 1: Where("R", ["/l/torch/distributed/checkpoint/filesystem.py:9 f"])}, {}, Symptom.WORKING),
     ],
 )
 def test_what_answers_show(now: dict[int, Where], before: dict[int, Where], shows: Symptom) -> None:
     assert symptom(range(2), now, before) is shows
+
+
+@pytest.mark.parametrize(("kept", "shows"), [("compute", Symptom.WORKING), ("all_gather", Symptom.WAITING)])
+def test_a_rank_that_computes_in_fsdp_does_not_wait_for_others(kept: str, shows: Symptom) -> None:
+    """By stacks of two ranks of PyTorch 2.13, of which one computes and the other waits for it."""
+    frames = stack((Path(__file__).parent / "recorded" / "stacks" / f"fsdp_{kept}.log").read_text().splitlines())
+    assert any("torch/distributed/fsdp/" in frame for frame in frames)
+    assert symptom([0], {0: Where("R", frames)}, {}) is shows
+
+
+def test_a_stack_of_a_hundred_frames_is_found_in_a_log(job: Callable[..., Job]) -> None:
+    training = job()
+    training.attempt.rank_start(0).write_text("{}")
+    training.attempt.rank_seen(0).write_text('{"process": "R", "disk": false}')
+    frame = '  File "/x/mine.py", line 7 in call\n'
+    training.attempt.rank_log(0).write_text("step 3\nStack (most recent call first):\n" + 100 * frame)
+    assert len(RankRecords(training.attempt).where([0])[0].stack) == 100
+    training.attempt.rank_seen(0).write_text('{"process": "R", "disk": false, "stack": false}')
+    assert not RankRecords(training.attempt).where([0])[0].stack, "it is of an earlier query"
 
 
 def test_ranks_that_have_ended_are_not_waited_for(job: Callable[..., Job]) -> None:
