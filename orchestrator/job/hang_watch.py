@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import write_text
+from orchestrator.base.private import READABLE, write_bytes
 from orchestrator.job import gather
 from orchestrator.job.gather import RankRecords
 from orchestrator.job.hang import Pause, Where, hung, silent, symptom
@@ -14,7 +13,7 @@ from orchestrator.job.patience import NEVER, OTHER_S, UNKNOWN, Patience, Symptom
 from orchestrator.job.rank_program import host_pulse_s
 from orchestrator.job.signs import Signs
 from orchestrator.network.placement.mapping import Placement
-from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.records import NO_ROOM, End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
 
@@ -43,13 +42,14 @@ class HangWatch:
         self._queried_s: float | None = None  # when the query was sent to which answers may still come
         self._where: Mapping[int, Where] = {}
         self._before: Mapping[int, Where] = {}
+        self._full = False  # whether the disk had no room at a look in this pause
 
     def look(self, now_s: float) -> End | None:
         """The attempt's end if it hangs, else None."""
         paused = self._patience.idle_s > PROBED_S
         sign = self._signs.now(queried=self._queried_s is not None, paused=paused)
         if self._patience.observe(now_s, sign, disk=not paused or self._disk_answers()):
-            self._queried_s, self._where, self._before = None, {}, {}
+            self._queried_s, self._where, self._before, self._full = None, {}, {}, False
             return None
         if self._queried_s is None and self._patience.asks():
             self._send(now_s)
@@ -82,8 +82,9 @@ class HangWatch:
         return [rank for rank in range(self._ranks) if rank not in self._records.ends]
 
     def _shown(self) -> Symptom:
-        """What the newest answers of the ranks that run show."""
-        return symptom(self._running(), self._where, self._before)
+        """What the newest answers of the ranks that run show. On a full disk a wrapper may be unable to answer."""
+        shown = symptom(self._running(), self._where, self._before)
+        return Symptom.UNKNOWN if shown is Symptom.SILENT and self._full else shown
 
     def _silent(self, now_s: float) -> End | None:
         """The end by a host without a sign of life while no step comes."""
@@ -103,9 +104,14 @@ class HangWatch:
         return Pause(self._patience.idle_s, limit_s, step, doing)
 
     def _disk_answers(self) -> bool:
-        """Whether a small file can be written. An NFS client then also looks for new files of other hosts there."""
+        """Whether a small file can be written, or is refused for want of room, which is an answer, too.
+
+        An NFS client then also looks for new files of other hosts there.
+        """
         try:
-            write_text(self._attempt.probe, "\n")
-        except SiteError:
-            return False
+            write_bytes(self._attempt.probe, b"\n", READABLE)
+        except OSError as error:
+            full = error.errno in NO_ROOM
+            self._full = self._full or full
+            return full
         return True
