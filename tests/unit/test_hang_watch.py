@@ -238,8 +238,10 @@ def test_ranks_that_have_ended_are_not_waited_for(job: Callable[..., Job]) -> No
 
 def test_a_rank_that_ends_after_a_query_is_not_taken_for_a_silent_one(job: Callable[..., Job]) -> None:
     training = job()
-    assert not list(training.looks(20, training.step))
+    for rank in range(4):
+        training.attempt.rank_start(rank).write_text("{}")
+    assert not list(training.looks(80, lambda second: training.step(second // 4)))
     training.states = ["D", "S", "S", None]
-    assert not list(training.looks(18))
+    assert not list(training.looks(70))
     RankEnd(3, "n2", 1, 100.0, 0).write(training.attempt.rank_end(3))
     assert training.ended_s() >= 500
