@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
@@ -22,6 +22,7 @@ from training.reporting.events import STEP
 
 LARGEST_QUOTE = 300
 LAST_LINES = 40
+STACK_LINES = 400  # that may hold a main thread: faulthandler writes up to 100 frames of each
 MOST_LOGS = 256  # the most logs that are read: those of the ranks that failed first
 
 
@@ -48,10 +49,10 @@ class RankRecords:
         bad = sorted((end for end in self.ends.values() if not end.good), key=lambda end: end.ended_s)
         return {end.rank: self.lines(end.rank) for end in bad[:MOST_LOGS]}
 
-    def lines(self, rank: int) -> list[str]:
+    def lines(self, rank: int, most: int = LAST_LINES) -> list[str]:
         """The last lines of a rank's log, each cut to LARGEST_QUOTE characters."""
         lines = tail(self.attempt.rank_log(rank))
-        return [line.decode(errors="replace")[:LARGEST_QUOTE] for line in lines if line.strip()][-LAST_LINES:]
+        return [line.decode(errors="replace")[:LARGEST_QUOTE] for line in lines if line.strip()][-most:]
 
     def answered(self) -> set[int]:
         """The ranks whose wrappers have answered where they are."""
@@ -63,7 +64,9 @@ class RankRecords:
         for rank in ranks:
             with contextlib.suppress(SiteError):
                 if seen := read_object(self.attempt.rank_seen(rank)):
-                    found[rank] = Where(str(seen.get("process")), stack(self.lines(rank)), seen.get("disk") is True)
+                    shown = seen.get("stack") is not False  # else the newest in the log is of an earlier query
+                    frames = stack(self.lines(rank, STACK_LINES)) if shown else []
+                    found[rank] = Where(str(seen.get("process")), frames, seen.get("disk") is True)
                 elif not self.attempt.rank_start(rank).exists():
                     found[rank] = Where(NOT_BEGUN)
         return found
@@ -78,14 +81,15 @@ class RankRecords:
         return [int(name) for name in names if name.isdigit()]
 
 
-def silences(attempt: Attempt, placement: Placement) -> dict[str, float]:
+def silences(attempt: Attempt, placement: Placement, over: Collection[int] = ()) -> dict[str, float]:
     """For each host, how many seconds longer it is silent than the host that was heard last.
 
-    Times are of the file system's clock, which all hosts share. A host whose first rank has not begun is left out.
+    Times are of the file system's clock, which all hosts share. A host whose first rank, which gives its signs of life,
+    has not begun or is one of the ranks that are `over` is left out.
     """
     heard: dict[str, float] = {}
     for slot in placement.slots:
-        if slot.local_rank == 0:
+        if slot.local_rank == 0 and slot.rank not in over:
             with contextlib.suppress(OSError):
                 heard[slot.host] = private.status(attempt.rank_start(slot.rank)).st_mtime
     newest_s = max(heard.values(), default=0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,13 @@ STANDS = {
 STOPPED = ("T", "Z", "")
 STACK = re.compile(r"^Current thread 0x|^Thread 0x|^Stack \(most recent call first\)")
 FRAME = re.compile(r'  File "([^"]+)", line (\d+) in (\S+)')
-WAITS_FOR_OTHERS = re.compile(r"torch/distributed/|training/collectives/|training/meeting/|training/step/late\.py")
+# Files of exchanges with other ranks, wherever they are in a stack.
+WAITS_FOR_OTHERS = re.compile(
+    r"torch/distributed/(distributed_c10d|rendezvous|_functional_collectives)\.py"
+    r"|training/(collectives|meeting)/|training/step/late\.py"
+)
+# Files that call model, optimizer or disk, too: only where they are innermost does their rank wait, in a C function.
+WAITS_INNERMOST = re.compile(r"torch/distributed/(?!checkpoint/|optim/)")
 # What may take longer than a step: reading data, writing files, and activities that their rank could not announce.
 LONG_WORK = re.compile(r"training/(data|files|checkpoint|evaluation|reporting)/")
 
@@ -44,26 +50,29 @@ class Where:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether one of its known frames belongs to an exchange with other ranks."""
-        return any(WAITS_FOR_OTHERS.search(frame) for frame in self.stack)
+        """Whether its known frames show an exchange with other ranks."""
+        innermost = self.stack[0] if self.stack else ""
+        return any(WAITS_FOR_OTHERS.search(frame) for frame in self.stack) or bool(WAITS_INNERMOST.search(innermost))
 
     def works(self, before: Where) -> bool:
         """Whether it is at work, or waits for a disk or a debugger. `before` is its answer to an earlier query."""
         if self.disk or self.state in (NOT_BEGUN, "D", "t"):
             return True
-        if not self.stack or self.waits_for_others:
+        if not self.stack:  # a command without py-spy
+            return self.state == "R"
+        if self.waits_for_others:
             return False
         moved = bool(before.stack) and before.stack != self.stack
         return moved or self.state == "R" or any(LONG_WORK.search(frame) for frame in self.stack)
 
 
-def symptom(ranks: int, where: Mapping[int, Where], before: Mapping[int, Where]) -> Symptom:
-    """What the answers of ranks 0 to `ranks` - 1 show, beside those to an earlier query."""
-    known = [(where.get(n, Where()), before.get(n, Where())) for n in range(ranks)]
+def symptom(ranks: Collection[int], where: Mapping[int, Where], before: Mapping[int, Where]) -> Symptom:
+    """What the answers of the `ranks` that run show, beside those to an earlier query."""
+    known = [(where.get(n, Where()), before.get(n, Where())) for n in ranks]
     if any(now.state in STOPPED for now, _ in known):
         return Symptom.STOPPED
     if all(now.state is None for now, _ in known):
-        return Symptom.UNKNOWN  # the launcher may not have passed the query on
+        return Symptom.UNKNOWN  # the launcher may not have passed the query on, or all have ended
     if any(now.state is None for now, _ in known):
         return Symptom.SILENT
     return Symptom.WORKING if any(now.works(earlier) for now, earlier in known) else Symptom.WAITING
@@ -79,14 +88,14 @@ class Pause:
     doing: str = ""
 
 
-def hung(placement: Placement, where: Mapping[int, Where], pause: Pause) -> End:
-    """The end of an attempt by a pause, from the answers of its ranks."""
+def hung(placement: Placement, where: Mapping[int, Where], pause: Pause, over: Collection[int] = ()) -> End:
+    """The end of an attempt by a pause, from the answers of its ranks without those that are `over`."""
 
     def end(how: How, ranks: Sequence[int] = (), **evidence: Any) -> End:
         during = {"idle_s": pause.idle_s, "limit_s": pause.limit_s, "doing": pause.doing, **evidence}
         return ended(how, placement, ranks=ranks, step=pause.step, **during)
 
-    ranks = range(len(placement.slots))
+    ranks = [n for n in range(len(placement.slots)) if n not in over]
     known = {n: where.get(n, Where()) for n in ranks}
     if stuck := [n for n in ranks if known[n].state in STANDS] or [n for n in ranks if known[n].disk]:
         return end(How.RANK_STANDS, stuck, process=STANDS.get(known[stuck[0]].state or "", STANDS["D"]))
@@ -94,7 +103,7 @@ def hung(placement: Placement, where: Mapping[int, Where], pause: Pause) -> End:
     if len(mute) == len(ranks):
         return end(How.NO_WRAPPER)
     if mute:
-        there = _whole_host(placement, mute)
+        there = _whole_host(placement, ranks, mute)
         return end(How.HOST_NO_ANSWER, there) if there else end(How.WRAPPER_SILENT, mute)
     apart = [n for n in ranks if known[n].stack and not known[n].waits_for_others]
     if apart and len(apart) < len(ranks):
@@ -114,10 +123,10 @@ def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float
     return ended(How.HOST_SILENT, placement, hosts=hosts, step=step, silent_s=longest_s)
 
 
-def _whole_host(placement: Placement, mute: Sequence[int]) -> list[int]:
-    """The ranks of the first mute rank's host, if it has several and all are mute: then the host does not answer."""
+def _whole_host(placement: Placement, ranks: Sequence[int], mute: Sequence[int]) -> list[int]:
+    """Those of `ranks` on the first mute one's host, if there are several and all are mute: it does not answer."""
     host = placement.slots[mute[0]].host
-    there = [n for n, slot in enumerate(placement.slots) if slot.host == host]
+    there = [n for n in ranks if placement.slots[n].host == host]
     return there if len(there) > 1 and set(there) <= set(mute) else []
 
 

@@ -23,7 +23,7 @@ FEWEST = 5  # pauses between steps before the usual one is known
 NEWEST = 100  # pauses of which the mean is the usual one
 REPORTS_S = 600.0  # at least, if only rows of metrics show progress
 WORK_S = 600.0  # at least, for a rank that is at work or waits for a disk
-OTHER_S = 600.0  # for activities of our training of which nothing is known
+OTHER_S = 600.0  # for activities that are announced, and of which nothing is known
 OTHER_LEAST_S = 60.0  # for activities other than steps, once one of them has ended
 TIMES_OTHER = 3
 QUERY_S = 30.0  # at most
@@ -61,6 +61,7 @@ class Limits:
     silent_s: float
     waiting_s: float
     working_s: float
+    host_s: float  # for a host without a sign of life, whatever its ranks show
 
     def of(self, shown: Symptom) -> float:
         return {
@@ -74,25 +75,26 @@ class Limits:
     @classmethod
     def named(cls, limit_s: float) -> Limits:
         """The limit that the run names, but SILENT_S is enough for a host."""
-        return cls(min(limit_s / 2, QUERY_S), limit_s, min(limit_s, SILENT_S), limit_s, limit_s)
+        return cls(min(limit_s / 2, QUERY_S), limit_s, limit_s, limit_s, limit_s, min(limit_s, SILENT_S))
 
     @classmethod
     def of_steps(cls, limit_s: float) -> Limits:
         """The limits around the one for a stopped process."""
-        return cls(limit_s / 2, limit_s, 2 * limit_s, 2 * limit_s, max(2 * limit_s, WORK_S))
+        return cls(limit_s / 2, limit_s, 2 * limit_s, 2 * limit_s, max(2 * limit_s, WORK_S), 2 * limit_s)
 
     @classmethod
     def of_others(cls, limit_s: float) -> Limits:
         """The limits for other activities, which may take long."""
-        stopped_s = min(limit_s, SILENT_S) if limit_s < NEVER else NEVER
-        return cls(min(limit_s / 2, QUERY_S), stopped_s, min(limit_s, SILENT_S), limit_s, max(limit_s, WORK_S))
+        host_s = min(limit_s, SILENT_S)
+        stopped_s = host_s if limit_s < NEVER else NEVER
+        return cls(min(limit_s / 2, QUERY_S), stopped_s, stopped_s, limit_s, max(limit_s, WORK_S), host_s)
 
 
 class Patience:
     """The pause of an attempt, and its limits. All times are seconds of one clock, which only grows.
 
-    `named_s` is the limit that the run names, None without. `other_s` is the limit for activities of which nothing is
-    known, infinite if there is none; `start_s` the same before the first sign.
+    `named_s` is the limit that the run names, None without. `other_s` is the limit while the usual time between signs
+    is unknown, infinite if there is none; `start_s` the same before the first sign.
     """
 
     def __init__(self, now_s: float, named_s: float | None, other_s: float, start_s: float) -> None:
@@ -157,7 +159,7 @@ class Patience:
         if doing in (STEPS, REPORTS):
             return self._of_steps(longest_s or 0.0)
         known_s = None if longest_s is None or doing == FIRST_STEP else max(OTHER_LEAST_S, TIMES_OTHER * longest_s)
-        return Limits.of_others(self._other_s if known_s is None else known_s)
+        return Limits.of_others(OTHER_S if known_s is None else known_s)
 
     def _of_steps(self, longest_s: float) -> Limits:
         if self.usual_s is None:

@@ -79,11 +79,10 @@ class RankProgram:
     def _answer(self) -> None:
         """Record where the program is, for the supervisor."""
         program = self._program()
-        if not self.program.shows_stack:
-            stacks.by_py_spy(program, self.attempt.rank_log(self.rank))
+        shown = self.program.shows_stack or stacks.by_py_spy(program, self.attempt.rank_log(self.rank))
         stacks.ask_flight_recorder(program, self.rank)
         disk = proc.waits_for_disk(program)
-        self._note(self.attempt.rank_seen(self.rank), process=proc.state_of(program), disk=disk)
+        self._note(self.attempt.rank_seen(self.rank), process=proc.state_of(program), disk=disk, stack=shown)
 
     def _is_superseded(self) -> bool:
         """Whether a newer attempt has begun. Else this rank might wait for ever for a rank on a silent host."""

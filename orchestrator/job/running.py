@@ -54,7 +54,7 @@ class Running:
         self.over_s = NEVER  # when the launcher is ended if it still runs
         self.ending = False
         self.stayed: list[int] = []  # the ranks that had not ended by then
-        self.slow = SlowWatch(attempt, placement)
+        self.slow = None if plan.run.command else SlowWatch(attempt, placement)  # commands report no times of steps
         self.hangs = HangWatch(plan, run, attempt, placement, lambda: launcher.send_signal(signal.SIGUSR1))
 
     def watch(self) -> int | None:
@@ -65,8 +65,7 @@ class Running:
             self._pass_on(now_s)
             self.ranks.read()
             if any(end.failed for end in self.ranks.ends.values()):
-                writing = gather.writes_checkpoint(self.folder, self.attempt)
-                self._end_by(now_s + FOLLOW_S + (self.plan.site.kill_after_s if writing else 0.0))
+                self._end_by(now_s + self._follow_s())
             if now_s >= looked_s + LOOK_S and self.over_s == NEVER:
                 looked_s = now_s
                 self._look(now_s)
@@ -81,7 +80,8 @@ class Running:
         """Give up a launcher that still runs although the training is done, and a program that makes no progress."""
         self.relay.pass_on()
         self.network.look()
-        self.slow.look(now_s)
+        if self.slow:
+            self.slow.look(now_s)
         if self.shells:
             self.shells.look()
         if is_done(self.attempt):
@@ -89,7 +89,12 @@ class Running:
         elif hang := self.hangs.look(now_s):  # ranks that still handle signals may leave a checkpoint
             self.hang = hang
             self.launcher.send_signal(self.stop_signal)
-            self._end_by(now_s + FOLLOW_S)
+            self._end_by(now_s + self._follow_s())
+
+    def _follow_s(self) -> float:
+        """How long the ranks may take to end by themselves, the time of a stop longer if they write a checkpoint."""
+        writing = gather.writes_checkpoint(self.folder, self.attempt)
+        return FOLLOW_S + (self.plan.site.kill_after_s if writing else 0.0)
 
     def _pass_on(self, now_s: float) -> None:
         """Pass a request to stop after a checkpoint on to the ranks, once."""

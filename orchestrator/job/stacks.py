@@ -22,16 +22,17 @@ FRAME = re.compile(r"^    (.+) \((.+):(\d+)\)$")
 PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"  # of torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, DumpPipe
 
 
-def by_py_spy(pid: int, log: Path) -> None:
-    """Append the stacks of a Python's threads to `log`, as faulthandler would; nothing without py-spy or a Python."""
+def by_py_spy(pid: int, log: Path) -> bool:
+    """Append the stacks of a Python's threads to `log`, as faulthandler would; False without py-spy or a Python."""
     found = which("py-spy")
     if not found:
-        return
+        return False
     with contextlib.suppress(SiteError, OSError):
         command = [found, "dump", "--full-filenames", "--nonblocking", "--pid", str(pid)]
         dump = as_faulthandler(process.run(command, timeout_s=PY_SPY_S).stdout, pid)
         with open(open_regular(log, os.O_WRONLY | os.O_APPEND), "ab") as file:
-            file.write(dump.encode())
+            return file.write(dump.encode()) > 0
+    return False
 
 
 def as_faulthandler(dump: str, main: int) -> str:

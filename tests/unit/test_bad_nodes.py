@@ -176,7 +176,7 @@ PAUSE = hang.Pause(600.0, 600.0, 5)
         (hang.hung(PLACEMENT, {n: hang.Where("T" if n == 7 else "S") for n in range(8)}, PAUSE), []),
         (hang.hung(PLACEMENT, {n: hang.Where("D" if n in (1, 7) else "S") for n in range(8)}, PAUSE), []),
         (hang.hung(PLACEMENT, {n: hang.Where("S", ("mine.py:1 f",) if n == 0 else
-                                             ("torch/distributed/x.py:1 g",)) for n in range(8)}, PAUSE), []),
+                                             ("training/collectives/x.py:1 g",)) for n in range(8)}, PAUSE), []),
         (hang.hung(PLACEMENT, {n: hang.Where("S") for n in range(8)}, PAUSE), []),
         (hang.hung(PLACEMENT, {}, PAUSE), []),
         *((replace(ended(How.HOST_LOST, PLACEMENT, hosts=["n3"]), cause=cause), [])

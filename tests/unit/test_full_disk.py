@@ -1,4 +1,4 @@
-"""A disk that is full while a run is at work: how the run ended is recorded all the same, with the disk as cause."""
+"""A disk that is full while a run is at work: how it ended is recorded all the same, and hangs are found."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.states import Cause, State
+from orchestrator.job import hang_watch
+from orchestrator.job.patience import WORK_S
 from orchestrator.job.recorded import recorded
 from orchestrator.runs.attempts import create, submit
 from orchestrator.runs.attempts.script import Scripts
@@ -20,7 +22,9 @@ from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan import attempt_plan
 from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.poll import views
+from tests.unit.clock import Clock
 from tests.unit.run_folders import write_specs
+from tests.unit.test_hang_watch import Job
 from tests.waiting import until
 
 FULL = "the disk that holds the run is full: free space and resume"
@@ -76,6 +80,28 @@ def test_the_script_records_an_end_for_which_there_is_no_room(home: Path, disk: 
     assert view.state is State.FAILED, view
     assert view.reason.startswith(f"{FULL}; the supervisor of the attempt ended with exit code 3"), view
     assert not list(run.attempt(1).folder.glob(".end*"))
+
+
+@pytest.mark.parametrize("free_bytes", [0, 4096])
+def test_hangs_and_lost_hosts_are_found_although_the_disk_is_full(
+    free_bytes: int, home: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no room for the answers of wrappers, or for one of four."""
+    clock = Clock()
+    monkeypatch.setattr(hang_watch, "time", clock)
+    training = Job(plan(write_specs(home)), clock)
+    heard, mute = training.attempt.rank_start(0), training.attempt.rank_start(2)
+    for start in (heard, mute):
+        start.write_text("{}")
+    assert not list(training.looks(20, training.step))
+    fill(disk)
+    os.truncate(disk / "fill", (disk / "fill").stat().st_size - free_bytes)
+    os.utime(mute, (1.0, 1.0))
+    assert training.ended_s() <= 25 and training.end.hosts == ("n2",)
+    training.step(30)
+    os.utime(heard)
+    os.utime(mute)
+    assert WORK_S <= training.ended_s() <= WORK_S + 20 and training.end.cause is Cause.HANG
 
 
 def test_with_room_no_reserve_is_left(home: Path) -> None:

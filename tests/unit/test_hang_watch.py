@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -11,16 +12,19 @@ from typing import Any
 
 import pytest
 
+from orchestrator.base.errors import SiteError
+from orchestrator.base.json_files import write_json
 from orchestrator.base.states import Cause
 from orchestrator.job import hang_watch
-from orchestrator.job.hang import NOT_BEGUN, Where, symptom
+from orchestrator.job.gather import RankRecords
+from orchestrator.job.hang import NOT_BEGUN, Where, stack, symptom
 from orchestrator.job.hang_watch import HangWatch
 from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.job.patience import Symptom
 from orchestrator.network.placement.mapping import Grid, place
 from orchestrator.runs.folder.beat import Beat
 from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
-from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.records import End, RankEnd
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan, plan
 from tests.unit.clock import Clock
@@ -34,22 +38,24 @@ STACK = 'Stack (most recent call first):\n  File "/x/training/collectives/ring.p
 
 
 class Job:
-    """A watched attempt: its folder, its clock, and wrappers that answer at once with `states`."""
+    """A watched attempt: its folder, its clock, and wrappers that answer at once with `states` if they can."""
 
     def __init__(self, planned: Plan, clock: Clock) -> None:
         self.run = RunFolder(planned.folder)
         self.attempt: Attempt = self.run.attempt(1)
         self.attempt.ranks.mkdir(parents=True)
         self.attempt.logs.mkdir()
-        self.clock, self.states, self.queries = clock, ["S"] * 4, 0
+        self.clock, self.queries = clock, 0
+        self.states: list[str | None] = ["S"] * 4
         self.watch = HangWatch(planned, self.run, self.attempt, PLACED, self._answer)
 
     def _answer(self) -> None:
         self.queries += 1
         for rank, state in enumerate(self.states):
             if state is not None:
-                self.attempt.rank_seen(rank).write_text(json.dumps({"process": state, "disk": False}))
-                with self.attempt.rank_log(rank).open("a") as log:
+                with contextlib.suppress(SiteError):
+                    write_json(self.attempt.rank_seen(rank), {"process": state, "disk": False})
+                with contextlib.suppress(OSError), self.attempt.rank_log(rank).open("a") as log:
                     log.write(STACK)
 
     def looks(self, seconds: int, act: Callable[[int], Any] = lambda second: None) -> Iterator[End]:
@@ -107,7 +113,7 @@ def test_a_host_without_a_sign_of_life_ends_a_training(job: Callable[..., Job]) 
     for rank in range(4):
         training.attempt.rank_start(rank).write_text("{}")
     assert not list(training.looks(20, training.step))
-    training.states = ["S", "S", None, None]  # type: ignore[list-item]
+    training.states = ["S", "S", None, None]
     assert 20 <= training.ended_s() <= 27
     assert training.end.cause is Cause.HOST_LOST and training.end.hosts == ("n2",)
 
@@ -187,8 +193,55 @@ def test_a_beat_is_written_at_most_once_a_second_and_over_the_last_one(tmp_path:
         ({0: WAITS, 1: Where("S", WAITS.stack, disk=True)}, {}, Symptom.WORKING),
         ({0: WAITS, 1: Where("t")}, {}, Symptom.WORKING),
         ({0: WAITS, 1: Where(NOT_BEGUN)}, {}, Symptom.WORKING),
-        ({0: Where("R"), 1: Where("R")}, {}, Symptom.WAITING),
+        ({0: Where("R"), 1: Where("S")}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("S", ["/l/torch/distributed/pipelining/schedules.py:9 f"])}, {}, Symptom.WAITING),
+        ({0: WAITS, 1: Where("R", ["/l/torch/distributed/checkpoint/filesystem.py:9 f"])}, {}, Symptom.WORKING),
     ],
 )
 def test_what_answers_show(now: dict[int, Where], before: dict[int, Where], shows: Symptom) -> None:
-    assert symptom(2, now, before) is shows
+    assert symptom(range(2), now, before) is shows
+
+
+@pytest.mark.parametrize(("kept", "shows"), [("compute", Symptom.WORKING), ("all_gather", Symptom.WAITING)])
+def test_a_rank_that_computes_in_fsdp_does_not_wait_for_others(kept: str, shows: Symptom) -> None:
+    """By stacks of two ranks of PyTorch 2.13, of which one computes and the other waits for it."""
+    frames = stack((Path(__file__).parent / "recorded" / "stacks" / f"fsdp_{kept}.log").read_text().splitlines())
+    assert any("torch/distributed/fsdp/" in frame for frame in frames)
+    assert symptom([0], {0: Where("R", frames)}, {}) is shows
+
+
+def test_a_stack_of_a_hundred_frames_is_found_in_a_log(job: Callable[..., Job]) -> None:
+    training = job()
+    training.attempt.rank_start(0).write_text("{}")
+    training.attempt.rank_seen(0).write_text('{"process": "R", "disk": false}')
+    frame = '  File "/x/mine.py", line 7 in call\n'
+    training.attempt.rank_log(0).write_text("step 3\nStack (most recent call first):\n" + 100 * frame)
+    assert len(RankRecords(training.attempt).where([0])[0].stack) == 100
+    training.attempt.rank_seen(0).write_text('{"process": "R", "disk": false, "stack": false}')
+    assert not RankRecords(training.attempt).where([0])[0].stack, "it is of an earlier query"
+
+
+def test_ranks_that_have_ended_are_not_waited_for(job: Callable[..., Job]) -> None:
+    program = job(command=("mine",))
+    for rank in range(4):
+        touch(program.attempt.rank_start(rank), 100.0, "{}")
+    assert not list(program.looks(20, lambda second: touch(program.attempt.heartbeat, second)))
+    for rank, slot in enumerate(PLACED.slots[1:], 1):
+        RankEnd(rank, slot.host, slot.local_rank, 100.0, 0).write(program.attempt.rank_end(rank))
+        program.states[rank] = None
+    touch(program.attempt.heartbeat, 100.0, "export\n")
+    assert not list(program.looks(300, lambda second: touch(program.attempt.rank_start(0), 100.0 + second, "{}")))
+    program.states[0] = "T"
+    assert program.ended_s() <= 400 and program.end.ranks == (0,), program.end
+    assert symptom([], {}, {}) is Symptom.UNKNOWN
+
+
+def test_a_rank_that_ends_after_a_query_is_not_taken_for_a_silent_one(job: Callable[..., Job]) -> None:
+    training = job()
+    for rank in range(4):
+        training.attempt.rank_start(rank).write_text("{}")
+    assert not list(training.looks(80, lambda second: training.step(second // 4)))
+    training.states = ["D", "S", "S", None]
+    assert not list(training.looks(70))
+    RankEnd(3, "n2", 1, 100.0, 0).write(training.attempt.rank_end(3))
+    assert training.ended_s() >= 500

@@ -14,6 +14,7 @@ from orchestrator.job.patience import (
     OTHER_S,
     REPORTS,
     REPORTS_S,
+    SILENT_S,
     UNKNOWN,
     WORK_S,
     Patience,
@@ -118,9 +119,9 @@ def test_the_limit_that_a_run_names_is_kept_to_the_letter() -> None:
         patience = Patience(0.0, 1800.0, OTHER_S, 1800.0)
         for second in range(100):
             patience.observe(second, Sign(doing, second))
-        assert {ended_s(patience, Sign(doing, 99), shown, 99.0) for shown in (Symptom.STOPPED, Symptom.WAITING)} == {
-            1800.0
-        }
+        shown = (Symptom.STOPPED, Symptom.WAITING, Symptom.SILENT)
+        assert {ended_s(patience, Sign(doing, 99), one, 99.0) for one in shown} == {1800.0}
+        assert patience.limits.host_s == SILENT_S
         patience.observe(5e5, Sign(doing, 100))
         patience.observe(5e5 + 1800.0, Sign(doing, 100))
         patience.answered(Symptom.WORKING)
@@ -131,11 +132,10 @@ def test_the_limit_that_a_run_names_is_kept_to_the_letter() -> None:
 def test_a_program_without_a_sign_is_never_ended_and_one_with_reports_late() -> None:
     mute = Patience(0.0, None, NEVER, NEVER)
     for shown in Symptom:
-        if shown is not Symptom.SILENT:
-            assert ended_s(mute, Sign(UNKNOWN, None), shown, 0.0) == NEVER
-    assert not mute.asks()
+        assert ended_s(mute, Sign(UNKNOWN, None), shown, 0.0) == NEVER
+    assert not mute.asks() and mute.limits.host_s == SILENT_S
     reports = Patience(0.0, None, NEVER, NEVER)
     for second in range(FEWEST + 1):
-        assert reports.limits.waiting_s == NEVER
+        assert reports.limits.waiting_s == reports.limits.silent_s == NEVER
         reports.observe(float(second), Sign(REPORTS, second))
     assert ended_s(reports, Sign(REPORTS, FEWEST), Symptom.WAITING, float(FEWEST)) == REPORTS_S

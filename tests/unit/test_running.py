@@ -63,10 +63,17 @@ def watched(home: Path, run: RunFolder) -> Iterator[Start]:
     """Starts a launcher, a program of sh in the attempt's folder; `kill_after_s` is what a stop may take."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(script: str, asked: Callable[[], End | None] = lambda: None, kill_after_s: float = 1e4) -> Running:
+    def start(
+        script: str,
+        asked: Callable[[], End | None] = lambda: None,
+        kill_after_s: float = 1e4,
+        command: tuple[str, ...] = (),
+    ) -> Running:
         made, attempt = plan(home / "run.yaml"), run.attempt(1)
         made = replace(
-            made, run=replace(made.run, hang_timeout_s=HANG_S), site=replace(made.site, kill_after_s=kill_after_s)
+            made,
+            run=replace(made.run, hang_timeout_s=HANG_S, command=command),
+            site=replace(made.site, kill_after_s=kill_after_s),
         )
         launcher = process.start(
             ["sh", "-c", script], environment={"PATH": "/usr/bin:/bin"}, own_group=True, cwd=attempt.folder,
@@ -132,6 +139,22 @@ def test_a_checkpoint_that_is_being_written_when_a_rank_fails_has_the_time_of_a_
     began_s, one = clock.now_s, watched(ENDLESS, kill_after_s=100.0)
     assert one.watch() is None
     assert 100.0 < clock.now_s - began_s < 300.0
+
+
+def test_a_checkpoint_that_is_being_written_in_a_hang_has_the_time_of_a_stop(
+    run: RunFolder, watched: Start, clock: Passing
+) -> None:
+    (run.checkpoints / ".tmp-step-00000007-1").mkdir(parents=True)
+    Metrics(run.metrics, 1).write("step", step=7, total_steps=40, loss=1.0)
+    one = watched(f"trap '' USR1 USR2; {LOOP}", kill_after_s=200.0)
+    ends_s = list[float]()
+    one.asked = lambda: ends_s.append(clock.now_s) if one.hang else None
+    assert one.watch() is None and one.hang
+    assert 200.0 < ends_s[-1] - ends_s[0] < 400.0
+
+
+def test_only_our_training_is_searched_for_slow_ranks(watched: Start) -> None:
+    assert watched("exit 0").slow and not watched("exit 0", command=("true",)).slow
 
 
 def test_a_launcher_that_stays_although_the_training_is_done_is_ended(
