@@ -42,13 +42,15 @@ class OtherSchema(IncompleteCheckpoint):
 class Checkpoint:
     """A complete checkpoint: the state at `progress`, at a fractional `epoch`, written by `attempt`.
 
-    `sha256` maps the name of every file to its checksum. `accuracy` is None if it was not evaluated.
+    `sizes_bytes` and `sha256` map the name of every file to its size and checksum. `accuracy` is None if it was not
+    evaluated.
     """
 
     path: Path
     progress: Progress
     epoch: float
     attempt: int
+    sizes_bytes: dict[str, int]
     sha256: dict[str, str]
     accuracy: float | None = None
 
@@ -96,8 +98,8 @@ def verify(path: Path) -> Checkpoint:
     except (OSError, ValueError) as error:
         raise IncompleteCheckpoint(f"{path}: no folder to read: {_reason(error)}") from error
     try:
-        checkpoint, sizes_bytes = _parsed(path, _read_manifest(path, folder))
-        for name, size_bytes in sizes_bytes.items():
+        checkpoint = _parsed(path, _read_manifest(path, folder))
+        for name, size_bytes in checkpoint.sizes_bytes.items():
             _verify_file(path / name, folder, size_bytes, checkpoint.sha256[name])
     finally:
         os.close(folder)
@@ -151,8 +153,8 @@ def _read_manifest(path: Path, folder: int) -> bytes:
     return content
 
 
-def _parsed(path: Path, content: bytes) -> tuple[Checkpoint, dict[str, int]]:
-    """The checkpoint in the manifest's words, and the size of every file in bytes."""
+def _parsed(path: Path, content: bytes) -> Checkpoint:
+    """The checkpoint in the manifest's words."""
     try:
         manifest = json.loads(content.decode())
         _check_schema(path, manifest["schema"])
@@ -176,7 +178,7 @@ def _parsed(path: Path, content: bytes) -> tuple[Checkpoint, dict[str, int]]:
         if not (isinstance(sha256[name], str) and _SHA256.fullmatch(sha256[name])):
             raise IncompleteCheckpoint(f"{path}: the manifest gives {name} no SHA-256")
     evaluated = float(accuracy) if "accuracy" in manifest else None
-    return Checkpoint(path, Progress(step, samples), float(epoch), attempt, sha256, evaluated), sizes_bytes
+    return Checkpoint(path, Progress(step, samples), float(epoch), attempt, sizes_bytes, sha256, evaluated)
 
 
 def _check_schema(path: Path, schema: object) -> None:
