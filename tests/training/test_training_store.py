@@ -1,4 +1,4 @@
-"""The folder of checkpoints: what an evaluation adds to one."""
+"""The folder of checkpoints: what an evaluation adds to one, and what is read of it when it is opened."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ def to_keep(folder: CheckpointFolder, steps: int) -> list[int] | None:
     return folder.order(Progress(steps, 64 * steps), steps / 10, []).keep
 
 
+def damage(path: Path) -> None:
+    with open(path / "state.pt", "r+b") as file:
+        file.write(b"other")
+
+
 def test_an_accuracy_is_added_to_a_complete_checkpoint_whose_state_stays(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path, 1, BEST)
     save(folder, 7)
@@ -49,3 +54,13 @@ def test_an_accuracy_that_cannot_be_written_leaves_the_checkpoint_as_it_was(tmp_
     with pytest.raises(OSError, match="manifest"):
         folder.evaluated(7, 0.5)
     assert verify(path) == folder.newest and folder.best < 0
+
+
+def test_only_the_newest_complete_checkpoint_is_read_when_a_folder_is_opened(tmp_path: Path) -> None:
+    save(CheckpointFolder(tmp_path, 1, CheckpointKeys(last=5)), 1, 2, 3, 4, 5)
+    for step in (2, 5):
+        damage(tmp_path / f"step-{step:08d}")
+    (tmp_path / "step-00000001" / "state.pt").write_bytes(b"short")
+    folder = CheckpointFolder(tmp_path, 2, CheckpointKeys(last=4))
+    assert folder.newest and folder.newest.step == 4, "the newest one is damaged"
+    assert to_keep(folder, 6) == [2, 3, 4], "of older ones the size is compared, and the content is not read"

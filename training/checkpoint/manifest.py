@@ -91,8 +91,11 @@ def of_files(
     return {"schema": SCHEMA, **counted, **evaluated, "attempt": attempt, "files": listing}
 
 
-def verify(path: Path) -> Checkpoint:
-    """Compare the checkpoint at `path` with its manifest. Raises IncompleteCheckpoint with the difference."""
+def verify(path: Path, contents: bool = True) -> Checkpoint:
+    """Compare the checkpoint at `path` with its manifest. Raises IncompleteCheckpoint with the difference.
+
+    Without `contents` only the sizes of the files are compared.
+    """
     try:
         folder = open_folder(path)
     except (OSError, ValueError) as error:
@@ -100,7 +103,7 @@ def verify(path: Path) -> Checkpoint:
     try:
         checkpoint = _parsed(path, _read_manifest(path, folder))
         for name, size_bytes in checkpoint.sizes_bytes.items():
-            _verify_file(path / name, folder, size_bytes, checkpoint.sha256[name])
+            _verify_file(path / name, folder, size_bytes, checkpoint.sha256[name] if contents else None)
     finally:
         os.close(folder)
     return checkpoint
@@ -118,11 +121,20 @@ def newest_complete(folder: Path) -> Checkpoint | None:
     return next(complete_checkpoints(folder), None)
 
 
+def with_older(newest: Checkpoint) -> Iterator[Checkpoint]:
+    """`newest` and the older ones beside it; of these only the manifest and the sizes of the files are read."""
+    yield newest
+    for path in candidates(newest.path.parent):
+        if (step_of(path.name) or 0) < newest.step:
+            with suppress(IncompleteCheckpoint):
+                yield verify(path, contents=False)
+
+
 def refuse_other_schemas(folder: Path) -> None:
     """Raises OtherSchema if another version of torusrun wrote a checkpoint in `folder`."""
     for path in candidates(folder):
         try:
-            verify(path)
+            verify(path, contents=False)
         except OtherSchema:
             raise
         except IncompleteCheckpoint:
@@ -200,13 +212,16 @@ def _finite(value: object) -> bool:
     return isinstance(value, (int, float)) and type(value) is not bool and 0 <= value <= sys.float_info.max
 
 
-def _verify_file(path: Path, folder: int, size_bytes: int, sha256: str) -> None:
+def _verify_file(path: Path, folder: int, size_bytes: int, sha256: str | None) -> None:
+    """Compare the size of a file, and its content if `sha256` is given."""
     digest = hashlib.sha256()
     try:
         with open(open_regular(path.name, folder=folder), "rb") as file:
             found_bytes = os.fstat(file.fileno()).st_size
             if found_bytes != size_bytes:
                 raise IncompleteCheckpoint(f"{path}: {found_bytes} bytes, the manifest says {size_bytes}")
+            if sha256 is None:
+                return
             while size_bytes > 0 and (block := file.read(min(size_bytes, BLOCK_BYTES))):
                 digest.update(block)
                 size_bytes -= len(block)

@@ -63,11 +63,11 @@ class CheckpointFolder:
     def __init__(self, folder: Path, attempt: int, keys: CheckpointKeys | None = None) -> None:
         _check_readable(folder)
         _remove_leftovers(folder)
-        complete = list(manifest.complete_checkpoints(folder))
-        if not complete:
+        self.newest = manifest.newest_complete(folder)
+        if self.newest is None:
             manifest.refuse_other_schemas(folder)
-        self.newest = complete[0] if complete else None
-        self._points = {each.step: Point(each.step, each.epoch, each.accuracy) for each in complete}
+        found = manifest.with_older(self.newest) if self.newest else ()
+        self._points = {each.step: Point(each.step, each.epoch, each.accuracy) for each in found}
         self._folder, self._attempt = folder, attempt
         self._keys = keys or CheckpointKeys()
 
