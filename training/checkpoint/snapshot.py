@@ -46,6 +46,7 @@ class Snapshot:
         if self._memory is None or not self._memory.fits(tensors):
             if self._memory:
                 self._memory.close()
+                self._memory = None  # also if there is no room for the next one
             self._memory = _Memory(tensors)
         self._memory.copy(tensors)
         file = _FileWithGaps()
@@ -79,8 +80,7 @@ class _Memory:
         for kind, count in counts.items():
             self._sections[kind] = self._bytes, max(count, 1) * kind[0].itemsize
             self._bytes += -(-self._sections[kind][1] // ALIGNED_BYTES) * ALIGNED_BYTES
-        self.descriptor = _shared(max(self._bytes, 1))
-        self._mapped = mmap.mmap(self.descriptor, max(self._bytes, 1))
+        self.descriptor, self._mapped = _shared(max(self._bytes, 1))
         self._host = {
             kind: torch.frombuffer(self._mapped, dtype=kind[0], count=length // kind[0].itemsize, offset=offset)
             for kind, (offset, length) in self._sections.items()
@@ -181,15 +181,19 @@ class _FileWithGaps:
         """Nothing is kept back."""
 
 
-def _shared(size_bytes: int) -> int:
-    """The open file of a new shared memory, which ends with its last user. Raises OSError if there is not so much."""
+def _shared(size_bytes: int) -> tuple[int, mmap.mmap]:
+    """A new shared memory, which ends with its last user: its open file. Raises OSError if there is not so much."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("checkpoint")
     else:  # a Python that was built for an older Linux, such as conda's
         with tempfile.TemporaryFile(dir="/dev/shm") as file:
             descriptor = os.dup(file.fileno())
-    os.posix_fallocate(descriptor, 0, size_bytes)  # to write to a memory that is then full would end the process
-    return descriptor
+    try:
+        os.posix_fallocate(descriptor, 0, size_bytes)  # to write to a memory that is then full would end the process
+        return descriptor, mmap.mmap(descriptor, size_bytes)
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 def _tensors(state: Any) -> Iterator[Tensor]:
