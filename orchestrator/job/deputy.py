@@ -1,8 +1,7 @@
-"""Ends a job whose first host is lost, from another of its hosts.
+"""Lets the next job of a run begin if the first host of the job at work is lost, from another of its hosts.
 
-Slurm and PBS let a job continue without a host that it has lost, if it asks for that. If this was its first host,
-nothing of the job would begin another attempt, until its time limit. So a deputy on another host ends it then, and the
-next job of the run begins.
+Some schedulers let a job continue without a host that it has lost: Slurm and PBS if it asks for that, Grid Engine
+always. If this was its first host, nothing of the job would begin another attempt, until its time limit.
 
 `orchestrator.job.deputy ATTEMPT_FOLDER JOB`, with the attempt that was submitted with the job. It is started through
 the scheduler, and has not the job's environment.
@@ -17,8 +16,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,16 +28,18 @@ from orchestrator.network.placement.mapping import same_host
 from orchestrator.runs.bad_nodes.noted import note
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import Ended
+from orchestrator.runs.folder.events import Ended, Started
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.runs.state import which
+from orchestrator.runs.state.in_vain import attempts_of_submission
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Scheduler
 
 BEAT_S = 5.0
+LOOKS = 2
 SILENT_S = 45.0  # the file system shows a change on other hosts after some seconds
 TRIES = 20  # PBS ends a job only when it knows itself that the host is gone, by default 80 s after its last sign
 
@@ -48,22 +50,29 @@ class JobPulse:
     def __init__(self, attempt: Attempt, plan: Plan, scheduler: Scheduler, job: str) -> None:
         self._attempt, self._plan, self._scheduler, self._job = attempt, plan, scheduler, job
         self._deputy: subprocess.Popen[bytes] | None = None
-        self._beat_s = 0.0
+        self._over = threading.Event()
 
-    def give(self, hosts: Sequence[str]) -> None:
-        """Touch the file, and start a deputy on another of `hosts` if none lives. It is called often."""
-        if time.monotonic() < self._beat_s + BEAT_S:
-            return
-        self._beat_s = time.monotonic()
-        with contextlib.suppress(OSError):
-            self._attempt.jobs_pulse.touch()
-        if self._deputy is None or self._deputy.poll() is not None:
-            with contextlib.suppress(SiteError):
-                self._deputy = self._started(hosts)
+    @contextlib.contextmanager
+    def given(self, hosts: Callable[[], Sequence[str]]) -> Iterator[None]:
+        """Within this, a thread touches the file, and starts a deputy on another of the `hosts` if none lives."""
+        thread = threading.Thread(target=self._give, args=(hosts,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join(BEAT_S)
+            if self._deputy and self._deputy.poll() is None:
+                self._deputy.terminate()
 
-    def end(self) -> None:
-        if self._deputy and self._deputy.poll() is None:
-            self._deputy.terminate()
+    def _give(self, hosts: Callable[[], Sequence[str]]) -> None:
+        while not self._over.is_set():
+            with contextlib.suppress(OSError):
+                self._attempt.jobs_pulse.touch()
+            if self._deputy is None or self._deputy.poll() is not None:
+                with contextlib.suppress(SiteError):
+                    self._deputy = self._started(hosts())
+            self._over.wait(BEAT_S)
 
     def _started(self, hosts: Sequence[str]) -> subprocess.Popen[bytes] | None:
         here, reach = socket.gethostname(), self._scheduler.reach.remote_command
@@ -86,32 +95,47 @@ def main() -> None:
         plan = read_attempt(run, attempt.number).plan
     except TorusrunError as error:
         sys.exit(f"torusrun: {error}")
-    while (silent_s := silence_s(attempt)) < SILENT_S:
+    os.umask(plan.site.umask)
+    silent_s, looks = 0.0, 0
+    while looks < LOOKS:  # after a suspension, one look may come before the first host is at work again
         time.sleep(BEAT_S)
+        silent_s = silence_s(attempt)
+        looks = looks + 1 if silent_s > SILENT_S else 0
     print(f"torusrun: the first host of job {job} is silent: another job is to continue the run", flush=True)
     with contextlib.suppress(SiteError):  # then the next job asks the scheduler how the attempt ended
-        _record(run, silent_s)
+        _record(run, job, silent_s)
     for _ in range(TRIES):
         try:
-            return client.of(plan.site).cancel_lost(job)
+            return client.of(plan.site).pass_on(job, _lost(run))
         except SiteError as error:
             print(f"torusrun: {error}", file=sys.stderr, flush=True)
             time.sleep(BEAT_S)
 
 
-def _record(run: RunFolder, silent_s: float) -> None:
-    """Record the end of the attempt at work: its supervisor was on the first host."""
+def _record(run: RunFolder, job: str, silent_s: float) -> None:
+    """Record the end of the attempt that this job has at work: its supervisor was on the first host."""
     attempt = run.attempt(which.newest_of(run))
+    began = ledger.last(ledger.events(run.ledger), Started, attempt.number)
+    if not began or began.job != job:
+        return
     try:
         host = attempt.pulse.read_text().strip()
     except OSError:
-        return  # it has not begun
+        return
     if not attempt.end.exists():
         end = ended(How.FIRST_HOST_SILENT, hosts=[host], silent=host, silent_s=silent_s)
         end = replace(end, kept_going=True)
         end.write(attempt.end)
         ledger.append(run.ledger, Ended.by(attempt.number, end))
         note(run, attempt.number, end)
+
+
+def _lost(run: RunFolder) -> int:
+    """The number of jobs of the newest submission whose first host fell silent, this one included."""
+    events = ledger.events(run.ledger)
+    numbers = attempts_of_submission(events, which.newest_of(run))
+    ends = [end for number in numbers if (end := ledger.last(events, Ended, number))]
+    return max(sum("silent" in end.evidence for end in ends), 1)
 
 
 def silence_s(attempt: Attempt) -> float:

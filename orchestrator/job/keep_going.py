@@ -31,8 +31,9 @@ from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_attempt
-from orchestrator.runs.state.decide import Resume
+from orchestrator.runs.state.decide import Resume, Step
 from orchestrator.schedulers import client
+from training.counted import counted
 
 LOOK_S = 0.05
 LONGER_S = 20.0  # an attempt that has not ended this long after kill_after is killed
@@ -56,8 +57,9 @@ class Jobs:
     """One of the jobs of a run. Times are those of time.time()."""
 
     def __init__(self, run: RunFolder, first: Attempt, plan: Plan) -> None:
-        self.run, self.plan = run, plan
+        self.run, self.first, self.plan = run, first.number, plan
         self.scheduler = schedulers.get(plan.site.scheduler)
+        self.hosts = [*dict.fromkeys(self.scheduler.hosts(os.environ, socket.gethostname()))]
         self.job = self.scheduler.own_job(os.environ)
         self.task = self.scheduler.own_task(os.environ)
         self.name = self.job if self.task is None else self.scheduler.task_id(self.job, self.task)
@@ -66,50 +68,51 @@ class Jobs:
         self.lost: dict[str, None] = {}  # hosts of this job that are gone, or were found bad
         self.checked = False  # whether its other hosts passed a preflight, if there is one
         self.child: subprocess.Popen[bytes] | None = None
-        self.pulse = JobPulse(first, plan, self.scheduler, self.name)
+        self.begun = 0  # the newest attempt that this job began
         self.asked_s = 0.0  # when this job was asked to end; 0.0 if it was not
+        self.pulse = JobPulse(first, plan, self.scheduler, self.name)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._on_signal)
         process.die_with_parent(signal.SIGTERM)
 
     def work(self) -> State:
         """Work for the run as long as this job can; the state of the last attempt."""
-        try:
+        if not (self.plan.outlives_hosts or self.scheduler.traits.outlives_hosts):
             return self._work()
-        finally:
-            self.pulse.end()
+        with self.pulse.given(self._hosts):
+            return self._work()
 
     def _work(self) -> State:
         """Begin attempts until the run is over or this job cannot continue it; the state of the last attempt."""
         print(f"torusrun: job {self.name} of {self.run.run_id}, on {socket.gethostname()}", flush=True)
         while True:
-            step = next_step(self.run, self._here(), begin=True)
+            step = next_step(self.run, self._here(), begin=not self.asked_s)
             if not isinstance(step, Resume):
-                print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
-                self._leave_no_jobs()
-                return State.COMPLETED  # this job has done all that was left to do
+                return self._nothing_left(step)
+            if self.asked_s:
+                return State.CANCELLED  # the next job begins this attempt
+            self.begun = step.attempt
             end = self._attempt(step.attempt)
             if not self._continues(step.attempt, end):
                 return self._leave(step.attempt, end)
 
     def _here(self) -> Here:
-        return Here(self.job, self.name, len(self._hosts()))
+        return Here(self.job, self.name, self.first, len(self._hosts()), self.begun)
 
     def _hosts(self) -> list[str]:
         """The hosts of this job that are not lost."""
-        every = self.scheduler.hosts(os.environ, socket.gethostname())
-        return [host for host in dict.fromkeys(every) if host not in self.lost]
+        return [host for host in self.hosts if host not in self.lost]
 
     def _attempt(self, number: int) -> End:
         """Run an attempt by its script to its end."""
         attempt = self.run.attempt(number)
         own = around.variables(self.name, self.until_s, list(self.lost), checked=self.checked)
         self.child = around.begin(attempt, {**os.environ, **own})
+        if self.asked_s:  # meanwhile
+            self._pass_on(signal.SIGTERM)
         while self.child.poll() is None:
             if self.asked_s and time.time() > self.asked_s + self.plan.site.kill_after_s + LONGER_S:
                 self._pass_on(signal.SIGKILL)
-            if self.plan.outlives_hosts:
-                self.pulse.give(self._hosts())
             time.sleep(LOOK_S)
         end = None
         with contextlib.suppress(SiteError):
@@ -123,7 +126,8 @@ class Jobs:
     def _continues(self, number: int, end: End) -> bool:
         """Whether the next attempt may begin in this job."""
         self._learn(number, end)
-        if self.asked_s or (end.cause in OF_THE_JOB and not self._begins_again()):
+        of_the_job = end.cause in OF_THE_JOB or (end.cause is Cause.STOPPED and not end.certain)
+        if self.asked_s or (of_the_job and not self._begins_again()):
             return False
         fewest = self.plan.run.keep_going.min_nodes or self.plan.run.nodes
         in_time = time.time() < self.until_s - self.plan.stop_before_s
@@ -146,14 +150,30 @@ class Jobs:
         return True
 
     def _leave(self, number: int, end: End) -> State:
-        """Leave the run to the next job, if there is one and something is left to do."""
+        """Leave the run to the next job, if there is one and something is left to do.
+
+        The scheduler may know better how an attempt ended that did not end by itself. The next job asks it.
+        """
+        if not self._is_last and (self.asked_s or not end.certain):
+            return end.state
         step = next_step(self.run, self._here(), begin=False)
-        if isinstance(step, Resume) and self.turn + 1 >= self.plan.jobs:
-            close(self.run, number, f"the last of its {self.plan.jobs} jobs is over (keep_going.attempts)")
-        elif not isinstance(step, Resume):
-            print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
-            self._leave_no_jobs()
+        if not isinstance(step, Resume):
+            self._nothing_left(step)
+        elif self._is_last:
+            close(self.run, number, f"the last of its {counted(self.plan.jobs, 'job')} is over (keep_going.attempts)")
         return end.state
+
+    @property
+    def _is_last(self) -> bool:
+        one_by_one = self.task is not None or self.scheduler.traits.one_machine
+        return self.turn + 1 >= self.plan.jobs or not one_by_one
+
+    def _nothing_left(self, step: Step) -> State:
+        """This job, and the later ones, have nothing to do."""
+        if not isinstance(step, Resume):
+            print(f"torusrun: no further attempt of {self.run.run_id}: {step.why}", flush=True)
+        self._leave_no_jobs()
+        return State.COMPLETED
 
     def _leave_no_jobs(self) -> None:
         """Remove the run's later jobs from the queue. If this node cannot, each ends as soon as it begins."""

@@ -27,7 +27,8 @@ RECORDED_S = 10.0
 def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps_going: bool = False) -> End:
     """The end that `work` returns, or that of its failure, recorded for the attempt; an end that is settled stays.
 
-    `keeps_going` says that the run does.
+    Only completion replaces it: the job may have been silent for a while, and at work. `keeps_going` says that the run
+    does.
     """
     if end := settled_end(run, attempt):
         print(f"torusrun: attempt {attempt.number} has ended, and its job was begun again: nothing is started")
@@ -41,6 +42,10 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps
         end = ended(How.ERROR, why=defect.report(error, ["supervise"]))
     if end.state is State.FAILED and no_room(run.folder):
         end = on_full_disk(end)
+    earlier = settled_end(run, attempt)  # by another job, if this one was cut off
+    if earlier and (earlier.state is State.COMPLETED or end.state is not State.COMPLETED):
+        print(f"torusrun: attempt {attempt.number} is known to have ended: {earlier.reason}")
+        return earlier
     end = replace(end, kept_going=keeps_going and end.state is not State.COMPLETED)
     end.write(attempt.end)
     if end.certain:

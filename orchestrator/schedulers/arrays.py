@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from orchestrator.base.states import State, Status
+
+DIGITS = 20  # more than any number in an id has
 
 
 def with_arrays(found: Mapping[str, Status], array_of: Callable[[str], str | None]) -> dict[str, Status]:
     """The states by job id, and those of the arrays under their own ids. `array_of` is the array of a task's id.
 
-    `found` has the tasks of an array in order.
+    Schedulers list tasks in any order: squeue by their states.
     """
     tasks: dict[str, list[Status]] = {}
-    for job_id, status in found.items():
+    for job_id in sorted(found, key=_numbers):
         if array := array_of(job_id):
-            tasks.setdefault(array, []).append(status)
+            tasks.setdefault(array, []).append(found[job_id])
     return {**found, **{array: whole(*states) for array, states in tasks.items()}}
 
 
+def _numbers(job_id: str) -> list[str]:
+    """The numbers in an id, by which the tasks of an array are in order."""
+    return [number.zfill(DIGITS) for number in re.findall("[0-9]+", job_id)]
+
+
 def whole(*tasks: Status) -> Status:
-    """The state of an array: of a running task, else of a waiting one, else of the last that had hosts."""
+    """The state of an array by its tasks in order: of a running one, else a waiting one, else the last with hosts."""
     for state in (State.RUNNING, State.PENDING, State.UNKNOWN):
         if status := next((task for task in tasks if task.state is state), None):
             return status

@@ -143,10 +143,10 @@ class Client:
         command = [*self.scheduler.cancel_command(job_id), *others]
         self._cancel(command, f"{1 + len(others)} jobs" if others else f"job {job_id}")
 
-    def cancel_lost(self, job_id: str) -> None:
-        """End a job whose first host is gone. Raises SiteError if the command failed, as it may at first."""
-        if command := self.scheduler.cancel_lost_command(job_id):
-            self._cancel(command, f"job {job_id}")
+    def pass_on(self, job_id: str, lost: int) -> None:
+        """Let another task of an array begin in place of a lost one. Raises SiteError if that failed, as at first."""
+        command = self.scheduler.after_loss_command(job_id, lost) or self.scheduler.cancel_command(job_id)
+        self._cancel(command, f"job {job_id}")
 
     def cancel_tasks(self, job_id: str, first: int, last: int) -> None:
         """End the tasks `first` to `last` (from 0) of an array. Raises SiteError if the command failed."""

@@ -124,9 +124,12 @@ class Scheduler(ABC):
     def cancel_command(self, job_id: str) -> list[str]:
         """The command that ends a job."""
 
-    def cancel_lost_command(self, job_id: str) -> list[str] | None:
-        """The command that ends a job whose first host is gone; None if the scheduler begins it again by itself."""
-        return self.cancel_command(job_id)
+    def after_loss_command(self, job_id: str, lost: int) -> list[str] | None:
+        """The command after which another task of an array may begin although the first host of task `job_id` is gone.
+
+        `lost` tasks of the array have lost theirs, this one included. None: the command that ends any job does it.
+        """
+        return None
 
     @abstractmethod
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:

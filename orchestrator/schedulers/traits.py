@@ -23,6 +23,7 @@ class Traits:
     has_arrays: bool = False  # whether a request may be an array, of which some tasks run at once
     reports_all_jobs: bool = False  # whether `status_query` also reports the user's jobs that were not named
     cancels_many: bool = False  # whether the ids of more jobs may follow `cancel_command`
+    outlives_hosts: bool = False  # whether jobs continue without lost hosts, also if they do not ask for it
     cannot_exclude: str = "its scheduler cannot leave out hosts"  # why; '' if a request may exclude hosts
     silent: str = ""  # matches the submit command's error if its server did not answer, and so a job may exist
 

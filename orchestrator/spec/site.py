@@ -138,10 +138,10 @@ class PreflightSettings:
         name="pair",
     )
     nvlinks: Annotated[int, kinds.PER_NODE] | None = key(
-        None, "active NVLinks of each GPU; default: as many as the GPU of the node that has most"
+        None, "active NVLinks of each GPU; default: as many as this GPU has on most nodes"
     )
     pcie_lanes: Annotated[int, kinds.PER_NODE] | None = key(
-        None, "PCIe lanes of each GPU; default: as many as the GPU of the node that has most"
+        None, "PCIe lanes of each GPU; default: as many as this GPU has on most nodes"
     )
     free_memory_bytes: Annotated[int, kinds.SIZE] | None = key(
         None, "free memory of a node; default: half of node.memory", name="free_memory"

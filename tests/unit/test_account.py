@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.states import Cause, State
-from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from orchestrator.runs.folder.events import Ended, Event, KeptGoing, Refused, Started, Submitted, Submitting
 from orchestrator.runs.state.account import CURES, USES, account
 
 NOW_S = 1000.0
@@ -72,6 +72,14 @@ def test_in_a_chain_the_time_between_two_attempts_is_queue() -> None:
     assert used(chain, rows) == {"queue": 25.0, "start": 17.0, "compute": 28.0}
     within = [*chain[:4], *attempt(2, 55.0, 56.0, 70.0, Cause.DONE, follows=1)]
     assert used(within, rows) == {"queue": 10.0, "start": 32.0, "compute": 28.0}, "it begins again within its job"
+
+
+def test_the_wait_for_the_next_attempt_counts_while_it_lasts() -> None:
+    chain: list[Event] = [Submitting(1, "r", jobs=9, time_s=0.0), *attempt(1, 0.0, 10.0, 40.0, Cause.KILLED)[1:]]
+    found = [account(chain, [], 100.0, state) for state in (State.PENDING, State.RUNNING, State.FAILED)]
+    assert [(one.total_s, one.seconds["queue"]) for one in found] == [(100.0, 70.0), (100.0, 10.0), (40.0, 10.0)]
+    assert found[1].seconds["start"] == 60.0, "it begins"
+    assert account([*chain, KeptGoing(1, "so")], [], 100.0, State.UNKNOWN).total_s == 40.0, "none follows"
 
 
 def test_an_attempt_that_waits_for_the_end_of_the_one_before_takes_no_time_yet() -> None:

@@ -27,7 +27,7 @@ PACKAGES = [
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {
     "submit_command", "status_query", "accounting_query", "find_query", "cancel_command",
-    "cancel_lost_command", "cancel_tasks_command", "query_facts",
+    "after_loss_command", "cancel_tasks_command", "query_facts",
     "query_hosts", "shell_command",
 }  # fmt: skip
 CLIENTS = [ROOT / "orchestrator/schedulers" / name for name in ("client.py", "traits.py")]

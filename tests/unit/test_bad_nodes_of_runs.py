@@ -150,7 +150,7 @@ def test_the_next_job_of_a_run_that_keeps_going_blames_the_host_that_the_one_bef
     ledger.append(run.ledger, Started(1, "1_0", ("n3", "n4")))
     run.attempt(1).pulse.write_text("n3\n")
     cluster.program("sacct", "echo '1_0|NODE_FAIL|0:0|n[3-4]'")
-    assert isinstance(keep_going.next_step(run, keep_going.Here("1", "1_1", 2), begin=True), Resume)
+    assert isinstance(keep_going.next_step(run, keep_going.Here("1", "1_1", first=1, hosts=2), begin=True), Resume)
     assert [(host["host"], host["reason"], host["bad"]) for host in listed(capsys)] == [
         ("n3", "lost", False), ("n5", "added by its user", True)
     ]  # fmt: skip

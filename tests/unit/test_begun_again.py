@@ -11,9 +11,10 @@ import pytest
 from orchestrator.base.states import State, Status
 from orchestrator.job.recorded import forget_first, recorded, settled_end
 from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Ended
+from orchestrator.runs.folder.events import Ended, Submitting
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.dependencies import unmet
 from orchestrator.runs.state.view import read_record
 from tests.unit.run_folders import make, write_specs
 
@@ -57,3 +58,33 @@ def test_an_attempt_that_has_ended_for_good_is_not_begun_again(run: RunFolder, b
     before = run.ledger.read_bytes()
     assert recorded(run, run.attempt(1), lambda: pytest.fail("it was begun again")) == COMPLETED
     assert run.ledger.read_bytes() == before
+
+
+def test_an_end_that_others_found_out_meanwhile_stays(run: RunFolder) -> None:
+    """As of a supervisor that was cut off, while another job of the run worked for the next attempt."""
+    found = [Ended(1, State.NODE_FAIL, "lost n1"), Ended(2, COMPLETED.state, COMPLETED.reason)]
+
+    def work() -> End:
+        for event in found:
+            ledger.append(run.ledger, event)
+        return End(State.FAILED, "another job works for the run")
+
+    assert recorded(run, run.attempt(1), work).state is State.NODE_FAIL
+    ends = [event for event in ledger.events(run.ledger) if isinstance(event, Ended)]
+    assert [(end.attempt, end.state) for end in ends] == [(1, State.NODE_FAIL), (2, State.COMPLETED)]
+    ledger.append(run.ledger, Ended(1, State.FAILED, "of a job of an earlier torusrun"))
+    assert recorded(run, run.attempt(1), lambda: pytest.fail("it was begun again")).state is State.FAILED
+    waits = [Submitting(1, name="waits", after=(str(run.folder),))]
+    assert unmet(waits, 1) is None, "the newest attempt counts, whichever is noted last"
+
+
+def test_completion_replaces_the_loss_that_others_found_out(run: RunFolder) -> None:
+    """As of a job whose first host was silent for a while, and went on."""
+
+    def work() -> End:
+        ledger.append(run.ledger, Ended(1, State.NODE_FAIL, "the first host is silent"))
+        return COMPLETED
+
+    assert recorded(run, run.attempt(1), work) == COMPLETED
+    assert settled_end(run, run.attempt(1)) == COMPLETED
+    assert unmet([Submitting(1, name="waits", after=(str(run.folder),))], 1) is None

@@ -102,6 +102,12 @@ def test_a_keeper_starts_one_attempt_after_the_other_while_there_is_time(
         ({"cause": Cause.HOST_LOST, "in_vain": 1}, Resume(5)),
         ({"in_vain": 2}, Stop("2 attempts in a row made no new checkpoint (keep_going.without_progress)")),
         ({"cause": Cause.CONFIGURATION}, Stop("another attempt would fail in the same way")),
+        ({"cause": Cause.IMAGE, "ever_began": True}, Resume(5)),  # the files are right: it is this host
+        ({"cause": Cause.SCHEDULER}, Stop("its dependency dropped it")),
+        (
+            {"not_handed_over": True, "stopped": Cause.STOPPED},
+            Stop("its next phase wants other nodes, and no job could be submitted"),
+        ),
         ({"same_error": True}, Stop("two attempts in a row failed after the same step with the same error")),
         ({"cancelled": True, "begun": False}, Stop("is cancelled by its user", by_user=True)),
         ({"stopped": Cause.STOPPED}, Stop("was asked to stop")),
@@ -125,6 +131,8 @@ HISTORIES = st.builds(
     History, st.integers(1, 9), st.sampled_from(State), newest=st.integers(0, 9), begun=st.booleans(),
     at_work=st.none() | st.booleans(), again=st.booleans(), cancelled=st.booleans(), held=st.booleans(),
     stopped=st.none() | st.sampled_from(Cause), other_nodes=st.booleans(), time_left=st.booleans(),
+    cause=st.sampled_from(Cause), in_vain=st.integers(0, 3), most_in_vain=st.integers(1, 3), same_error=st.booleans(),
+    other_job=st.booleans(), ever_began=st.booleans(),
 )  # fmt: skip
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.states import State
+from orchestrator.base.states import Cause, State
 from orchestrator.job.recorded import recorded
 from orchestrator.runs.attempts import create, submit
 from orchestrator.runs.attempts.script import Scripts
-from orchestrator.runs.folder.events import Submitting
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Ended, Submitted, Submitting
 from orchestrator.runs.folder.records import RESERVED_BYTES, End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan import attempt_plan
@@ -81,3 +82,17 @@ def test_with_room_no_reserve_is_left(home: Path) -> None:
     run = submitted(home, "exit 3")
     assert views([run])[0].reason.startswith("the supervisor of the attempt ended with exit code 3")
     assert not list(run.attempt(1).folder.glob(".end*"))
+
+
+def test_an_end_that_is_known_is_not_blamed_on_a_disk_that_is_full_later(
+    home: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a run that keeps going, whose jobs are over: there is no room to note that."""
+    run = create.run(
+        attempt_plan.first(plan(write_specs(home))), home, Scripts("true\n"), Submitting(1, name="m", jobs=2)
+    )
+    ledger.append(run.ledger, Submitted(1, job="7", scheduler="local"))
+    ledger.append(run.ledger, Ended(1, State.FAILED, "rank 1 was killed", Cause.KILLED))
+    fill(disk)
+    view = views([run])[0]
+    assert (view.state, view.cause, view.reason) == (State.FAILED, "killed", "rank 1 was killed")

@@ -50,6 +50,18 @@ def test_a_job_with_the_runs_name_becomes_its_job(tmp_path: Path, monkeypatch: p
     assert ledger.last(ledger.events(run.ledger), Submitted, 1), "what was found out is kept"
 
 
+def test_an_array_with_the_runs_name_becomes_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm lists its running task and its waiting ones apart: %i is a task's id, as 7_[1-19%1], %F the array's."""
+    run = cut_off(tmp_path, "slurm")
+    named = r'echo "$*" | grep -q "=%F$" && printf "7\n7\n" || printf "7_0\n7_[1-19%%1]\n"'
+    listed = 'echo "7_0|RUNNING|None|node1"; echo "7_[1-19%1]|PENDING|JobArrayTaskLimit|"'
+    stub(tmp_path, "squeue", f'case "$*" in *--name=x-1*) {named};; *) {listed};; esac', monkeypatch)
+    for _ in range(2):
+        (view,) = views([run], time.time() + LATER_S)
+        assert (view.state, view.job) == (State.RUNNING, "7")
+    assert [event.job for event in ledger.events(run.ledger) if isinstance(event, Submitted)] == ["7"], "noted once"
+
+
 def test_another_users_job_with_that_name_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names are seen by everybody; qselect tells of everybody's jobs unless it is given a user."""
     run = cut_off(tmp_path, "pbs")
@@ -94,4 +106,5 @@ def test_names_of_jobs_are_read_from_the_xml_of_grid_engine() -> None:
     recorded = (RECORDED / "qstat.txt").read_text()
     xml = recorded[recorded.index("<?xml") : recorded.rindex("</job_info>")] + "</job_info>"
     assert GridEngine("u").find_query("run").read(Finished(("qstat",), 0, xml, "")) == ["18"]
+    assert GridEngine("u").find_query("arr2").read(Finished(("qstat",), 0, xml, "")) == ["20"], "once, not per task"
     assert GridEngine("u").find_query("nosuch").read(Finished(("qstat",), 0, xml, "")) == []

@@ -21,7 +21,7 @@ def attempts(*resumes: str | None, by_user: int = 1) -> list[Event]:
         event
         for number, (name, before) in enumerate(zip(resumes, follows, strict=True), 1)
         for event in (
-            Submitting(number, "x.1", resumes=name, follows=before, jobs=9),
+            Submitting(number, "x.1", resumes=name, follows=before, jobs=9, within=before > 0),
             Submitted(number, "7"),
             Started(number, f"7_{number}", ("n1",)),
         )
@@ -44,8 +44,34 @@ def test_attempts_without_a_new_checkpoint_are_counted_from_the_last(
     resumes: list[str | None], newest: str | None, by_user: int, count: int
 ) -> None:
     events = attempts(*resumes, by_user=by_user)
-    assert in_vain(events, len(resumes), newest) == count
+    assert in_vain(events, len(resumes), (newest, 0.0)) == count
     assert first_of_submission(events, len(resumes)) == by_user
+
+
+@pytest.mark.parametrize("cause", [Cause.BAD_HOST, Cause.HOST_LOST, Cause.PREEMPTED])
+def test_an_attempt_that_its_hosts_or_another_job_ended_was_not_in_vain(cause: Cause) -> None:
+    events = [*attempts(None, None, None), Ended(2, State.NODE_FAIL, "", cause), Ended(3, State.FAILED, "")]
+    assert in_vain(events, 3, (None, 0.0)) == 2
+
+
+def test_a_checkpoint_that_a_program_writes_again_is_a_new_one() -> None:
+    events = [*attempts(None), Submitting(2, "x.1", resumes="last.pt", resumes_s=7.0, follows=1, within=True)]
+    assert in_vain(events, 2, ("last.pt", 7.0)) == 1 and in_vain(events, 2, ("last.pt", 8.0)) == 0
+
+
+def test_a_submission_ends_at_the_attempt_that_a_client_or_a_hand_over_submitted() -> None:
+    events = [
+        *attempts(None, None),
+        Submitting(3, "x.3", follows=2, jobs=9),
+        Submitting(4, "x.3", follows=3, within=True),
+    ]
+    assert first_of_submission(events, 4) == 3 and first_of_submission(events, 2) == 1
+
+
+def test_alike_errors_at_unknown_steps_are_the_same_only_from_the_same_checkpoint() -> None:
+    ends = [Ended(n, State.FAILED, "", Cause.PROGRAM, evidence={"said": "CUDA error"}) for n in (1, 2)]
+    assert same_error([*attempts(None, None), *ends], 2)
+    assert not same_error([*attempts(None, "step-7"), *ends], 2)
 
 
 @pytest.mark.parametrize(

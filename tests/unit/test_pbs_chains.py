@@ -53,7 +53,7 @@ def test_the_tasks_that_are_not_needed_are_deleted_as_pbs_takes_it() -> None:
 def test_a_task_whose_first_host_is_gone_is_deleted_by_force_because_the_server_refuses_otherwise() -> None:
     refused, forced = answered("lost_refused"), answered("lost_forced")
     assert (PBS().cancel_command(refused.argv[1]), refused.exit_code) == (list(refused.argv), 222)
-    assert (PBS().cancel_lost_command(refused.argv[1]), forced.exit_code) == (list(forced.argv), 0)
+    assert (PBS().after_loss_command(refused.argv[1], 1), forced.exit_code) == (list(forced.argv), 0)
 
     (task,) = PBS().status_query([]).read(answered("lost_forced_task")).values()
     assert task == Status(State.CANCELLED, "deleted by its user, alice@pbs1", ("hnode001", "hnode002"))

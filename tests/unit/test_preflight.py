@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from orchestrator.base.states import Cause, State
+from orchestrator.job.preflight.dialogue import Errand, Hello, hear, say
+from orchestrator.job.preflight.nodes import KnownNode, Nodes
 from orchestrator.job.preflight.preflight import passed
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
@@ -17,6 +20,8 @@ from orchestrator.runs.folder.node_findings import PreflightRecord
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.runs.shells.connection import Connection, Frame
+from orchestrator.runs.shells.proof import CALLING, Proofs
 from orchestrator.schedulers import launchers
 
 RECORDED = Path(__file__).parent / "recorded" / "preflight"
@@ -72,6 +77,37 @@ def test_a_preflight_that_is_not_possible_blames_nobody(planned: Plan, capfd: py
     assert "no preflight, so no node was checked: 0 of 2 nodes reported" in capfd.readouterr().err
     assert "no module" in attempt_of(without).preflight_output.read_text()
     assert not attempt_of(without).preflight.exists() and not ledger.events(RunFolder(without.folder).ledger)
+
+
+def test_a_record_that_cannot_be_written_spares_no_bad_host(planned: Plan, capfd: pytest.CaptureFixture[str]) -> None:
+    attempt_of(planned).preflight.mkdir()
+    end = after(planned, [HERE])
+    assert isinstance(end, End) and end.cause is Cause.BAD_HOST
+    assert f"{attempt_of(planned).preflight}: cannot be written" in capfd.readouterr().err
+
+
+def test_a_node_that_reports_when_the_preflight_is_over_disturbs_nothing() -> None:
+    key = b"k" * 32
+    nodes = Nodes(["early", "late"], key, "lo")
+
+    class Early(Connection):
+        """Another node reports while this one is asked to end."""
+
+        def send(self, kind: Frame, content: bytes = b"") -> None:
+            nodes.known["meanwhile"] = KnownNode(self, 0.0, 0.0)
+            super().send(kind, content)
+
+    here, there = socket.socketpair()
+    nodes.known["early"] = KnownNode(Early(here, sends=key, receives=key), 0.0, 0.0)
+    with Proofs(key, CALLING) as proofs, there:
+        proofs.call(nodes.addresses[0], nodes.ports[0])
+        while not (late := proofs.step(1.0)):
+            assert proofs.waiting
+        hear(late, Errand)
+        nodes.close()
+        say(late, Hello("late", 0.0))
+        with pytest.raises(OSError, match="closed"):
+            hear(late, Errand)
 
 
 def test_a_request_to_stop_ends_a_preflight(planned: Plan) -> None:

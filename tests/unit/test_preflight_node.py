@@ -60,7 +60,7 @@ def test_a_missing_gpu_is_named() -> None:
         ("ecc", "<sram_correctable>N/A<", "<sram_correctable>9<", ""),  # corrected
         ("throttling", "hw_slowdown>Not Active<", "hw_slowdown>Active<", "00000000:81:00.0 has hw_slowdown"),
         ("throttling", "sw_power_cap>Not Active<", "sw_power_cap>Active<", ""),  # usual under load
-        ("pcie", "<current_link_width>16x<", "<current_link_width>4x<", "00000000:81:00.0 has 4"),
+        ("pcie", "<current_link_width>16x<", "<current_link_width>8x<", ""),  # a narrow slot; see the limit below
     ],
 )
 def test_a_faulty_gpu_is_named(check: str, before: str, after: str, says: str) -> None:
@@ -74,25 +74,77 @@ def test_old_drivers_count_double_bit_errors() -> None:
     old = "<double_bit><device_memory>1</device_memory><total>2</total></double_bit>"
     text = recorded("t4.xml").replace("<sram_uncorrectable>0</sram_uncorrectable>", old, 1)
     assert of_gpus(text, 1)["ecc"].value == "00000000:00:1E.0 has 2 uncorrected errors"
-    assert of_gpus(recorded("t4.xml"), 1, pcie_lanes=16)["pcie"].result is BAD
+    pcie = of_gpus(recorded("t4.xml"), 1, pcie_lanes=16)["pcie"]
+    assert pcie == NodeFinding("pcie", BAD, "00000000:00:1E.0 has 8", "16 lanes")
     with pytest.raises(ValueError, match="not what nvidia-smi -q -x says"):
         nvidia_smi.gpus("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
 
 
+def active(name: str) -> dict[str, int]:
+    return {gpu: nvidia_smi.active(states) for gpu, states in nvidia_smi.links(recorded(name)).items()}
+
+
 def test_inactive_nvlinks_are_named() -> None:
-    assert nvidia_smi.active(nvidia_smi.links(recorded("nvlink.v100.txt"))["GPU 3"]) == 4
-    assert gpus.linked(recorded("nvlink.v100.txt"), None).result is GOOD, "nothing to compare with"
-    found = gpus.linked(recorded("nvlink.v100.txt"), 6)
+    assert active("nvlink.v100.txt") == {"GPU 3": 4}
+    found = gpus.linked(active("nvlink.v100.txt"), 6)
     assert (found.result, found.value, found.wanted) == (BAD, "GPU 3 has 4 active", "6 active")
-    assert gpus.linked(recorded("nvlink.gb200.txt"), None).value == "GPU 1 has 2 active"
-    assert gpus.linked("", None).result is SKIPPED
+    assert gpus.linked(active("nvlink.gb200.txt"), 3).value == "GPU 1 has 2 active"
+    mixed = gpus.linked(active("nvlink.gb200.txt"), None)
+    assert (mixed.result, mixed.value) == (GOOD, "2, 18 active"), "a bridged pair and a single GPU"
+    assert gpus.linked({}, None).result is gpus.linked({"GPU 0": 0}, None).result is SKIPPED
+
+
+def test_gpus_are_compared_with_the_same_ones_of_other_nodes() -> None:
+    usual = {"pcie 00000000:81:00.0": 16, "pcie 00000000:C1:00.0": 8, "nvlink 00000000:81:00.0": 12}
+    worse = {**usual, "pcie 00000000:81:00.0": 8, "nvlink 00000000:81:00.0": 10}
+    well = tuple(NodeFinding(check, GOOD, "16") for check in ("pcie", "nvlink"))
+    nodes = [NodeFindings(f"n{number}", well, gpu_links=worse if number < 2 else usual) for number in range(5)]
+    evidence = (
+        "pcie: 00000000:81:00.0 has 8, wanted 16 as on most nodes",
+        "nvlink: 00000000:81:00.0 has 10, wanted 12 as on most nodes",
+    )
+
+    def bad(of: list[NodeFindings]) -> object:
+        return judge(compared(of, {}, 10.0, True), [], least_bytes_per_s=None, took_s=1.0).bad
+
+    assert bad(nodes) == {"n0": evidence, "n1": evidence}
+    assert not bad(nodes[1:3]) and not bad(nodes[:4]), "no majority"
 
 
 def test_faults_of_the_hardware_in_the_log_of_the_kernel() -> None:
-    found = gpus.faults(recorded("dmesg.txt"), up_s=9000.0)
+    log, own = recorded("dmesg.txt"), ["00000000:01:00.0"]
+    found = gpus.faults(log, 9000.0, own)
     assert (found.result, found.value) == (BAD, "Xid 79 of PCI:0000:01:00: GPU has fallen off the bus.")
-    assert gpus.faults(recorded("dmesg.txt"), up_s=9000.0 + gpus.RECENT_S).result is GOOD, "the GPU may be a new one"
-    assert gpus.faults(recorded("dmesg.txt").replace(": 79,", ": 31,"), 9000.0).result is GOOD, "a program's error"
+    assert gpus.faults(log, 9000.0, ["00000000:C1:00.0"]).result is GOOD, "a GPU of another job"
+    assert gpus.faults(log, 9000.0 + gpus.RECENT_S, own).result is GOOD, "the GPU may be a new one"
+    assert gpus.faults(log.replace(": 79,", ": 31,"), 9000.0, own).result is GOOD, "a program's error"
+    assert nvidia_smi.place("PCI:0000:c1:00") == nvidia_smi.place("00000000:C1:00.0") == (0, 0xC1, 0)
+
+
+def test_only_the_gpus_of_the_job_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "two.xml").write_text(recorded("a5000.xml").replace("failure>No<", "failure>Yes<", 1))
+    links = "".join(f"GPU {n}: NVIDIA RTX A5000 (UUID: GPU-{n})\n\t Link 0: 14.062 GB/s\n" for n in range(2))
+    (tmp_path / "links").write_text(links)
+    smi = f"case $1 in -q) exec cat {tmp_path}/two.xml;; nvlink) exec cat {tmp_path}/links;; esac"
+    for name, program in (("nvidia-smi", smi), ("dmesg", f"exec cat {RECORDED}/dmesg.txt")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def found(count: int) -> tuple[dict[str, Judgement], object]:
+        on_node = node.alone(WantedNode(gpus=count))
+        return {finding.check: finding.result for finding in on_node.findings}, on_node.gpu_links
+
+    every = (*gpus.FROM_SMI, "nvlink", "xid")
+    results, compare = found(2)
+    assert {check: results[check] for check in every} == {**dict.fromkeys(every, GOOD), "ecc": BAD}
+    both = ("00000000:81:00.0", "00000000:C1:00.0")
+    assert compare == {f"pcie {gpu}": 16 for gpu in both} | {f"nvlink {gpu}": 1 for gpu in both}
+    results, compare = found(1)
+    assert {check: results[check] for check in every} == {**dict.fromkeys(every, SKIPPED), "gpus": GOOD}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1,MIG-2")
+    assert {found(2)[0][check] for check in every} == {SKIPPED} and not compare
 
 
 def test_a_node_without_nvidia_smi_skips_its_checks_and_one_that_fails_is_bad(
@@ -105,7 +157,7 @@ def test_a_node_without_nvidia_smi_skips_its_checks_and_one_that_fails_is_bad(
     }
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    assert [*gpus.gpus(WantedNode(gpus=4))] == [NodeFinding("gpus", BAD, "No devices were found", "4")]
+    assert gpus.Gpus(WantedNode(gpus=4)).health() == [NodeFinding("gpus", BAD, "No devices were found", "4")]
 
 
 def test_a_check_that_hangs_is_bad_and_holds_nothing() -> None:
@@ -180,11 +232,13 @@ def test_a_clock_is_compared_with_those_of_most_nodes() -> None:
 def test_a_check_that_all_nodes_fail_blames_none_and_is_said() -> None:
     few = NodeFinding("gpus", BAD, "4", "8")
     silent = NodeFinding(ANSWER, BAD, "none, while most nodes answered")
-    record = judge(
-        [NodeFindings("a", (few,)), NodeFindings("b", (few, silent))], [], least_bytes_per_s=None, took_s=1.0
-    )
-    assert record.bad == {"b": (silent.words,)}
-    assert record.remarks == ("all 2 hosts fail gpus: 4, wanted 8: no host is blamed",)
+    skips = NodeFinding("gpus", SKIPPED, "there is no nvidia-smi")
+    nodes = [NodeFindings(*of) for of in (("a", (few,)), ("b", (few,)), ("c", (silent,)), ("d", (skips,)))]
+    record = judge(nodes, [], least_bytes_per_s=None, took_s=1.0)
+    assert record.bad == {"c": (silent.words,)}, "neither a silent node nor one that skips a check disproves it"
+    assert record.remarks == ("all 2 hosts that could be checked fail gpus: 4, wanted 8: no host is blamed",)
+    two = [NodeFindings(host, (silent,)) for host in "ab"]
+    assert set(judge(two, [], least_bytes_per_s=None, took_s=1.0).bad) == {"a", "b"}
     assert judge([NodeFindings("a", (few,))], [], least_bytes_per_s=None, took_s=1.0).bad == {"a": (few.words,)}
 
 

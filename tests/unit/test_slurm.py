@@ -203,3 +203,15 @@ def test_a_site_asks_in_its_own_words() -> None:
 
 def test_gpus_may_have_a_type() -> None:
     assert "#SBATCH --gres=gpu:v100:2" in Slurm().directives(request(gpus_per_node=2, gpu_type="v100"))
+
+
+def test_an_ended_array_is_as_its_last_task_that_ran_in_whatever_order_squeue_lists_them() -> None:
+    lines = [
+        "7_[11-19%1]|CANCELLED|None|",
+        "7_10|NODE_FAIL|NodeDown|n2",
+        "7_2|TIMEOUT|TimeLimit|n1",
+        "7_0|FAILED|None|n1",
+    ]
+    for order in (lines, lines[::-1]):
+        said = Finished(("squeue",), 0, "\n".join(order), "")
+        assert Slurm().status_query([]).read(said)["7"].state is State.NODE_FAIL

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 
 from orchestrator.base import process
@@ -23,32 +24,90 @@ XID = re.compile(r"^\[ *(\d+\.\d+)\] NVRM: Xid \(([^)]*)\): (\d+), ?(.*)$", re.M
 # 119 and 120 its processor. Others, such as 13, 31 and 43, come from programs.
 FAULTS = (48, 64, 74, 79, 95, 119, 120)
 FROM_SMI = ("gpus", "ecc", "throttling", "pcie")
+NO_SMI = "there is no nvidia-smi"
+NOT_KNOWN = "nvidia-smi does not show exactly the job's GPUs"
 
 
-def gpus(wanted: WantedNode) -> Iterator[NodeFinding]:
-    """The number of GPUs and their health, by nvidia-smi."""
+class Gpus:
+    """The checks of a node's GPUs, each in a thread of its own.
+
+    `links` has what is compared with other nodes, for lack of a limit: 'pcie' or 'nvlink' and a GPU -> its number.
+    """
+
+    def __init__(self, wanted: WantedNode) -> None:
+        self._wanted = wanted
+        self._own: Future[Sequence[GpuHealth]] = Future()
+        self.links: dict[str, int] = {}
+
+    def health(self) -> list[NodeFinding]:
+        """The number of GPUs and their health, by nvidia-smi."""
+        own: Sequence[GpuHealth] = ()
+        try:
+            shown = _shown()
+            own = shown if len(shown) == self._wanted.gpus else ()
+            if self._wanted.pcie_lanes is None:
+                self.links |= {f"pcie {gpu.address}": gpu.lanes for gpu in own if gpu.lanes is not None}
+            return [*judged(shown, self._wanted)]
+        except SiteError as error:  # it hangs if a GPU is faulty
+            said = str(error).partition(process.WAS_RUNNING)[0]
+            return [NodeFinding("gpus", Judgement.BAD, said, str(self._wanted.gpus))]
+        except ValueError as error:
+            return [*_skipped(FROM_SMI, str(error))]
+        finally:
+            self._own.set_result(own)
+
+    def nvlinks(self) -> list[NodeFinding]:
+        """The NVLinks that are active, by nvidia-smi."""
+        if not which("nvidia-smi"):
+            return [*_skipped(["nvlink"], NO_SMI)]
+        done = process.run(["nvidia-smi", "nvlink", "-s", *restriction(os.environ)], timeout_s=ANSWER_S)
+        count = {gpu: nvidia_smi.active(states) for gpu, states in nvidia_smi.links(done.stdout).items()}
+        if not (own := self._found()):
+            return [*_skipped(["nvlink"], NOT_KNOWN)]
+        if self._wanted.nvlinks is None and len(count) == len(own):  # both are in the driver's order
+            self.links |= {f"nvlink {gpu.address}": links for gpu, links in zip(own, count.values(), strict=True)}
+        return [linked(count, self._wanted.nvlinks)]
+
+    def messages(self) -> list[NodeFinding]:
+        """The driver's messages about faults of the hardware, in the kernel's log of the last day."""
+        if not which("dmesg"):
+            return [*_skipped(["xid"], "there is no dmesg")]
+        done = process.run(["dmesg"], timeout_s=ANSWER_S)
+        if done.exit_code:  # the kernel may keep it from ordinary users
+            return [*_skipped(["xid"], (done.stderr.strip() or "dmesg failed").splitlines()[-1])]
+        if not (own := self._found()):
+            return [*_skipped(["xid"], NOT_KNOWN)]
+        up_s = float(Path("/proc/uptime").read_text().split()[0])
+        return [faults(done.stdout, up_s, [gpu.address for gpu in own])]
+
+    def _found(self) -> Sequence[GpuHealth]:
+        """The job's GPUs, once `health` knows them; () if it does not."""
+        wait([self._own], ANSWER_S)
+        return self._own.result() if self._own.done() else ()
+
+
+def _shown() -> Sequence[GpuHealth]:
+    """The GPUs that nvidia-smi shows to this job.
+
+    Raises SiteError if nvidia-smi fails, ValueError if the GPUs cannot be checked.
+    """
     if not which("nvidia-smi"):
-        yield from _skipped(FROM_SMI, "there is no nvidia-smi")
-        return
-    try:
-        done = process.run(["nvidia-smi", "-q", "-x", *restriction(os.environ)], timeout_s=ANSWER_S)
-    except SiteError as error:  # it hangs if a GPU is faulty
-        yield NodeFinding("gpus", Judgement.BAD, str(error).partition(process.WAS_RUNNING)[0], str(wanted.gpus))
-        return
+        raise ValueError(NO_SMI)
+    if "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", ""):
+        raise ValueError("the job has parts of GPUs (MIG)")
+    done = process.run(["nvidia-smi", "-q", "-x", *restriction(os.environ)], timeout_s=ANSWER_S)
     if done.exit_code:
-        said = (done.stdout.strip() or done.stderr.strip() or "nvidia-smi failed").splitlines()[-1]
-        yield NodeFinding("gpus", Judgement.BAD, said, str(wanted.gpus))
-        return
-    try:
-        yield from judged(nvidia_smi.gpus(done.stdout), wanted)
-    except ValueError as error:
-        yield from _skipped(FROM_SMI, str(error))
+        raise SiteError((done.stdout.strip() or done.stderr.strip() or "nvidia-smi failed").splitlines()[-1])
+    return nvidia_smi.gpus(done.stdout)
 
 
 def judged(found: Sequence[GpuHealth], wanted: WantedNode) -> Iterator[NodeFinding]:
     """The findings from the answer of nvidia-smi."""
     missing = len(found) < wanted.gpus
     yield NodeFinding("gpus", _bad_if(missing), str(len(found)), str(wanted.gpus))
+    if len(found) != wanted.gpus:
+        yield from _skipped(FROM_SMI[1:], NOT_KNOWN)
+        return
     errors = [f"{gpu.address} has {gpu.errors} uncorrected errors" for gpu in found if gpu.errors]
     repairs = [f"{gpu.address} has {name}" for gpu in found for name in gpu.repairs]
     yield NodeFinding("ecc", _bad_if(errors or repairs), ", ".join([*errors, *repairs]) or "no errors", "no errors")
@@ -58,50 +117,28 @@ def judged(found: Sequence[GpuHealth], wanted: WantedNode) -> Iterator[NodeFindi
 
 
 def _lanes(found: Sequence[GpuHealth], wanted: int | None) -> NodeFinding:
-    """The PCIe lanes of the GPUs. Without a limit, each must have as many as the one with the most in this node."""
+    """The PCIe lanes of the GPUs. Without a limit, the supervisor compares them with those of other nodes."""
     known = [gpu.lanes for gpu in found if gpu.lanes is not None]
-    least = wanted or max(known, default=0)
-    narrow = [f"{gpu.address} has {gpu.lanes}" for gpu in found if gpu.lanes is not None and gpu.lanes < least]
+    narrow = [f"{gpu.address} has {gpu.lanes}" for gpu in found if gpu.lanes is not None and gpu.lanes < (wanted or 0)]
+    value = ", ".join(narrow or [str(lanes) for lanes in sorted({*known})]) or "unknown"
     result = _bad_if(narrow) if known else Judgement.SKIPPED
-    return NodeFinding("pcie", result, ", ".join(narrow) or (f"{min(known)}" if known else "unknown"), f"{least} lanes")
+    return NodeFinding("pcie", result, value, f"{wanted} lanes" if wanted else "")
 
 
-def nvlinks(wanted: WantedNode) -> Iterator[NodeFinding]:
-    """The NVLinks that are active, by nvidia-smi."""
-    if not which("nvidia-smi"):
-        yield from _skipped(["nvlink"], "there is no nvidia-smi")
-        return
-    done = process.run(["nvidia-smi", "nvlink", "-s", *restriction(os.environ)], timeout_s=ANSWER_S)
-    yield linked(done.stdout, wanted.nvlinks)
-
-
-def linked(text: str, wanted: int | None) -> NodeFinding:
-    """The finding about NVLinks. Without a limit, each GPU must have as many as the one with the most in this node."""
-    count = {gpu: nvidia_smi.active(states) for gpu, states in nvidia_smi.links(text).items()}
-    least = wanted or max(count.values(), default=0)
-    if not count or not least:
+def linked(count: Mapping[str, int], wanted: int | None) -> NodeFinding:
+    """The finding about active NVLinks. Without a limit, the supervisor compares them with those of other nodes."""
+    if not count or not (wanted or any(count.values())):
         return NodeFinding("nvlink", Judgement.SKIPPED, "no NVLink")
-    few = [f"{gpu} has {links} active" for gpu, links in count.items() if links < least]
-    return NodeFinding("nvlink", _bad_if(few), ", ".join(few) or f"{least} active", f"{least} active")
+    few = [f"{gpu} has {links} active" for gpu, links in count.items() if links < (wanted or 0)]
+    value = ", ".join(few) or f"{', '.join(str(links) for links in sorted({*count.values()}))} active"
+    return NodeFinding("nvlink", _bad_if(few), value, f"{wanted} active" if wanted else "")
 
 
-def messages() -> Iterator[NodeFinding]:
-    """The driver's messages about faults of the hardware, in the kernel's log of the last day."""
-    if not which("dmesg"):
-        yield from _skipped(["xid"], "there is no dmesg")
-        return
-    done = process.run(["dmesg"], timeout_s=ANSWER_S)
-    if done.exit_code:  # the kernel may keep it from ordinary users
-        yield from _skipped(["xid"], (done.stderr.strip() or "dmesg failed").splitlines()[-1])
-        return
-    up_s = float(Path("/proc/uptime").read_text().split()[0])
-    yield faults(done.stdout, up_s)
-
-
-def faults(text: str, up_s: float) -> NodeFinding:
-    """The finding about the driver's messages in the kernel's log, at `up_s` seconds after its start."""
+def faults(text: str, up_s: float, addresses: Sequence[str]) -> NodeFinding:
+    """The finding about the driver's messages on these GPUs in the kernel's log, at `up_s` seconds after its start."""
+    own = {nvidia_smi.place(address) for address in addresses}
     recent = [f"Xid {xid} of {gpu}: {said}" for at_s, gpu, xid, said in XID.findall(text)
-              if int(xid) in FAULTS and up_s - float(at_s) < RECENT_S]  # fmt: skip
+              if int(xid) in FAULTS and up_s - float(at_s) < RECENT_S and nvidia_smi.place(gpu) in own]  # fmt: skip
     return NodeFinding("xid", _bad_if(recent), recent[-1] if recent else "none", "none")
 
 

@@ -28,7 +28,7 @@ def judge(
     shared = _shared(all_found)
     bad = {node.host: tuple(found.words for found in node.findings if _is_bad(found) and found.check not in shared)
            for node in all_found}  # fmt: skip
-    remarks = [f"all {counted(len(nodes), 'host')} fail {words}: no host is blamed" for words in shared.values()]
+    remarks = [f"all {words}: no host is blamed" for words in shared.values()]
     remarks += [f"slow link: {words_of(pair)}" for pair in slow.links[:MOST_LINKS]]
     if len(slow.links) > MOST_LINKS:
         remarks.append(f"and {len(slow.links) - MOST_LINKS} more slow links")
@@ -46,24 +46,38 @@ def words_of(pair: MeasuredPair) -> str:
 def compared(
     nodes: Sequence[NodeFindings], clocks: Mapping[str, tuple[float, float]], clock_s: float, port_is_given: bool
 ) -> list[NodeFindings]:
-    """The findings with those that need all nodes: the clocks, and the rates of adapters unless the site gives one."""
-    usual = {} if port_is_given else _usual_rates(nodes)
+    """The findings with those that need all nodes.
+
+    These are the clocks, and the rates of adapters and the links of GPUs unless the site gives a limit.
+    """
+    rates = {} if port_is_given else _usual([node.port_rates for node in nodes])
+    links = _usual([node.gpu_links for node in nodes])
     return [
-        replace(node, findings=(*node.findings, *_slow_ports(node, usual), *_clock(node.host, clocks, clock_s)))
+        replace(node, findings=(
+            *node.findings, *_slow_ports(node, rates), *_few_links(node, links), *_clock(node.host, clocks, clock_s)
+        ))
         for node in nodes
-    ]
+    ]  # fmt: skip
 
 
-def _usual_rates(nodes: Sequence[NodeFindings]) -> dict[str, float]:
-    """The rate of each adapter that more than half of all nodes have."""
-    rates = Counter((hca, rate) for node in nodes for hca, rate in node.port_rates.items())
-    return {hca: rate for (hca, rate), count in rates.items() if len(nodes) >= MAJORITY and 2 * count > len(nodes)}
+def _usual(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The value of each part, such as an adapter, that more than half of all nodes have."""
+    counts = Counter(item for of_node in values for item in of_node.items())
+    return {part: value for (part, value), count in counts.items()
+            if len(values) >= MAJORITY and 2 * count > len(values)}  # fmt: skip
 
 
 def _slow_ports(node: NodeFindings, usual: Mapping[str, float]) -> Iterator[NodeFinding]:
     for hca, rate in node.port_rates.items():
         if rate < usual.get(hca, 0.0):
             yield NodeFinding(f"infiniband {hca}", Judgement.BAD, gigabits(rate), gigabits(usual[hca]))
+
+
+def _few_links(node: NodeFindings, usual: Mapping[str, float]) -> Iterator[NodeFinding]:
+    for part, count in node.gpu_links.items():
+        if count < usual.get(part, 0):
+            check, _, gpu = part.partition(" ")
+            yield NodeFinding(check, Judgement.BAD, f"{gpu} has {count}", f"{usual[part]:g} as on most nodes")
 
 
 def _clock(host: str, clocks: Mapping[str, tuple[float, float]], most_s: float) -> Iterator[NodeFinding]:
@@ -92,10 +106,24 @@ def _link(host: str, pairs: Sequence[MeasuredPair], slow: Blame, least: float | 
 
 
 def _shared(nodes: Sequence[NodeFindings]) -> dict[str, str]:
-    """Checks that all of several hosts fail, with the first finding: the limit is wrong, or what they share."""
-    failed = Counter(check for node in nodes for check in {found.check for found in node.findings if _is_bad(found)})
-    shared = {check for check, count in failed.items() if len(nodes) > 1 and count == len(nodes)}
-    return {found.check: found.words for node in nodes for found in node.findings if found.check in shared}
+    """Checks that several hosts made and all of these failed, in words: the limit is wrong, or what they share.
+
+    A host that skipped a check or was silent says nothing about the limit. Silence and links are no such checks.
+    """
+    made = _counted(nodes, Judgement.GOOD, Judgement.BAD)
+    shared = {check: count for check, count in _counted(nodes, Judgement.BAD).items() if 1 < count == made[check]}
+    return {
+        found.check: f"{counted(shared[found.check], 'host')} that could be checked fail {found.words}"
+        for node in nodes for found in node.findings
+        if found.check in shared and found.check not in (ANSWER, LINK) and _is_bad(found)
+    }  # fmt: skip
+
+
+def _counted(nodes: Sequence[NodeFindings], *results: Judgement) -> Counter[str]:
+    """How many hosts have one of these results in each check."""
+    return Counter(
+        check for node in nodes for check in {found.check for found in node.findings if found.result in results}
+    )
 
 
 def _is_bad(found: NodeFinding) -> bool:

@@ -19,7 +19,7 @@ from orchestrator.base.errors import TorusrunError
 from orchestrator.job.preflight import order as orders
 from orchestrator.job.preflight import pair
 from orchestrator.job.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say
-from orchestrator.job.preflight.gpus import gpus, messages, nvlinks
+from orchestrator.job.preflight.gpus import Gpus
 from orchestrator.job.preflight.machine import machine
 from orchestrator.job.preflight.order import NodeOrder, WantedNode
 from orchestrator.job.preflight.ports import ports
@@ -83,10 +83,11 @@ def alone(wanted: WantedNode) -> NodeFindings:
         return found
 
     checks: dict[str, Check] = {"machine": lambda: machine(wanted), "infiniband": adapters}
+    gpus = Gpus(wanted)
     if wanted.gpus:
-        checks |= {"gpus": lambda: gpus(wanted), "nvlink": lambda: nvlinks(wanted), "xid": messages}
+        checks |= {"gpus": gpus.health, "nvlink": gpus.nvlinks, "xid": gpus.messages}
     findings = tuple(all_of(checks, ALONE_S))
-    return NodeFindings(socket.gethostname(), findings, dict(rates))
+    return NodeFindings(socket.gethostname(), findings, dict(rates), dict(gpus.links))
 
 
 def all_of(checks: dict[str, Check], limit_s: float) -> Iterator[NodeFinding]:

@@ -75,6 +75,8 @@ class Nodes:
                 return connection.close()
             node = self.known[host] = KnownNode(connection, hello.time_s - asked_s - within_s, within_s)
             self.newest_s = time.monotonic()
+            if self._over:  # close() may have looked at the others before
+                return connection.close()
             node.report = hear(connection, NodeReport)
 
     def ask(self, errands: Mapping[str, Errand]) -> dict[str, Future[Result]]:
@@ -94,7 +96,7 @@ class Nodes:
     def close(self) -> None:
         """Let all processes end."""
         self._over = True
-        for node in self.known.values():
+        for node in [*self.known.values()]:  # another may report meanwhile
             with contextlib.suppress(OSError):
                 say(node.connection, Errand())
             node.connection.close()

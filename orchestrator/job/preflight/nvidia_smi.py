@@ -17,6 +17,7 @@ REPAIRS = (
     "ecc_errors/channel_repair_pending", "ecc_errors/tpc_repair_pending", "gpu_reset_status/reset_required",
 )  # fmt: skip
 UNCORRECTED = re.compile(r".*_uncorrectable.*|double_bit")  # double_bit/total before driver 418
+PLACE = re.compile(r"([0-9a-f]+):([0-9a-f]{2}):([0-9a-f]{2})", re.IGNORECASE)
 LINK = re.compile(r"^\s+Link \d+: (\S.*)$")
 
 
@@ -38,6 +39,12 @@ def gpus(text: str) -> tuple[GpuHealth, ...]:
     except ElementTree.ParseError as error:
         raise ValueError(f"this is not what nvidia-smi -q -x says: {error}") from None
     return tuple(_gpu(element) for element in root.iter("gpu"))
+
+
+def place(address: str) -> tuple[int, ...]:
+    """The domain, bus and device of '00000000:C1:00.0', or of 'PCI:0000:c1:00' as the kernel's log has it."""
+    found = PLACE.search(address)
+    return tuple(int(number, 16) for number in found.groups()) if found else ()
 
 
 def _gpu(gpu: ElementTree.Element) -> GpuHealth:

@@ -76,16 +76,24 @@ def passed(
 
     try:
         record = Preflight(plan, run, attempt, list(dict.fromkeys(hosts)), starter, look).run()
-        record.write(attempt.preflight)
     except Stopped as stopped:
         return stopped.end
     except (TorusrunError, RendezvousError, OSError) as error:
         print(f"torusrun: no preflight, so no node was checked: {error}", file=sys.stderr, flush=True)
         return [*hosts]
+    _write(record, attempt)
     print(f"torusrun: preflight of {counted(len(record.nodes), 'node')}: {record.took_s:.1f} s", flush=True)
     for remark in record.remarks:
         print(f"torusrun: preflight: {remark}", file=sys.stderr, flush=True)
     return _without(record, plan, run, attempt, hosts)
+
+
+def _write(record: PreflightRecord, attempt: Attempt) -> None:
+    """Write the record. On a full disk there is none, and what was found counts all the same."""
+    try:
+        record.write(attempt.preflight)
+    except TorusrunError as error:
+        print(f"torusrun: preflight: {error}", file=sys.stderr, flush=True)
 
 
 def _without(
@@ -188,7 +196,7 @@ class Preflight:
             replace(reports[host].found, host=host) if host in reports else NodeFindings(host, silent)
             for host in self.hosts
         ]
-        clocks = {host: (node.ahead_s, node.within_s) for host, node in nodes.known.items()}
+        clocks = {host: (node.ahead_s, node.within_s) for host, node in [*nodes.known.items()]}
         return compared(found, clocks, limits.clock_s, limits.port_bytes_per_s is not None)
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from orchestrator import schedulers
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.runs.attempts import continues_from, submit
 from orchestrator.runs.bad_nodes.noted import note
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import CancelRequested, Ended, KeptGoing, Started, Submitted, Submitting
+from orchestrator.runs.folder.events import CancelRequested, Ended, KeptGoing, Started, Submitting
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, is_done
@@ -23,7 +24,7 @@ from orchestrator.runs.plan import plan_files
 from orchestrator.runs.plan.attempt_plan import AttemptPlan, derive
 from orchestrator.runs.state import which
 from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, decide
-from orchestrator.runs.state.in_vain import first_of_submission, in_vain, same_error
+from orchestrator.runs.state.in_vain import ever_began, first_of_submission, in_vain, same_error
 from orchestrator.runs.state.outcome import resolve
 from orchestrator.schedulers.client import Client
 
@@ -33,11 +34,17 @@ ANSWER_S = 10.0  # for the scheduler's word about the job before; many nodes can
 
 @dataclass(frozen=True)
 class Here:
-    """The job that asks: its id as it was submitted, its own name (a task's, in an array), and its usable hosts."""
+    """The job that asks.
+
+    `job` is its id as it was submitted, `name` its own (a task's, in an array), `first` the attempt that was submitted
+    with it, `hosts` the number of its usable hosts. `begun` is the newest attempt that it began itself, or 0.
+    """
 
     job: str
     name: str
+    first: int
     hosts: int
+    begun: int = 0
 
 
 def next_step(run: RunFolder, here: Here, *, begin: bool) -> Step:
@@ -70,6 +77,7 @@ class _Newest:
         self.plan = plan_files.read_first(run, self.number)
         checkpoint, self.epochs = continues_from.checkpoint(run, self.plan)
         self.checkpoint = checkpoint.name if checkpoint else None
+        self.written_s = _written_s(checkpoint) if checkpoint and self.plan.run.command else 0.0
         self.events = ledger.events(run.ledger)
         self.own = self._own_end()
         self.end = self._end()
@@ -77,8 +85,9 @@ class _Newest:
 
     @property
     def in_other_job(self) -> bool:
-        submitted = last(self.events, Submitted, self.number)
-        return submitted is not None and submitted.job != self.here.job
+        """Whether another submission, or another job of the same array, works for the run now."""
+        begun_elsewhere = 0 < self.here.begun < self.number
+        return begun_elsewhere or first_of_submission(self.events, self.number) != self.here.first
 
     @property
     def history(self) -> History:
@@ -94,10 +103,12 @@ class _Newest:
             cancelled=last(self.events, CancelRequested, self.number) is not None,
             stopped=Cause.STOPPED if asked_to_stop else None,
             cause=status.cause,
-            in_vain=in_vain(self.events, self.number, self.checkpoint),
+            in_vain=in_vain(self.events, self.number, (self.checkpoint, self.written_s)),
             most_in_vain=self.plan.run.keep_going.without_progress,
             same_error=same_error(self.events, self.number),
             other_job=self.in_other_job,
+            ever_began=ever_began(self.events, self.number),
+            not_handed_over=bool(own and "wanted" in own.evidence),
         )
 
     def make_next(self) -> None:
@@ -106,9 +117,12 @@ class _Newest:
         intent = Submitting(
             planned.number,
             before.name if before else self.run.run_id,
+            before.after if before else (),
+            before.after_any if before else (),
             resumes=self.checkpoint,
-            changes=planned.changes,
+            resumes_s=self.written_s,
             follows=self.number,
+            within=True,
             jobs=before.jobs if before else 1,
             left_out=before.left_out if before else {},
         )
@@ -128,9 +142,12 @@ class _Newest:
         began, seen = last(self.events, Started, self.number), last(self.events, Ended, self.number)
         if self.own and self.own.certain:
             return self.own
-        if seen or not began:
-            return seen.end if seen else self.own
-        found = self._by_all_records(None if began.job == self.here.name else self._scheduler_said(began.job))
+        if seen:
+            return seen.end
+        if not began and not self.own:
+            return None
+        elsewhere = began is not None and began.job != self.here.name
+        found = self._by_all_records(self._scheduler_said(began.job) if began and elsewhere else None)
         ledger.append(self.run.ledger, Ended.by(self.number, found))
         note(self.run, self.number, found)
         return found
@@ -159,13 +176,23 @@ class _Newest:
         return ()
 
     def _planned(self) -> AttemptPlan:
-        """The plan of the next attempt, on fewer nodes if the job has lost too many."""
+        """The plan of the next attempt, on fewer nodes if the job has lost too many.
+
+        Raises UserError if the run fits on no number of nodes that is left.
+        """
         history, number = plan_files.history(self.run, self.events), self.number + 1
-        planned = derive(self.plan, history, number, Changes(), self.epochs)
-        first = first_of_submission(self.events, self.number)
-        full = plan_files.read_attempt(self.run, first).plan.run
-        nodes = min(full.nodes, self.here.hosts)
-        if nodes == planned.plan.run.nodes or planned.plan.stretch:
-            return planned
-        grid = full.grid if nodes == full.nodes else ()
-        return derive(self.plan, history, number, Changes(nodes=nodes, grid=grid), self.epochs)
+        full = derive(self.plan, history, number, Changes(), self.epochs)
+        if self.here.hosts >= full.plan.run.nodes or full.plan.stretch:
+            return full
+        fewest = self.plan.run.keep_going.min_nodes or full.plan.run.nodes
+        for nodes in range(self.here.hosts, fewest - 1, -1):
+            with contextlib.suppress(UserError):  # the batch does not divide by these ranks, for example
+                return derive(self.plan, history, number, Changes(nodes=nodes, grid=()), self.epochs)
+        raise UserError(f"the run fits on no number of nodes from {fewest} to {self.here.hosts}")
+
+
+def _written_s(checkpoint: Path) -> float:
+    try:
+        return checkpoint.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -42,7 +42,8 @@ class Submitting(Event):
     in which the attempt runs: then nothing is submitted to a scheduler. `follows` is the attempt whose job submits this
     one before it ends; 0 if a client submits it. `jobs` is the number of jobs that work for the run one after the
     other, by an array or in one job that begins again; 0 if it does not keep going. `left_out` are the bad hosts that
-    its request leaves out, with the reason for each.
+    its request leaves out, with the reason for each. `within` says that a job begins the attempt itself, after
+    `follows`. `resumes_s` is when a command's checkpoint was last written (st_mtime).
     """
 
     kind = "submitting"
@@ -54,6 +55,8 @@ class Submitting(Event):
     held_in: str = ""
     follows: int = 0
     jobs: int = 0
+    within: bool = False
+    resumes_s: float = 0.0
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 

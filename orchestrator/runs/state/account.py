@@ -12,6 +12,7 @@ from orchestrator.runs.folder import ledger, metrics
 from orchestrator.runs.folder.events import Event
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.attempts import AttemptFacts, attempts
+from orchestrator.runs.state.next_job import may_begin_another
 from training.reporting import events as rows_of
 
 QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED, IDLE = USES = (
@@ -96,11 +97,15 @@ def account(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: f
 
     Times come from several clocks. One that lies before its predecessor counts as equal to it, so that the uses always
     add up to the time from the first to the last. A run that is over without a record of its end ended at its last row.
+    One that waits for its next attempt has not ended.
     """
     found = attempts(events, rows, now_s, state)
     seconds = dict.fromkeys(USES, 0.0)
     first_s = at_s = next((one.submitted_s for one in found), now_s)
-    for use, until_s in _spans(found, _by_attempt(rows)):
+    spans = [*_spans(found, _by_attempt(rows))]
+    if not state.over and found and found[-1].state.over and may_begin_another(events, found[-1].attempt):
+        spans.append((START if state is State.RUNNING else QUEUE, now_s))
+    for use, until_s in spans:
         seconds[use] += max(until_s - at_s, 0.0)
         at_s = max(at_s, until_s)
     begun_s = next((one.begun_s for one in found if one.begun_s is not None), at_s)

@@ -47,7 +47,8 @@ class History:
     the epoch of its newest checkpoint. `time_left` says whether the allocation in which it waits has time left.
     `cause` is why it ended. `in_vain` is the number of attempts in a row, up to this one, without a new checkpoint, of
     which `most_in_vain` are allowed. `same_error` says that the attempt before it failed after the same step with the
-    same message. `other_job` says that another job works for the run now.
+    same message. `other_job` says that another job works for the run now, `ever_began` that an attempt since the last
+    submission has begun. `not_handed_over` says that its next phase wants other nodes, and could not be submitted.
     """
 
     attempt: int
@@ -69,6 +70,8 @@ class History:
     most_in_vain: int = 1
     same_error: bool = False
     other_job: bool = False
+    ever_began: bool = False
+    not_handed_over: bool = False
 
 
 class Policy(Enum):
@@ -131,11 +134,17 @@ def _not_begun(history: History) -> Step | None:
 
 
 def _would_fail_again(history: History) -> Step | None:
-    """Stop if the cause is in the user's own files."""
+    """Stop if the cause is in the user's own files, or a run that it waits for."""
     if history.same_error:
         return Stop("two attempts in a row failed after the same step with the same error")
-    again = history.cause in (Cause.CONFIGURATION, Cause.IMAGE)
+    if history.cause is Cause.SCHEDULER:
+        return Stop("its dependency dropped it")
+    again = history.cause in (Cause.CONFIGURATION, Cause.IMAGE) and not history.ever_began
     return Stop("another attempt would fail in the same way") if again else None
+
+
+def _no_hand_over(history: History) -> Step | None:
+    return Stop("its next phase wants other nodes, and no job could be submitted") if history.not_handed_over else None
 
 
 def _no_progress(history: History) -> Step | None:
@@ -191,7 +200,8 @@ RULES: dict[Policy, tuple[Callable[[History], Step | None], ...]] = {
     Policy.FORCED: (_held, _completed, _another),
     Policy.JOB: (_stopped, _cancelled, _followed, _same_nodes, _another),
     Policy.KEEP_GOING: (
-        _not_mine, _done, _cancelled, _not_begun, _stopped, _in_vain, _would_fail_again, _no_progress, _another,
+        _not_mine, _done, _cancelled, _not_begun, _no_hand_over, _stopped, _in_vain, _would_fail_again, _no_progress,
+        _another,
     ),
     Policy.KEEPER: (_cancelled, _not_its_turn, _no_time, _this),
 }

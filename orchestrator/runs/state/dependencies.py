@@ -19,8 +19,10 @@ def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
     """
     submitting = last(events, Submitting, attempt)
     for folder in submitting.after if submitting else ():
-        ends = [event for event in ledger.events(RunFolder(Path(folder)).ledger) if isinstance(event, Ended)]
-        state = ends[-1].state if ends else None
+        theirs = ledger.events(RunFolder(Path(folder)).ledger)
+        newest = max((event.attempt for event in theirs if isinstance(event, Ended)), default=0)
+        end = last(theirs, Ended, newest)
+        state = end.state if end else None
         if state is not State.COMPLETED:
             return Path(folder).name, state
     return None

@@ -5,39 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orchestrator.base.states import Cause
-from orchestrator.runs.folder.events import Ended, Event, Submitting
+from orchestrator.runs.folder.events import Ended, Event, Started, Submitting
 from orchestrator.runs.folder.ledger import last
 
+NOT_ITS_OWN = (Cause.BAD_HOST, Cause.HOST_LOST, Cause.PREEMPTED)  # causes that say nothing about the run itself
+Checkpoint = tuple[str | None, float]  # its name, and when it was written if a program may overwrite it (else 0.0)
 
-def in_vain(events: Sequence[Event], attempt: int, newest: str | None) -> int:
+
+def in_vain(events: Sequence[Event], attempt: int, newest: Checkpoint) -> int:
     """How many attempts in a row, up to `attempt`, made no new checkpoint; `newest` is the newest checkpoint now.
 
-    Only attempts since the user's last submission count.
+    Only attempts since the user's last submission count, and none that a lost or bad host or a preemption ended.
     """
     count = 0
-    for number in _same_submission(events, attempt):
-        intent = last(events, Submitting, number)
-        if intent is None or intent.resumes != newest:
+    for number in attempts_of_submission(events, attempt):
+        intent, end = last(events, Submitting, number), last(events, Ended, number)
+        if intent is None or (intent.resumes, intent.resumes_s) != newest:
             break
-        count += 1
+        count += end is None or end.cause not in NOT_ITS_OWN
     return count
 
 
 def same_error(events: Sequence[Event], attempt: int) -> bool:
-    """Whether this attempt and the one before it ended by an error of the program, after the same step and alike."""
-    two = [last(events, Ended, number) for number in _same_submission(events, attempt)][:2]
-    ends = [end for end in two if end and end.cause is Cause.PROGRAM and end.evidence.get("said")]
-    return len(ends) == 2 and ends[0].step == ends[1].step and ends[0].evidence["said"] == ends[1].evidence["said"]
+    """Whether this attempt and the one before it ended by an error of the program, after the same step and alike.
+
+    If the step is unknown, both must have continued from the same checkpoint.
+    """
+    two = [*attempts_of_submission(events, attempt)][:2]
+    ends = [end for end in (last(events, Ended, number) for number in two) if end and end.cause is Cause.PROGRAM]
+    said = {end.evidence.get("said") for end in ends}
+    if len(ends) < 2 or len(said) > 1 or None in said or ends[0].step != ends[1].step:
+        return False
+    begins = [last(events, Submitting, number) for number in two]
+    return ends[0].step is not None or len({(one.resumes, one.resumes_s) for one in begins if one}) == 1
+
+
+def ever_began(events: Sequence[Event], attempt: int) -> bool:
+    """Whether any attempt since the user's last submission has begun: then its files are right."""
+    return any(last(events, Started, number) for number in attempts_of_submission(events, attempt))
 
 
 def first_of_submission(events: Sequence[Event], attempt: int) -> int:
-    """The attempt that a client submitted and that was followed, without its user, by others up to `attempt`."""
-    return list(_same_submission(events, attempt))[-1]
+    """The attempt that was submitted to the scheduler, and that others followed in its jobs, up to `attempt`."""
+    return [*attempts_of_submission(events, attempt)][-1]
 
 
-def _same_submission(events: Sequence[Event], attempt: int) -> Iterator[int]:
-    """This attempt and, newest first, those before it that it follows without its user."""
+def attempts_of_submission(events: Sequence[Event], attempt: int) -> Iterator[int]:
+    """This attempt and, newest first, those before it that its jobs began since they were submitted."""
     while attempt:
         yield attempt
         intent = last(events, Submitting, attempt)
-        attempt = intent.follows if intent and intent.follows < attempt else 0
+        attempt = intent.follows if intent and intent.within and intent.follows < attempt else 0

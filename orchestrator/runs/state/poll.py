@@ -201,7 +201,7 @@ def _end(record: Record, status: Status) -> End:
 
 
 def _blamed_on_the_disk(record: Record, status: Status) -> Status:
-    """An end without a record: if the disk is full, with that as its likely cause."""
-    if not record.mine or not status.state.over or record.settled or not no_room(record.folder.folder):
+    """An end that nothing records: if the disk is full, with that as its likely cause."""
+    if not record.mine or not status.state.over or record.ended or not no_room(record.folder.folder):
         return status
     return on_full_disk(status)

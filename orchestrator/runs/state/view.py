@@ -140,7 +140,7 @@ class Record:
 
     def status(self, job: Status | None, now_s: float) -> Status:
         own = resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
-        return next_job.at_the_end(self.events, self.attempt, own)
+        return next_job.at_the_end(self.events, self.attempt, own) if self.ended else own
 
     @property
     def now(self) -> Record:

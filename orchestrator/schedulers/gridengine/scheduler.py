@@ -40,7 +40,7 @@ class GridEngine(Scheduler):
         first_host=("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR"),
         cluster=("SGE_ROOT", "SGE_CELL"),
     )
-    traits = Traits(reports_all_jobs=True, cancels_many=True, has_arrays=True, cannot_exclude="")
+    traits = Traits(reports_all_jobs=True, cancels_many=True, has_arrays=True, cannot_exclude="", outlives_hosts=True)
     script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path are special for Grid Engine
     cluster = ClusterQueries(("qconf", "qhost"), facts.describe, topology.SWITCHES, facts.hosts_of)
     # qrsh -inherit also works on a login node, but gives no terminal, and Grid Engine ends a job whose qrsh is killed.
@@ -125,8 +125,9 @@ class GridEngine(Scheduler):
     def cancel_command(self, job_id: str) -> list[str]:
         return ["qdel", job_id]
 
-    def cancel_lost_command(self, job_id: str) -> None:
-        return None  # qdel would wait for the host, and keep the task from being run again
+    def after_loss_command(self, job_id: str, lost: int) -> list[str]:
+        # qdel waits for the host. So the task stays, and one more than the lost ones may run.
+        return ["qalter", "-tc", str(lost + 1), job_id.partition(".")[0]]
 
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         if "JOB_ID" not in environment:

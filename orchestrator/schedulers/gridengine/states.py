@@ -37,9 +37,9 @@ def queued(said: Finished) -> dict[str, Status]:
 
 
 def called(said: Finished, name: str) -> list[str]:
-    """The ids of the jobs with this name in the XML of qstat."""
+    """The ids of the jobs with this name in the XML of qstat, with an array once."""
     jobs = _answer(said, "asking Grid Engine for a job by its name").iter("job_list")
-    return [job.findtext("JB_job_number", "") for job in jobs if job.findtext("JB_name") == name]
+    return [*dict.fromkeys(job.findtext("JB_job_number", "") for job in jobs if job.findtext("JB_name") == name)]
 
 
 def recorded(said: Finished) -> dict[str, Status]:

@@ -146,7 +146,7 @@ class PBS(Scheduler):
     def cancel_command(self, job_id: str) -> list[str]:
         return ["qdel", job_id]
 
-    def cancel_lost_command(self, job_id: str) -> list[str]:
+    def after_loss_command(self, job_id: str, lost: int) -> list[str]:
         # Without force, qdel asks the first host and the job stays. With it, too, until the server takes the host for
         # down, by default 80 s after its last sign.
         return ["qdel", "-W", "force", job_id]

@@ -121,8 +121,8 @@ class Slurm(Scheduler):
         return Query(["sacct", "--allocations", "--noheader", "--parsable2", columns, jobs], states.recorded)
 
     def find_query(self, token: str) -> Query[list[str]]:
-        command = ["squeue", "--me", "--states=all", "--noheader", f"--name={token}", "--format=%i"]
-        return Query(command, lambda said: said.check("asking Slurm for a job by its name").stdout.split())
+        command = ["squeue", "--me", "--states=all", "--noheader", f"--name={token}", "--format=%F"]
+        return Query(command, states.called)
 
     def cancel_command(self, job_id: str) -> list[str]:
         return ["scancel", job_id]

@@ -30,6 +30,11 @@ def queued(said: Finished) -> dict[str, Status]:
     return with_arrays(found, _array_of)
 
 
+def called(said: Finished) -> list[str]:
+    """The ids of jobs in squeue's output, with an array once, though each running task of it has a line."""
+    return [*dict.fromkeys(said.check("asking Slurm for a job by its name").stdout.split())]
+
+
 def recorded(said: Finished) -> dict[str, Status]:
     """The states of the jobs in sacct's output."""
     if "accounting storage is disabled" in said.stderr:  # src/sacct/options.c: this site keeps no records

@@ -1,0 +1,155 @@
+"""What the jobs of a run that keeps going do next: decided in a real run folder, without a scheduler."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.base.errors import UserError
+from orchestrator.base.states import State
+from orchestrator.runs.attempts import create, submit
+from orchestrator.runs.attempts.keep_going import Here, next_step
+from orchestrator.runs.attempts.script import scripts
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
+from orchestrator.runs.folder.how_ended import How
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan import attempt_plan, plan_files
+from orchestrator.runs.plan.job_request import request
+from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.state.decide import Resume, Stop
+from tests.waiting import until
+
+SITE = f"""scheduler: slurm
+launcher: mpirun
+node: {{{{ranks: 2}}}}
+python: {sys.executable}
+runs: {{home}}/runs
+command_timeout: 5s
+"""
+RUN = """name: kept
+site: ./site.yaml
+nodes: 4
+keep_going: {attempts: 5, min_nodes: 1}
+train: {batch: 64}
+"""
+HERE = Here("7", "7_0", first=1, hosts=4)
+LIMIT = ended(How.TIME_NEAR, limit_s=60.0)
+
+
+@pytest.fixture
+def run(home: Path) -> RunFolder:
+    """A run on a cluster, whose first attempt has begun in the first task of its array."""
+    (home / "site.yaml").write_text(SITE.format(home=home))
+    (home / "run.yaml").write_text(RUN)
+    first = attempt_plan.first(plan(home / "run.yaml"))
+    made = RunFolder(first.plan.folder)
+    texts = scripts(first, made.attempt(1), request(first, made.attempt(1)))
+    assert "#SBATCH --array=0-4%1" in texts.jobs and "#SBATCH" not in texts.attempt
+    create.run(first, home, texts, Submitting(1, "kept.1", after=("/runs/awaited",), jobs=5))
+    ledger.append(made.ledger, Submitted(1, "7", "slurm"))
+    ledger.append(made.ledger, Started(1, "7_0", ("n1", "n2", "n3", "n4"), (8,)))
+    return made
+
+
+def over(run: RunFolder, end: End, number: int = 1) -> None:
+    end.write(run.attempt(number).end)
+    if end.certain:
+        ledger.append(run.ledger, Ended.by(number, end))
+
+
+def test_the_next_attempt_has_a_folder_and_says_what_it_follows(run: RunFolder) -> None:
+    over(run, LIMIT)
+    assert next_step(run, HERE, begin=False) == Resume(2) and not run.attempt(2).folder.exists()
+    assert next_step(run, replace(HERE, name="7_1"), begin=True) == Resume(2)
+    intent = ledger.last(ledger.events(run.ledger), Submitting, 2)
+    assert intent and (intent.follows, intent.within, intent.jobs, intent.after) == (1, True, 5, ("/runs/awaited",))
+    assert "#SBATCH" not in run.attempt(2).script.read_text() and not run.attempt(2).jobs_script.exists()
+    assert next_step(run, HERE, begin=True) == Resume(2), "it has not begun: the same attempt, not a third one"
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        (ended(How.ALL_WELL), "is done"),
+        (ended(How.CANCELLED), "was asked to stop"),
+        (ended(How.DROPPED, awaited="awaited", state="FAILED"), "its dependency dropped it"),
+        (ended(How.NOT_HANDED_OVER, wanted="phase 2 wants 8 nodes", host="n1", why="no"), "its next phase wants other"),
+    ],
+)
+def test_an_end_after_which_nothing_follows_closes_the_run(run: RunFolder, end: End, why: str) -> None:
+    over(run, end)
+    step = next_step(run, HERE, begin=True)
+    assert isinstance(step, Stop) and step.why.startswith(why)
+    closed = ledger.last(ledger.events(run.ledger), KeptGoing, 1)
+    assert closed and closed.why == step.why and not run.attempt(2).folder.exists()
+
+
+def test_an_attempt_without_an_end_is_over_when_the_next_job_asks(run: RunFolder) -> None:
+    assert next_step(run, replace(HERE, name="7_1"), begin=True) == Resume(2)
+    end = ledger.last(ledger.events(run.ledger), Ended, 1)
+    assert end and end.state is State.FAILED and "without a record of the attempt's end" in end.reason
+
+
+def test_a_setup_that_fails_before_anything_began_closes_the_run_with_its_end_on_record(run: RunFolder) -> None:
+    lines = [line for line in run.ledger.read_text().splitlines() if '"started"' not in line]
+    run.ledger.write_text("\n".join(lines) + "\n")
+    over(run, replace(ended(How.USER_ERROR, why="`module load x` ended with exit code 1"), certain=False))
+    assert isinstance(next_step(run, HERE, begin=True), Stop)
+    events = ledger.events(run.ledger)
+    assert ledger.last(events, Ended, 1) and ledger.last(events, KeptGoing, 1)
+
+
+def test_a_job_of_another_submission_or_a_superseded_one_leaves_the_run_alone(run: RunFolder) -> None:
+    over(run, LIMIT)
+    with submit.alone(run):
+        planned = replace(plan_files.read_attempt(run, 1), number=2)
+        create.attempt(run.attempt(2), planned, scripts(planned, run.attempt(2), request(planned, run.attempt(2))))
+        ledger.append(run.ledger, Submitting(2, "kept.2", jobs=5))  # whether it was submitted is not known
+    for here in (HERE, replace(HERE, first=2, begun=1)):
+        assert next_step(run, here, begin=True) == Stop("continues in another job")
+    assert not [event for event in ledger.events(run.ledger) if isinstance(event, KeptGoing)]
+    assert next_step(run, replace(HERE, job="8", name="8_0", first=2), begin=True) == Resume(2)
+
+
+def test_fewer_hosts_mean_the_most_nodes_that_the_batch_fits_on_and_the_next_job_has_all_again(run: RunFolder) -> None:
+    over(run, ended(How.HOST_LOST, hosts=["n4"], said="gone"))
+    assert next_step(run, replace(HERE, hosts=3), begin=True) == Resume(2)  # 64 does not divide by 6 ranks
+    assert plan_files.read_attempt(run, 2).plan.run.nodes == 2
+    ledger.append(run.ledger, Started(2, "7_0", ("n1", "n2"), (4,)))
+    over(run, LIMIT, 2)
+    assert next_step(run, replace(HERE, name="7_1"), begin=True) == Resume(3)
+    assert plan_files.read_attempt(run, 3).plan.run.nodes == 4
+
+
+def test_a_run_that_fits_on_no_number_of_hosts_that_is_left_is_left_to_the_next_job(run: RunFolder) -> None:
+    over(run, ended(How.HOST_LOST, hosts=["n1"], said="gone"))
+    with pytest.raises(UserError, match="fits on no number of nodes from 1 to 0"):
+        next_step(run, replace(HERE, hosts=0), begin=True)
+
+
+def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path) -> None:
+    local = (
+        SITE.replace("slurm", "local").replace("mpirun", "spawn").replace("{{ranks: 2}}", "{{ranks: 2, interface: lo}}")
+    )
+    (home / "site.yaml").write_text(local.format(home=home))
+    (home / "run.yaml").write_text("name: kept\nsite: ./site.yaml\ncode: none\ncommand: [sh, -c, 'exit 1']\n"
+                                   "keep_going: {attempts: 9, without_progress: 9}\n")  # fmt: skip
+    first = attempt_plan.first(plan(home / "run.yaml"))
+    made = RunFolder(first.plan.folder)
+    texts = scripts(first, made.attempt(1), request(first, made.attempt(1)))
+    create.run(first, home, texts, Submitting(1, "kept.1", jobs=9))
+    argv = [sys.executable, "-m", "orchestrator.job.keep_going", str(made.attempt(1).folder)]
+    with submit.alone(made), open(home / "said", "wb") as said:
+        job = subprocess.Popen(argv, stdout=said, stderr=said)
+        until(lambda: b"on " in (home / "said").read_bytes(), "the job to begin")
+        job.send_signal(signal.SIGTERM)
+    assert job.wait(60) == 1
+    assert not made.attempt(1).end.exists() and not made.attempt(2).folder.exists()
