@@ -73,9 +73,13 @@ def test_ranks_save_together_at_an_interval_that_one_of_them_measures(tmp_path: 
     assert all(0 < event["seconds"] < 10 and event["writing_s"] > 0 for event in run.events("checkpoint"))
 
 
-def test_the_best_checkpoint_stays(tmp_path: Path) -> None:
-    run = finish(config(tmp_path, (2, 1), **{**TINY, "checkpoints": CheckpointKeys(last=1, best=True)}))
+@pytest.mark.parametrize("every", [7, 23], ids=["", "also due then"])
+def test_the_best_checkpoint_stays(tmp_path: Path, every: int) -> None:
+    keys = {**TINY, "checkpoint_every_steps": every, "checkpoints": CheckpointKeys(last=1, best=True)}
+    run = finish(config(tmp_path, (2, 1), **keys))
     manifests = [json.loads(path.read_text()) for path in (tmp_path / "checkpoints").glob("*/manifest.json")]
     evaluated = run.events("eval")[0]
     found = {manifest["step"]: manifest.get("accuracy") for manifest in manifests}
     assert found == {evaluated["step"]: pytest.approx(evaluated["accuracy"], abs=1e-4), 45: None}
+    saves = [event["step"] for event in run.events("checkpoint")]
+    assert saves.count(evaluated["step"]) == 1 and len(saves) == len(set(saves)), "no state is written twice"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import resource
 from collections import OrderedDict
 from pathlib import Path
 from random import Random
@@ -80,6 +81,28 @@ def test_what_changes_after_the_copy_does_not_change_the_copy(python: str, monke
     snapshot.take(weights)
     assert snapshot.descriptor == first, "the memory of the same tensors is used again"
     assert torch.equal(expected["w"] + 1, weights["w"])
+
+
+@pytest.mark.parametrize("python", ["new", "built for an old Linux"])
+def test_a_copy_without_memory_leaves_nothing_and_the_next_one_begins_anew(
+    python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if python != "new":
+        monkeypatch.delattr(os, "memfd_create")
+    snapshot, before = Snapshot(), os.listdir("/proc/self/fd")
+    snapshot.take({"w": torch.ones(10)})
+    most_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, most_bytes[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            snapshot.take({"w": torch.ones(1 << 16)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most_bytes)
+    assert os.listdir("/proc/self/fd") == before, "the files of both memories are closed"
+    others = [os.open("/dev/null", os.O_RDONLY) for _ in range(3)]
+    snapshot.take({"w": torch.ones(1 << 16)})
+    for descriptor in others:
+        os.close(descriptor)  # an OSError if the copy has closed it
 
 
 def test_tensors_that_would_be_lost_are_refused() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +38,8 @@ def started(capfd: pytest.CaptureFixture[str]) -> Iterator[tuple[Writer, int]]:
     made = writer.start()
     [pid] = children() - before
     yield made, pid
-    made._orders = None
+    if made._orders:
+        made._orders.close()
     os.kill(pid, signal.SIGCONT)
     os.waitpid(pid, 0)
 
@@ -98,6 +102,30 @@ def test_a_writer_that_died_fails_one_order_and_the_caller_writes_the_next(
     made.begin(order(folder, 9), memory)
     done = made.finished(wait=True)
     assert done and not done.error and [found.step for found in complete_checkpoints(tmp_path)] == [9]
+
+
+@pytest.mark.parametrize("kept", [24_000, 100_000], ids=["more than is read", "more than is sent"])
+def test_an_order_that_is_too_long_to_send_is_done_by_the_caller(
+    tmp_path: Path, memory: int, started: tuple[Writer, int], kept: int
+) -> None:
+    made, pid = started
+    folder = CheckpointFolder(tmp_path, attempt=1)
+    os.kill(pid, signal.SIGSTOP)
+    made.begin(replace(order(folder, 7), keep=list(range(kept))), memory)
+    done = made.finished(wait=False)
+    assert done and not done.error and [found.step for found in complete_checkpoints(tmp_path)] == [7]
+    os.kill(pid, signal.SIGCONT)
+    made.begin(order(folder, 9), memory)
+    done = made.finished(wait=True)
+    assert done and not done.error, "its process is as it was"
+
+
+def test_a_defect_of_the_process_is_printed() -> None:
+    program = (
+        "from training.checkpoint import writer; made = writer.start()._orders; made.send(b'no order'); made.recv(1)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert "JSONDecodeError" in ran.stderr, "the training learns only that it has died"
 
 
 def test_a_slow_disk_does_not_keep_a_writer_whose_training_has_ended(

@@ -42,13 +42,15 @@ class OtherSchema(IncompleteCheckpoint):
 class Checkpoint:
     """A complete checkpoint: the state at `progress`, at a fractional `epoch`, written by `attempt`.
 
-    `sha256` maps the name of every file to its checksum. `accuracy` is None if it was not evaluated.
+    `sizes_bytes` and `sha256` map the name of every file to its size and checksum. `accuracy` is None if it was not
+    evaluated.
     """
 
     path: Path
     progress: Progress
     epoch: float
     attempt: int
+    sizes_bytes: dict[str, int]
     sha256: dict[str, str]
     accuracy: float | None = None
 
@@ -89,16 +91,19 @@ def of_files(
     return {"schema": SCHEMA, **counted, **evaluated, "attempt": attempt, "files": listing}
 
 
-def verify(path: Path) -> Checkpoint:
-    """Compare the checkpoint at `path` with its manifest. Raises IncompleteCheckpoint with the difference."""
+def verify(path: Path, contents: bool = True) -> Checkpoint:
+    """Compare the checkpoint at `path` with its manifest. Raises IncompleteCheckpoint with the difference.
+
+    Without `contents` only the sizes of the files are compared.
+    """
     try:
         folder = open_folder(path)
     except (OSError, ValueError) as error:
         raise IncompleteCheckpoint(f"{path}: no folder to read: {_reason(error)}") from error
     try:
-        checkpoint, sizes_bytes = _parsed(path, _read_manifest(path, folder))
-        for name, size_bytes in sizes_bytes.items():
-            _verify_file(path / name, folder, size_bytes, checkpoint.sha256[name])
+        checkpoint = _parsed(path, _read_manifest(path, folder))
+        for name, size_bytes in checkpoint.sizes_bytes.items():
+            _verify_file(path / name, folder, size_bytes, checkpoint.sha256[name] if contents else None)
     finally:
         os.close(folder)
     return checkpoint
@@ -116,11 +121,20 @@ def newest_complete(folder: Path) -> Checkpoint | None:
     return next(complete_checkpoints(folder), None)
 
 
+def with_older(newest: Checkpoint) -> Iterator[Checkpoint]:
+    """`newest` and the older ones beside it; of these only the manifest and the sizes of the files are read."""
+    yield newest
+    for path in candidates(newest.path.parent):
+        if (step_of(path.name) or 0) < newest.step:
+            with suppress(IncompleteCheckpoint):
+                yield verify(path, contents=False)
+
+
 def refuse_other_schemas(folder: Path) -> None:
     """Raises OtherSchema if another version of torusrun wrote a checkpoint in `folder`."""
     for path in candidates(folder):
         try:
-            verify(path)
+            verify(path, contents=False)
         except OtherSchema:
             raise
         except IncompleteCheckpoint:
@@ -151,8 +165,8 @@ def _read_manifest(path: Path, folder: int) -> bytes:
     return content
 
 
-def _parsed(path: Path, content: bytes) -> tuple[Checkpoint, dict[str, int]]:
-    """The checkpoint in the manifest's words, and the size of every file in bytes."""
+def _parsed(path: Path, content: bytes) -> Checkpoint:
+    """The checkpoint in the manifest's words."""
     try:
         manifest = json.loads(content.decode())
         _check_schema(path, manifest["schema"])
@@ -176,7 +190,7 @@ def _parsed(path: Path, content: bytes) -> tuple[Checkpoint, dict[str, int]]:
         if not (isinstance(sha256[name], str) and _SHA256.fullmatch(sha256[name])):
             raise IncompleteCheckpoint(f"{path}: the manifest gives {name} no SHA-256")
     evaluated = float(accuracy) if "accuracy" in manifest else None
-    return Checkpoint(path, Progress(step, samples), float(epoch), attempt, sha256, evaluated), sizes_bytes
+    return Checkpoint(path, Progress(step, samples), float(epoch), attempt, sizes_bytes, sha256, evaluated)
 
 
 def _check_schema(path: Path, schema: object) -> None:
@@ -198,13 +212,16 @@ def _finite(value: object) -> bool:
     return isinstance(value, (int, float)) and type(value) is not bool and 0 <= value <= sys.float_info.max
 
 
-def _verify_file(path: Path, folder: int, size_bytes: int, sha256: str) -> None:
+def _verify_file(path: Path, folder: int, size_bytes: int, sha256: str | None) -> None:
+    """Compare the size of a file, and its content if `sha256` is given."""
     digest = hashlib.sha256()
     try:
         with open(open_regular(path.name, folder=folder), "rb") as file:
             found_bytes = os.fstat(file.fileno()).st_size
             if found_bytes != size_bytes:
                 raise IncompleteCheckpoint(f"{path}: {found_bytes} bytes, the manifest says {size_bytes}")
+            if sha256 is None:
+                return
             while size_bytes > 0 and (block := file.read(min(size_bytes, BLOCK_BYTES))):
                 digest.update(block)
                 size_bytes -= len(block)

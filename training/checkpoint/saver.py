@@ -67,12 +67,17 @@ class Saver:
         return self._interval.due(self._learner.before.steps, self._learner.progress.steps)
 
     def evaluated(self, accuracy: float) -> None:
-        """Save if the best checkpoint is to stay and this accuracy is the best. All ranks must call it together."""
+        """Save if the best checkpoint is to stay and this accuracy is the best. All ranks must call it together.
+
+        A checkpoint of this very state gets the accuracy, and is not written again.
+        """
         if not self._config.train.checkpoints.best:
             return
+        missing = False
         if self._folder:
             self._finish()
-        if agreed(self._folder is not None and accuracy > self._folder.best, self._learner.device):
+            missing = accuracy > self._folder.best and not self._added(self._folder, accuracy)
+        if agreed(missing, self._learner.device):
             self.save(accuracy)
 
     def look(self) -> None:
@@ -122,6 +127,14 @@ class Saver:
             self._copying = replace(order, parts=self._snapshot.take(learner.state()))
         except OSError as error:
             self._report(Written(order, "", 0.0, error))
+
+    def _added(self, folder: CheckpointFolder, accuracy: float) -> bool:
+        """Whether there is a checkpoint of this state, to which the accuracy was added if the disk lets it."""
+        try:
+            return folder.evaluated(self._learner.progress.steps, accuracy)
+        except OSError as error:
+            self._reporter.failed_checkpoint(self._learner.progress, error)
+            return True
 
     def _hand_over(self) -> None:
         if self._copying and self._writer:

@@ -14,6 +14,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -46,6 +47,7 @@ class Snapshot:
         if self._memory is None or not self._memory.fits(tensors):
             if self._memory:
                 self._memory.close()
+                self._memory = None  # also if there is no room for the next one
             self._memory = _Memory(tensors)
         self._memory.copy(tensors)
         file = _FileWithGaps()
@@ -79,8 +81,7 @@ class _Memory:
         for kind, count in counts.items():
             self._sections[kind] = self._bytes, max(count, 1) * kind[0].itemsize
             self._bytes += -(-self._sections[kind][1] // ALIGNED_BYTES) * ALIGNED_BYTES
-        self.descriptor = _shared(max(self._bytes, 1))
-        self._mapped = mmap.mmap(self.descriptor, max(self._bytes, 1))
+        self.descriptor, self._mapped = _shared(max(self._bytes, 1))
         self._host = {
             kind: torch.frombuffer(self._mapped, dtype=kind[0], count=length // kind[0].itemsize, offset=offset)
             for kind, (offset, length) in self._sections.items()
@@ -88,8 +89,10 @@ class _Memory:
         self.views = [_view(self._host[_kind(each)], begin, each) for each, begin in zip(tensors, begins, strict=True)]
         self.copied: torch.cuda.Event | None = None
         self._staged: dict[Kind, Tensor] = {}
+        self._locked = False
         if any(tensor.is_cuda for tensor in tensors):
-            self._stage(tensors, begins)
+            with suppress(torch.cuda.OutOfMemoryError):  # then the training waits for the whole copy to the host
+                self._stage(tensors, begins)
 
     def fits(self, tensors: list[Tensor]) -> bool:
         """Whether these tensors have the same types, shapes and strides."""
@@ -97,10 +100,10 @@ class _Memory:
 
     @torch.no_grad()
     def copy(self, tensors: list[Tensor]) -> None:
-        """Copy the tensors; those of a GPU have arrived when the event `copied` has."""
-        here = [(view, tensor) for view, tensor in zip(self.views, tensors, strict=True) if not tensor.is_cuda]
-        for view, tensor in here:
-            view.copy_(tensor)
+        """Copy the tensors; those of a GPU have arrived when the event `copied` has, if there is one."""
+        for view, tensor in zip(self.views, tensors, strict=True):
+            if not (self.copied and tensor.is_cuda):
+                view.copy_(tensor)
         if self.copied is None:
             return
         torch._foreach_copy_(self._staged_views, [tensor for tensor in tensors if tensor.is_cuda])
@@ -131,6 +134,7 @@ class _Memory:
         """Give the memory back, once nothing is copied to it any more."""
         if self.copied:
             self.copied.synchronize()
+        if self._locked:
             torch.cuda.cudart().cudaHostUnregister(self._address)  # type: ignore[no-untyped-call]
         os.close(self.descriptor)
 
@@ -139,20 +143,28 @@ class _Memory:
         return torch.frombuffer(self._mapped, dtype=torch.uint8).data_ptr()
 
     def _stage(self, tensors: list[Tensor], begins: list[int]) -> None:
-        """Make room on the device, and let the device copy straight to the shared memory."""
+        """Make room on the device, if it has some, and let the device copy straight to the shared memory."""
         device = next(tensor.device for tensor in tensors if tensor.is_cuda)
-        for kind in self._sections:
-            if kind[1] == "cuda":
-                self._staged[kind] = torch.empty_like(self._host[kind], device=device)
+        kinds = [kind for kind in self._sections if kind[1] == "cuda"]
+        if torch.cuda.mem_get_info(device)[0] < sum(self._sections[kind][1] for kind in kinds):
+            return  # the steps need again what PyTorch's allocator holds
+        self._staged = {kind: torch.empty_like(self._host[kind], device=device) for kind in kinds}
         self._staged_views = [
             _view(self._staged[_kind(each)], begin, each)
             for each, begin in zip(tensors, begins, strict=True)
             if each.is_cuda
         ]
-        # Without page-locked memory the copy is right, too, but the host waits for it.
-        torch.cuda.cudart().cudaHostRegister(self._address, self._bytes, 0)  # type: ignore[no-untyped-call]
+        self._lock()
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self.copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+    def _lock(self) -> None:
+        """Lock the shared memory's pages; without this the copy is right, too, but the host waits for it."""
+        code = torch.cuda.cudart().cudaHostRegister(self._address, self._bytes, 0)  # type: ignore[no-untyped-call]
+        self._locked = not int(code)
+        if not self._locked:
+            with suppress(RuntimeError):  # the runtime keeps the error, and the next kernel's launch would raise it
+                next(iter(self._staged.values()))[:1].zero_()
 
 
 class _FileWithGaps:
@@ -181,15 +193,19 @@ class _FileWithGaps:
         """Nothing is kept back."""
 
 
-def _shared(size_bytes: int) -> int:
-    """The open file of a new shared memory, which ends with its last user. Raises OSError if there is not so much."""
+def _shared(size_bytes: int) -> tuple[int, mmap.mmap]:
+    """A new shared memory, which ends with its last user: its open file. Raises OSError if there is not so much."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("checkpoint")
     else:  # a Python that was built for an older Linux, such as conda's
         with tempfile.TemporaryFile(dir="/dev/shm") as file:
             descriptor = os.dup(file.fileno())
-    os.posix_fallocate(descriptor, 0, size_bytes)  # to write to a memory that is then full would end the process
-    return descriptor
+    try:
+        os.posix_fallocate(descriptor, 0, size_bytes)  # to write to a memory that is then full would end the process
+        return descriptor, mmap.mmap(descriptor, size_bytes)
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 def _tensors(state: Any) -> Iterator[Tensor]:

@@ -8,9 +8,9 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from training.checkpoint import manifest
 from training.checkpoint.manifest import STATE
@@ -47,6 +47,10 @@ class Order:
     def progress(self) -> Progress:
         return Progress(self.steps, self.samples)
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(length for _, length in self.parts)
+
 
 class CheckpointFolder:
     """The checkpoints below `folder`, for the one training that has them written.
@@ -59,11 +63,11 @@ class CheckpointFolder:
     def __init__(self, folder: Path, attempt: int, keys: CheckpointKeys | None = None) -> None:
         _check_readable(folder)
         _remove_leftovers(folder)
-        complete = list(manifest.complete_checkpoints(folder))
-        if not complete:
+        self.newest = manifest.newest_complete(folder)
+        if self.newest is None:
             manifest.refuse_other_schemas(folder)
-        self.newest = complete[0] if complete else None
-        self._points = {each.step: Point(each.step, each.epoch, each.accuracy) for each in complete}
+        found = manifest.with_older(self.newest) if self.newest else ()
+        self._points = {each.step: Point(each.step, each.epoch, each.accuracy) for each in found}
         self._folder, self._attempt = folder, attempt
         self._keys = keys or CheckpointKeys()
 
@@ -82,11 +86,25 @@ class CheckpointFolder:
 
     def written(self, order: Order, sha256: str) -> None:
         """Note that an order is done: its state has this checksum."""
-        path, files = self._folder / order.name, {STATE: sha256}
-        newest = manifest.Checkpoint(path, order.progress, order.epoch, self._attempt, files, order.accuracy)
-        self.newest = newest
+        sizes_bytes, checksums = {STATE: order.size_bytes}, {STATE: sha256}
+        path, counted = self._folder / order.name, (order.progress, order.epoch, self._attempt)
+        self.newest = manifest.Checkpoint(path, *counted, sizes_bytes, checksums, order.accuracy)
         stay = self._points if order.keep is None else {step: self._points[step] for step in order.keep}
         self._points = {**stay, order.steps: Point(order.steps, order.epoch, order.accuracy)}
+
+    def evaluated(self, steps: int, accuracy: float) -> bool:
+        """Add its accuracy to the newest checkpoint; False if that is not the one after `steps` steps.
+
+        Its state is not written again, so it is complete all the time. Raises OSError.
+        """
+        newest = self.newest
+        if newest is None or newest.step != steps:
+            return False
+        files = {name: (newest.sizes_bytes[name], sha256) for name, sha256 in newest.sha256.items()}
+        _put_manifest(newest.path, manifest.of_files(newest.progress, newest.epoch, newest.attempt, files, accuracy))
+        self.newest = replace(newest, accuracy=accuracy)
+        self._points[steps] = Point(steps, newest.epoch, accuracy)
+        return True
 
 
 def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda: None) -> str:
@@ -115,11 +133,13 @@ def _write_files(temporary: Path, order: Order, memory: memoryview, between: Cal
     with unfinished(path, temporary / f".tmp-{STATE}", MODE) as file:
         sha256 = _copy((memory[begin : begin + length] for begin, length in order.parts), file, between)
         sync(file)
-    size_bytes = sum(length for _, length in order.parts)
-    files = {STATE: (size_bytes, sha256)}
-    listing = manifest.of_files(order.progress, order.epoch, order.attempt, files, order.accuracy)
-    put(temporary / manifest.MANIFEST, json.dumps(listing).encode(), MODE)
+    files = {STATE: (order.size_bytes, sha256)}
+    _put_manifest(temporary, manifest.of_files(order.progress, order.epoch, order.attempt, files, order.accuracy))
     return sha256
+
+
+def _put_manifest(folder: Path, listing: dict[str, Any]) -> None:
+    put(folder / manifest.MANIFEST, json.dumps(listing).encode(), MODE)
 
 
 def _copy(parts: Iterable[memoryview], file: IO[bytes], between: Callable[[], None]) -> str:
@@ -161,14 +181,18 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:
-    if final.exists():  # an incomplete one: from a complete one of this step the run would have resumed
-        _discard(final)
+    """Give a checkpoint its name. One that has it is incomplete: from a complete one the run would have resumed."""
+    replaced = _renamed_away(final) if final.exists() else None
     temporary.rename(final)
     sync_folder(final.parent)
+    if replaced:
+        shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _discard(path: Path) -> None:
     """Delete a checkpoint. It is renamed first: a death in between must not leave a checkpoint that lacks files."""
-    doomed = path.with_name(f"{manifest.TEMPORARY_PREFIX}old-{path.name}")
-    path.rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+    shutil.rmtree(_renamed_away(path), ignore_errors=True)
+
+
+def _renamed_away(path: Path) -> Path:
+    return path.rename(path.with_name(f"{manifest.TEMPORARY_PREFIX}old-{path.name}"))

@@ -54,13 +54,19 @@ class Writer:
     def begin(self, order: Order, memory: int) -> None:
         """Begin an order; its state must stay as it is in the open file `memory` until the end."""
         self._order = order
-        if self._orders:
-            try:
-                socket.send_fds(self._orders, [json.dumps(asdict(order)).encode()], [memory])
-                return
-            except (BrokenPipeError, ConnectionResetError):
-                self._orders = None
-        self._written = _written(order, memory)
+        if not self._sent(json.dumps(asdict(order)).encode(), memory):
+            self._written = _written(order, memory)
+
+    def _sent(self, message: bytes, memory: int) -> bool:
+        """Whether the process has got the order; it gets no further ones if it has died."""
+        if self._orders is None or len(message) > LARGEST_BYTES:
+            return False
+        try:
+            socket.send_fds(self._orders, [message], [memory])
+        except OSError:
+            self._orders = None
+            return False
+        return True
 
     def finished(self, wait: bool) -> Written | None:
         """The end of the order in flight; None if there is none, or if it still takes time and `wait` is false."""
@@ -99,6 +105,8 @@ def start() -> Writer:
         os.nice(10)  # the training comes first if it uses all cores
         os.setpgid(0, 0)  # some launchers kill the process group of a rank
         _serve(there)
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(0)
 
