@@ -128,7 +128,7 @@ class Patience:
             return
         if self._shown is not Symptom.WORKING or doing not in (STEPS, REPORTS):  # else the ranks explained it
             self._longest_s[doing] = max(self._longest_s.get(doing, 0.0), pause_s)
-        if doing == sign.doing and doing in (STEPS, REPORTS):
+        if doing in (STEPS, REPORTS):  # also if something else begins: steps were taken until then
             self._sum_s += pause_s - (self._pauses[0] if len(self._pauses) == NEWEST else 0.0)
             self._pauses.append(pause_s)
 

@@ -97,6 +97,14 @@ def test_a_pause_that_ended_by_itself_may_be_followed_by_a_longer_one() -> None:
     assert ended_s(patience, Sign(STEPS, 41), Symptom.STOPPED, 36.0) >= 2 * 15
 
 
+def test_the_usual_time_is_known_although_a_checkpoint_follows_every_look() -> None:
+    patience = Patience(0.0, None, OTHER_S, OTHER_S)
+    for second in range(14):
+        patience.observe(float(second), Sign((STEPS, CHECKPOINT)[second % 2], 25 * second))
+    patience.observe(14.0, Sign(STEPS, 400))
+    assert ended_s(patience, Sign(STEPS, 400), Symptom.STOPPED, 14.0) <= LEAST_S + LATE_S
+
+
 def test_time_in_which_the_disk_or_the_supervisor_stood_still_does_not_count() -> None:
     patience = stepping(0.5)
     patience.observe(1000.0, Sign(STEPS, 39))
