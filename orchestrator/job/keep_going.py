@@ -126,12 +126,12 @@ class Jobs:
     def _continues(self, number: int, end: End) -> bool:
         """Whether the next attempt may begin in this job."""
         self._learn(number, end)
-        of_the_job = end.cause in OF_THE_JOB or (end.cause is Cause.STOPPED and not end.certain)
-        if self.asked_s or (of_the_job and not self._begins_again()):
+        alone = self.scheduler.traits.one_machine  # then no scheduler ends the job, whoever stopped the attempt
+        ended_with_job = end.cause in OF_THE_JOB or (end.cause is Cause.STOPPED and not end.certain and not alone)
+        no_time = time.time() >= self.until_s - self.plan.stop_before_s
+        if self.asked_s or ((ended_with_job or no_time) and not self._next_turn()):
             return False
-        fewest = self.plan.run.keep_going.min_nodes or self.plan.run.nodes
-        in_time = time.time() < self.until_s - self.plan.stop_before_s
-        return len(self._hosts()) >= fewest and (in_time or self._begins_again())
+        return len(self._hosts()) >= (self.plan.run.keep_going.min_nodes or self.plan.run.nodes)
 
     def _learn(self, number: int, end: End) -> None:
         """Note the hosts that an attempt lost, or that its preflight found bad."""
@@ -141,12 +141,11 @@ class Jobs:
         self.lost.update(dict.fromkeys((*gone, *(left_out.hosts if left_out else ()))))
         self.checked = self.checked or ledger.last(events, Started, number) is not None
 
-    def _begins_again(self) -> bool:
-        """Whether this job takes its next turn: this machine needs no other job for that."""
+    def _next_turn(self) -> bool:
+        """Begin this job's next turn, if it has one: this machine needs no other job for that."""
         if not self.scheduler.traits.one_machine or self.turn + 1 >= self.plan.jobs:
             return False
-        if time.time() >= self.until_s - self.plan.stop_before_s:
-            self.turn, self.until_s = self.turn + 1, time.time() + self.plan.run.time_s
+        self.turn, self.until_s = self.turn + 1, time.time() + self.plan.run.time_s
         return True
 
     def _leave(self, number: int, end: End) -> State:

@@ -173,7 +173,7 @@ def _of_rank(evidence: Evidence, culprit: RankEnd) -> End:
         return evidence.end(UNSTARTED.get(culprit.meaning, How.NOT_STARTED), by=culprit)
     if culprit.signal is not None:
         return evidence.end(How.KILLED, by=culprit, certain=culprit.signal not in FROM_OUTSIDE)
-    if culprit.meaning is Meaning.UNSAVED:  # rank 0 logs why, but others may end first, and then it is asked to stop
+    if culprit.meaning is Meaning.UNSAVED:  # rank 0 logs why, but others may end first, which stops it
         return evidence.end(How.UNSAVED, ranks=[0], said=evidence.last_line(0))
     said, again = evidence.last_line(culprit.rank), culprit.meaning is not Meaning.NEVER
     return evidence.end(_own_error(evidence, culprit), by=culprit, said=said, again=again)

@@ -13,7 +13,7 @@ EXIT_CODE = Limits(at_least=0, at_most=255)
 
 @dataclass(frozen=True)
 class StopSettings:
-    """How the command is asked to stop, when its time limit is near or its user cancels it."""
+    """How the command is stopped when its time limit is near or its user cancels it."""
 
     signal: Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"] = key(
         "SIGTERM", "the signal that every rank's command gets"

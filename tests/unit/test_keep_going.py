@@ -98,6 +98,13 @@ def test_an_attempt_without_an_end_is_over_when_the_next_job_asks(run: RunFolder
     assert end and end.state is State.FAILED and "without a record of the attempt's end" in end.reason
 
 
+def test_an_end_that_found_no_room_in_the_ledger_is_added_to_it(run: RunFolder) -> None:
+    LIMIT.write(run.attempt(1).end)
+    assert next_step(run, HERE, begin=False) == Resume(2)
+    end = ledger.last(ledger.events(run.ledger), Ended, 1)
+    assert end and end.cause is LIMIT.cause
+
+
 def test_a_setup_that_fails_before_anything_began_closes_the_run_with_its_end_on_record(run: RunFolder) -> None:
     lines = [line for line in run.ledger.read_text().splitlines() if '"started"' not in line]
     run.ledger.write_text("\n".join(lines) + "\n")

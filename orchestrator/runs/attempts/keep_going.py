@@ -140,14 +140,13 @@ class _Newest:
         Only one job of the run works at a time, so an attempt that has begun is over.
         """
         began, seen = last(self.events, Started, self.number), last(self.events, Ended, self.number)
-        if self.own and self.own.certain:
-            return self.own
+        certain = self.own if self.own and self.own.certain else None
         if seen:
-            return seen.end
+            return certain or seen.end
         if not began and not self.own:
             return None
         elsewhere = began is not None and began.job != self.here.name
-        found = self._by_all_records(self._scheduler_said(began.job) if began and elsewhere else None)
+        found = certain or self._by_all_records(self._scheduler_said(began.job) if began and elsewhere else None)
         ledger.append(self.run.ledger, Ended.by(self.number, found))
         note(self.run, self.number, found)
         return found

@@ -39,7 +39,7 @@ CURES = {
     CHECKPOINTS: "leave the interval to torusrun (no `train.checkpoint_every_steps`), or save less often",
     LOST: "save more often (`train.checkpoint_every_steps`, or a shorter `mean_time_to_failure` of the site's nodes)",
     HANG: "without `hang_timeout` in the run, a hang ends after 10 to 20 usual steps",
-    IDLE: "resume it sooner after its end",
+    IDLE: "`keep_going` in the run resumes it without you",
 }
 
 
