@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
-.PHONY: demo test fast check bench fresh clean
+.PHONY: demo test fast check bench browser fresh clean
 
 demo: $(VENV)/train
 	torusrun submit examples/digits.yaml --wait
@@ -27,6 +27,10 @@ check: $(VENV)/dev
 # Both of the README's commands in a minimal Debian, as root: about 40 minutes on two cores.
 fresh:
 	tests/fresh.sh
+
+# The page of `torusrun report` in Debian's chromium, which is not installed for the tests.
+browser: $(VENV)/dev
+	python -m tests.browser
 
 bench: $(VENV)/dev
 	python -m benchmarks.cold_start

@@ -127,10 +127,12 @@ def run_all(rank: int, found: Sequence[Case], seeds: int, folder: str, results: 
 
 def train_once(train: Train, rank: int, folder: Path) -> list[float]:
     """The accuracy of the model, then of each member of its ensemble and of the ensemble, in percent."""
-    paths = {name: folder / name for name in ("rendezvous", "checkpoints", "metrics", "trace", "done")}
+    paths: dict[str, Any] = {
+        name: folder / name for name in ("rendezvous", "checkpoints", "memory", "metrics", "trace", "done")
+    }
     config = Config(
         schema=SCHEMA, run="recipes", attempt=1, grid=GRID, interface="lo", rendezvous_timeout_s=60.0, stretch=None,
-        mean_time_to_failure_s=1e6,
+        mean_time_to_failure_s=1e6, memory_until_s=0.0,
         token="0" * 64, train=train, **paths,
     )  # fmt: skip
     parts = build_parts(train, CPU)

@@ -60,8 +60,8 @@ def learner(train: Train, device: torch.device, folder: Path) -> tuple[Learner, 
     config = Config(
         schema=SCHEMA, run="step", attempt=1, grid=(1,), interface=None, rendezvous=folder / "rendezvous",
         rendezvous_timeout_s=60.0, token="0" * 64, checkpoints=folder / "checkpoints", metrics=folder / "metrics.jsonl",
-        done=folder / "done", trace=folder / "trace.jsonl", stretch=None, mean_time_to_failure_s=1e6,
-        train=train,
+        memory=folder / "memory", memory_until_s=0.0, done=folder / "done", trace=folder / "trace.jsonl", stretch=None,
+        mean_time_to_failure_s=1e6, train=train,
     )  # fmt: skip
     return Learner(config, Ranks(0, 1, 0), device, replace(parts, data=data)), data
 

@@ -26,7 +26,8 @@ def table(title: str, described: dict[str, Any], defaults: dict[str, Any]) -> st
 
 
 def _rows(prefix: str, described: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
-    rows = []
+    others = described["additionalProperties"]
+    rows = [f"| `{prefix}KEY` | {others['description']} |  |"] if others else []
     for key, value in described["properties"].items():
         inner = value.get("anyOf", [value])[0]
         if "properties" in inner and isinstance(defaults.get(key), dict):

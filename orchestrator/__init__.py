@@ -15,10 +15,17 @@ if TYPE_CHECKING:
     from orchestrator.cli.api import Run as Run
     from orchestrator.cli.api import dry_run as dry_run
     from orchestrator.cli.api import open_run as open_run
+    from orchestrator.cli.api import open_sweep as open_sweep
     from orchestrator.cli.api import plan as plan
+    from orchestrator.cli.api import plan_sweep as plan_sweep
     from orchestrator.cli.api import submit as submit
+    from orchestrator.cli.api import sweep as sweep
 
-__all__ = ["Run", "__version__", "dry_run", "open_run", "plan", "submit"]
+__all__ = ["Run", "__version__", "dry_run", "open_run", "open_sweep", "plan", "plan_sweep", "submit", "sweep"]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,7 @@
-"""`python -m training CONFIG`: one rank, numbered by RANK, WORLD_SIZE and LOCAL_RANK (0, 1, 0 by default)."""
+"""`python -m training CONFIG`: one rank, numbered by RANK, WORLD_SIZE and LOCAL_RANK (0, 1, 0 by default).
+
+With `--standby DESCRIPTOR` in place of CONFIG, it first waits for all of these (standby.py).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from training import standby
 from training.checkpoint import writer
 from training.checkpoint.manifest import OtherSchema
 from training.collectives.cut_off import cut_off
@@ -22,13 +26,16 @@ from training.step.stop import StopRequest
 
 def main(arguments: list[str]) -> int:
     """Run one rank to its end; returns the exit code (see `training.reporting.exits`)."""
+    writing = None
+    if arguments[:1] == [standby.OPTION]:
+        arguments, writing = standby.wait(int(arguments[1]), _loop)
     stop = StopRequest()
     signal.signal(signal.SIGTERM, stop.note)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # torusrun sends it when a run hangs: the stacks show where this rank is
     try:
         config, ranks = read(arguments)
-        writing = writer.start() if ranks.rank == 0 else None
+        writing = (writing or writer.start()) if ranks.rank == 0 else None
         return _loop()(config, ranks, stop, writing)
     except (ConfigError, OtherSchema) as error:
         print(f"training: {error}", file=sys.stderr)

@@ -14,7 +14,7 @@ from training.recipe.reading import ConfigError as ConfigError
 from training.recipe.reading import record
 from training.recipe.train import Train
 
-SCHEMA = 4
+SCHEMA = 5
 MOST_LEVELS = 3
 TOKEN = Pattern("a string of 64 hex digits (0-9, a-f)", r"[0-9a-f]{64}", secret=True)
 
@@ -26,7 +26,8 @@ class Config:
     `token` is the secret of the attempt. A process that knows it can pose as a rank, so no message shows it.
     `done` is the file that rank 0 writes when the training is complete. `stretch` holds the epochs at which the part of
     these ranks begins and ends, if others train the rest; None if they train to the end. `mean_time_to_failure_s` is
-    that of all ranks together.
+    that of all ranks together. `memory` is the folder for copies of the state in the memory of each node, which may be
+    removed after `memory_until_s` (of time.time()): then the job is over.
     """
 
     schema: int
@@ -38,6 +39,8 @@ class Config:
     rendezvous_timeout_s: Annotated[float, Limits(above=0, at_most=1e9)]
     token: Annotated[str, TOKEN] = field(repr=False)
     checkpoints: Path
+    memory: Path
+    memory_until_s: Annotated[float, Limits(at_least=0, at_most=1e12)]
     metrics: Path
     trace: Path
     done: Path

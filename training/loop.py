@@ -32,6 +32,8 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
     saver = Saver(config, learner, reporter, writer)
     reporter.start(saver.resume(meeting))
     code = _train(config, ranks, learner, reporter, saver, stop)
+    if code != EXIT_NO_CHECKPOINT:
+        saver.end()
     reporter.end(code)
     rendezvous.leave()
     return code
@@ -57,10 +59,12 @@ def _train(config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, s
         if stopping or finished or handed_over:
             if not saver.save_last():
                 return EXIT_NO_CHECKPOINT
-        elif saver.due():
-            saver.save()
         else:
-            saver.look()
+            if saver.due():
+                saver.save()
+            else:
+                saver.look()
+            saver.keep()  # after the save: an attempt that continues from this copy finds its checkpoint due or done
         if handed_over:
             reporter.stop("the next phase wants another number of nodes")
             return EXIT_OTHER_NODES

@@ -44,6 +44,9 @@ def build_parts(train: Train, device: torch.device) -> Parts:
     data.look(view_of(train.data))
     model = _model(train, data).to(device)
     optimizer = _optimizer(train, model)
+    if train.checkpoints.memory and not lacks(optimizer, Optimizer, "gather"):
+        why = f"{train.optimizer.name} gathers its state, so no rank has the whole state after a step"
+        raise ConfigError(f"train.checkpoints.memory: {why}; write 'memory: false'")
     return Parts(data, model, optimizer, _course(train, own, optimizer))
 
 

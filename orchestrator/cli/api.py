@@ -11,6 +11,8 @@ from orchestrator.cli.dryrun.look import DryRun
 from orchestrator.cli.dryrun.look import dry_run as look_ahead
 from orchestrator.remote import remote_runs as known_runs
 from orchestrator.remote.handle import RunThere
+from orchestrator.report.handle import Run
+from orchestrator.report.sweep_handle import Sweep
 from orchestrator.runs.attempts.in_hold import find as find_held
 from orchestrator.runs.attempts.make_hold import duration
 from orchestrator.runs.attempts.make_hold import hold as make_hold
@@ -18,16 +20,20 @@ from orchestrator.runs.attempts.submit import first as submit_first
 from orchestrator.runs.bad_nodes import memory
 from orchestrator.runs.bad_nodes.bad_node import BlamedNode
 from orchestrator.runs.folder import index
-from orchestrator.runs.handle import Run
+from orchestrator.runs.folder.sweep_folder import find as find_sweep
 from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.view import View
+from orchestrator.runs.sweeps.plans import PlannedSweep, SweepOptions, is_sweep
+from orchestrator.runs.sweeps.plans import plan_sweep as plan_members
+from orchestrator.runs.sweeps.submit import first as submit_members
+from orchestrator.spec.load import RunSource, folder_of
 from orchestrator.spec.paths import absolute
 from training.checkpoint.manifest import Checkpoint
 
 
 def submit(
-    path: str | Path,
+    path: RunSource,
     *,
     site: str | None = None,
     settings: Sequence[str] = (),
@@ -41,7 +47,7 @@ def submit(
     It runs in the held allocation `held`, or in its own job. `planned` is its plan, if the caller has made one. Raises
     UserError for mistakes in the request, SiteError if it is refused.
     """
-    planned = planned or plan(path, site=site, settings=settings, later=bool(after or after_any or held))
+    planned = planned or _plan_of_one(path, site, settings, later=bool(after or after_any or held))
     if held and (after or after_any):
         raise UserError("an attempt in a held allocation waits for those before it there: leave out --after")
     if planned.site.host:
@@ -50,8 +56,57 @@ def submit(
         how = {"after": after, "after_any": after_any}
         return RunThere(submit_there(planned, path, site=site, settings=settings, held=held, **how))
     if held:
-        return Run(submit_first(planned, absolute(path).parent, into=find_held(held)))
-    return Run(submit_first(planned, absolute(path).parent, to_wait_for(planned.site.scheduler, after, after_any)))
+        return Run(submit_first(planned, absolute(folder_of(path)), into=find_held(held)))
+    return Run(submit_first(planned, absolute(folder_of(path)), to_wait_for(planned.site.scheduler, after, after_any)))
+
+
+def _plan_of_one(path: RunSource, site: str | None, settings: Sequence[str], *, later: bool) -> Plan:
+    """The plan of the only run of a file. Raises UserError if the file makes several."""
+    if is_sweep(path, site, settings):
+        raise UserError(f"{path}: this file has a sweep: submit it with orchestrator.sweep, or add sweep=null")
+    return plan(path, site=site, settings=settings, later=later)
+
+
+def plan_sweep(
+    path: RunSource,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+    values: Sequence[str] = (),
+    at_once: int | None = None,
+    later: bool = False,
+) -> PlannedSweep:
+    """The plans of all members of a sweep; nothing is written. The arguments are those of `sweep`."""
+    return plan_members(path, site=site, settings=settings, asked=SweepOptions(tuple(values), at_once), later=later)
+
+
+def sweep(
+    path: RunSource,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+    values: Sequence[str] = (),
+    at_once: int | None = None,
+    after: Sequence[str] = (),
+    after_any: Sequence[str] = (),
+    planned: PlannedSweep | None = None,
+) -> Sweep:
+    """Submit the sweep of the run file at `path`: a run for every combination of its values.
+
+    `values` ('train.batch=64,128') replace or add to those of the file. At most `at_once` members run at the same time.
+    They begin when the runs `after` are COMPLETED and the runs `after_any` are over. `planned` are the plans, if the
+    caller has made them. Raises as `submit` does.
+    """
+    later = bool(after or after_any)
+    planned = planned or plan_sweep(path, site=site, settings=settings, values=values, at_once=at_once, later=later)
+    awaited = to_wait_for(planned.site.scheduler, after, after_any)
+    submit_members(planned, absolute(folder_of(path)), awaited)
+    return Sweep(planned.folder)
+
+
+def open_sweep(word: str) -> Sweep:
+    """A sweep by its id, the beginning of its id, the id of a member, or 'last'."""
+    return Sweep(find_sweep(word)[0])
 
 
 def hold(
@@ -78,7 +133,7 @@ def hold(
 
 
 def dry_run(
-    path: str | Path,
+    path: RunSource,
     *,
     site: str | None = None,
     settings: Sequence[str] = (),
@@ -86,7 +141,7 @@ def dry_run(
     after_any: Sequence[str] = (),
 ) -> DryRun:
     """The job of `submit`, and the programs it would run; nothing is written. Raises as `submit` does."""
-    planned = plan(path, site=site, settings=settings, later=bool(after or after_any))
+    planned = _plan_of_one(path, site, settings, later=bool(after or after_any))
     if planned.site.host:
         raise UserError(
             f"the site is reached through {planned.site.host}: use `torusrun submit {path} --dry-run`, which runs there"
@@ -111,15 +166,20 @@ __all__ = [
     "Checkpoint",
     "DryRun",
     "Plan",
+    "PlannedSweep",
     "Run",
     "RunThere",
     "State",
+    "Sweep",
     "TorusrunError",
     "View",
     "bad_nodes",
     "dry_run",
     "hold",
     "open_run",
+    "open_sweep",
     "plan",
+    "plan_sweep",
     "submit",
+    "sweep",
 ]

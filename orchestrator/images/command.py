@@ -76,6 +76,17 @@ class ContainerExec:
 
 
 @dataclass(frozen=True)
+class SecretVariables:
+    """Secret variables, and the file that holds them already: as `exported` writes it, the same path inside."""
+
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    file: str = ""
+
+
+NO_SECRETS = SecretVariables()
+
+
+@dataclass(frozen=True)
 class ContainerLaunch:
     """A command with its whole environment and the text of its file of variables."""
 
@@ -90,25 +101,34 @@ def inside(
     given: Mapping[str, str],
     inherited: Mapping[str, str],
     file: str = "",
+    secret: SecretVariables = NO_SECRETS,
 ) -> ContainerLaunch:
     """Run `command` in the container with the variables `given`, and those of `inherited` that PASSED names.
 
     `file` is an absolute path, the same on the host and inside. Before the caller starts the command, it writes
     `file_text` there, readable only for its owner. Raises ValueError for an invalid name of a variable, for a bind with
-    a colon or comma in a path, or if values need a file and `file` is ''.
+    a colon or comma in a path, or if values need a file and `file` is ''. Values of `secret` are written to no file.
     """
-    variables = {**{k: v for k, v in inherited.items() if passes(k)}, **container.environment, **given}
+    hidden = secret.values
+    variables = {**{k: v for k, v in inherited.items() if passes(k)}, **container.environment, **given, **hidden}
     if wrong := [name for name in variables if not NAME.fullmatch(name)]:
         raise ValueError(f"{wrong[0]!r} is not a variable's name")
-    written = {k: v for k, v in variables.items() if not _carries(container.runtime, k, v)}
+    left = {k: v for k, v in variables.items() if not _carries(container.runtime, k, v)}
+    written = {k: v for k, v in left.items() if k not in hidden}
     if written and not file:
         raise ValueError(f"the values of {', '.join(written)} have to be written into a file, and none is named")
-    if wrong := [name for name in written if name in READ_ONLY]:
+    if wrong := [name for name in left if name in READ_ONLY]:
         raise ValueError(f"{wrong[0]!r} is a variable of the shell itself and cannot be given a value like this one")
-    carried = {f"{container.runtime.prefix}ENV_{k}": v for k, v in variables.items() if k not in written}
-    setting = (*FROM_FILE, file) if written else ()
-    text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in written.items())
-    return ContainerLaunch((*_exec(container), *setting, *command), {**own_environment(inherited), **carried}, text)
+    carried = {f"{container.runtime.prefix}ENV_{k}": v for k, v in variables.items() if k not in left}
+    files = [*([file] if written else []), *([secret.file] if {*left} & {*hidden} else [])]
+    setting = [word for each in files for word in (*FROM_FILE, each)]
+    environment = {**own_environment(inherited), **carried}
+    return ContainerLaunch((*_exec(container), *setting, *command), environment, exported(written))
+
+
+def exported(variables: Mapping[str, str]) -> str:
+    """The text of a file from which a shell reads these variables."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
 def start_instance(container: ContainerExec, inherited: Mapping[str, str]) -> ContainerLaunch:

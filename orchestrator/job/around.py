@@ -23,7 +23,7 @@ class Around:
     """The job that begins attempts. `held` is its run if it is a held allocation, `job` its name if it keeps going.
 
     `left_s` is the time that it has left, `lost` are the hosts that it has lost. `checked` says that its hosts have had
-    a preflight, or need none.
+    a preflight, or need none; if the job keeps going, ranks have begun in it, so that they have the image, too.
     """
 
     held: RunFolder | None

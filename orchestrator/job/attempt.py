@@ -31,7 +31,7 @@ def main() -> None:
         sys.exit(f"torusrun: {error}")
     os.umask(site.umask)
     own = around.found()
-    job = own.job if own and own.job else scheduler.own_job(os.environ)
+    job = own.job if own and own.job else scheduler.own_name(os.environ)
     print(f"torusrun: attempt {attempt.number} of {run.run_id}, job {job}, on {socket.gethostname()}", flush=True)
     if allocation.is_held(run):
         from orchestrator.job.keeper import keep as work

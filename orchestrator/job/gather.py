@@ -10,7 +10,7 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
 from orchestrator.base.whole_lines import TAIL_BYTES, tail
-from orchestrator.job.hang import NOT_BEGUN, Where, stack
+from orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack
 from orchestrator.job.witness import words
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder import metrics

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -20,8 +21,10 @@ from orchestrator import schedulers
 from orchestrator.base import private, process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import Cause, State
-from orchestrator.job import around
+from orchestrator.job import around, copies
 from orchestrator.job.deputy import JobPulse
+from orchestrator.job.standby.beside_attempt import Standby
+from orchestrator.runs.attempts import bad_hosts
 from orchestrator.runs.attempts.keep_going import Here, close, next_step
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
@@ -29,9 +32,11 @@ from orchestrator.runs.folder.events import LeftOut, Started
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.notices import begin
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_attempt
-from orchestrator.runs.state.decide import Resume, Step
+from orchestrator.runs.state import next_job, which
+from orchestrator.runs.state.decide import Resume, Step, Stop, Wait
 from orchestrator.schedulers import client
 from training.counted import counted
 
@@ -62,14 +67,15 @@ class Jobs:
         self.hosts = [*dict.fromkeys(self.scheduler.hosts(os.environ, socket.gethostname()))]
         self.job = self.scheduler.own_job(os.environ)
         self.task = self.scheduler.own_task(os.environ)
-        self.name = self.job if self.task is None else self.scheduler.task_id(self.job, self.task)
+        self.name = self.scheduler.own_name(os.environ)
         self.until_s = time.time() + plan.run.time_s
         self.turn = self.task or 0  # of the jobs of the run, from 0
         self.lost: dict[str, None] = {}  # hosts of this job that are gone, or were found bad
-        self.checked = False  # whether its other hosts passed a preflight, if there is one
+        self.checked = False  # whether ranks began: its other hosts passed the preflight, and have a staged image
         self.child: subprocess.Popen[bytes] | None = None
         self.begun = 0  # the newest attempt that this job began
         self.asked_s = 0.0  # when this job was asked to end; 0.0 if it was not
+        self.standby = Standby(run, wanted=plan.stands_by)
         self.pulse = JobPulse(first, plan, self.scheduler, self.name)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._on_signal)
@@ -77,16 +83,25 @@ class Jobs:
 
     def work(self) -> State:
         """Work for the run as long as this job can; the state of the last attempt."""
-        if not (self.plan.outlives_hosts or self.scheduler.traits.outlives_hosts):
+        with contextlib.ExitStack() as held:
+            held.callback(self._remove_copies)
+            held.callback(self.standby.close)
+            if self.plan.outlives_hosts or self.scheduler.traits.outlives_hosts:
+                held.enter_context(self.pulse.given(self._hosts))
             return self._work()
-        with self.pulse.given(self._hosts):
-            return self._work()
+
+    def _remove_copies(self) -> None:
+        """Remove what ranks left in the memory of this job's hosts."""
+        if self.begun:
+            copies.remove(self.run, self.begun, self.lost)
 
     def _work(self) -> State:
         """Begin attempts until the run is over or this job cannot continue it; the state of the last attempt."""
         print(f"torusrun: job {self.name} of {self.run.run_id}, on {socket.gethostname()}", flush=True)
         while True:
             step = next_step(self.run, self._here(), begin=not self.asked_s)
+            if isinstance(step, Wait):
+                return self._refuse(step)
             if not isinstance(step, Resume):
                 return self._nothing_left(step)
             if self.asked_s:
@@ -97,22 +112,37 @@ class Jobs:
                 return self._leave(step.attempt, end)
 
     def _here(self) -> Here:
-        return Here(self.job, self.name, self.first, len(self._hosts()), self.begun)
+        bad = {} if self.begun else self._bad_hosts()
+        return Here(self.job, self.name, self.first, len(self._hosts()), self.begun, bad)
+
+    def _bad_hosts(self) -> Mapping[str, str]:
+        """The bad hosts of this job, with the reason for each, if it has too few others; {} else."""
+        if self.scheduler.traits.one_machine:
+            return {}
+        bad = bad_hosts.given(self.run, self.first, self.hosts)
+        return bad if len(self.hosts) - len(bad) < self._fewest else {}
+
+    @property
+    def _fewest(self) -> int:
+        """The fewest hosts on which an attempt can begin."""
+        return self.plan.run.keep_going.min_nodes or self.plan.run.nodes
 
     def _hosts(self) -> list[str]:
         """The hosts of this job that are not lost."""
         return [host for host in self.hosts if host not in self.lost]
 
     def _attempt(self, number: int) -> End:
-        """Run an attempt by its script to its end."""
-        attempt = self.run.attempt(number)
-        own = around.variables(self.name, self.until_s, list(self.lost), checked=self.checked)
-        self.child = around.begin(attempt, {**os.environ, **own})
+        """Run an attempt to its end, by the standby or by its script."""
+        attempt, lost = self.run.attempt(number), list(self.lost)
+        own = around.variables(self.name, self.until_s, lost, checked=self.checked)
+        self.child = self.standby.become(attempt, self.name, own, lost) or around.begin(attempt, {**os.environ, **own})
         if self.asked_s:  # meanwhile
             self._pass_on(signal.SIGTERM)
         while self.child.poll() is None:
             if self.asked_s and time.time() > self.asked_s + self.plan.site.kill_after_s + LONGER_S:
                 self._pass_on(signal.SIGKILL)
+            if not self.asked_s:
+                self.standby.look(number, lost)
             time.sleep(LOOK_S)
         end = None
         with contextlib.suppress(SiteError):
@@ -131,7 +161,7 @@ class Jobs:
         no_time = time.time() >= self.until_s - self.plan.stop_before_s
         if self.asked_s or ((ended_with_job or no_time) and not self._next_turn()):
             return False
-        return len(self._hosts()) >= (self.plan.run.keep_going.min_nodes or self.plan.run.nodes)
+        return len(self._hosts()) >= self._fewest
 
     def _learn(self, number: int, end: End) -> None:
         """Note the hosts that an attempt lost, or that its preflight found bad."""
@@ -159,27 +189,69 @@ class Jobs:
         if not isinstance(step, Resume):
             self._nothing_left(step)
         elif self._is_last:
-            close(self.run, number, f"the last of its {counted(self.plan.jobs, 'job')} is over (keep_going.attempts)")
+            close(self.run, number, self._last_is_over())
+            self._send_notices()
+        else:
+            self._avoid_bad_hosts()
         return end.state
+
+    def _send_notices(self) -> None:
+        """Send the notices of the run's end, if it is over."""
+        number = which.newest_of(self.run)
+        if not next_job.may_begin_another(ledger.events(self.run.ledger), number):
+            begin.from_job(self.run, number, self.plan.notify.moments, ["end", "over"], wait=True)
+
+    def _refuse(self, step: Wait) -> State:
+        """Leave the run to the next job, because of the bad hosts of this one."""
+        print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
+        if self._is_last:
+            close(self.run, which.newest_of(self.run), self._last_is_over(*self._bad_hosts()))
+            self._send_notices()
+        else:
+            self._avoid_bad_hosts()
+        return Cause.BAD_HOST.state
+
+    def _avoid_bad_hosts(self) -> None:
+        """Have the scheduler leave out of the later jobs the hosts that have turned bad since the submission."""
+        jobs = self._later_jobs() if self.task is None else [self.job]
+        tasks = None if self.task is None else (self.task + 1, self.plan.jobs - 1)
+        if not jobs:
+            return
+        try:
+            bad_hosts.leave_out(self.run, self.first, jobs, tasks)
+        except TorusrunError as error:
+            print(f"torusrun: later jobs may be given bad hosts again: {error}", file=sys.stderr, flush=True)
+
+    def _last_is_over(self, *bad: str) -> Stop:
+        why = f"the last of its {counted(self.plan.jobs, 'job')} is over (keep_going.attempts)"
+        return Stop(why, hosts=bad)
 
     @property
     def _is_last(self) -> bool:
-        one_by_one = self.task is not None or self.scheduler.traits.one_machine
-        return self.turn + 1 >= self.plan.jobs or not one_by_one
+        if self.task is not None or self.scheduler.traits.one_machine:
+            return self.turn + 1 >= self.plan.jobs
+        return not (self._later_jobs() or next_job.lacks_jobs(ledger.events(self.run.ledger), self.first))
+
+    def _later_jobs(self) -> Sequence[str]:
+        """The jobs that begin after this one, if each was submitted by itself."""
+        return next_job.later_jobs(ledger.events(self.run.ledger), self.first, self.job)
 
     def _nothing_left(self, step: Step) -> State:
         """This job, and the later ones, have nothing to do."""
         if not isinstance(step, Resume):
             print(f"torusrun: no further attempt of {self.run.run_id}: {step.why}", flush=True)
         self._leave_no_jobs()
+        self._send_notices()
         return State.COMPLETED
 
     def _leave_no_jobs(self) -> None:
         """Remove the run's later jobs from the queue. If this node cannot, each ends as soon as it begins."""
-        if self.task is None or self.task + 1 >= self.plan.jobs:
-            return
+        asks = client.of(self.plan.site)
         try:
-            client.of(self.plan.site).cancel_tasks(self.job, self.task + 1, self.plan.jobs - 1)
+            if self.task is None:
+                asks.cancel_all(self._later_jobs()[::-1])
+            elif self.task + 1 < self.plan.jobs:
+                asks.cancel_tasks(self.job, self.task + 1, self.plan.jobs - 1)
         except TorusrunError as error:
             print(f"torusrun: later jobs stay in the queue, and end as soon as they begin: {error}", file=sys.stderr)
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
 from orchestrator.job import around
-from orchestrator.job.launch_order import ordered
 from orchestrator.job.load.monitor import of_node
 from orchestrator.job.recorded import recorded
+from orchestrator.job.start.launch_order import ordered
 from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.supervise import Supervisor
 from orchestrator.runs.bad_nodes.noted import note

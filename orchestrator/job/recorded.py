@@ -12,13 +12,15 @@ from dataclasses import replace
 from orchestrator.base import defect
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.base.states import State
+from orchestrator.job import around
 from orchestrator.runs.bad_nodes.noted import note
-from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder import ledger, shown_plan
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import Ended, Started
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End, no_room, on_full_disk
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.notices import begin
 
 POLL_S = 0.25
 RECORDED_S = 10.0
@@ -52,7 +54,15 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps
         with contextlib.suppress(SiteError):  # a full disk; the record is there
             ledger.append(run.ledger, Ended.by(attempt.number, end))
         note(run, attempt.number, end)
+        _send_notices(run, attempt, end)
     return end
+
+
+def _send_notices(run: RunFolder, attempt: Attempt, end: End) -> None:
+    """Send the notices of a recorded end. A job around this one waits for them itself."""
+    plan = shown_plan.find(run, [attempt.number])[0]
+    moments = ["end"] if end.kept_going or end.followed_by else ["end", "over"]
+    begin.from_job(run, attempt.number, plan.notices if plan else (), moments, wait=around.found() is None)
 
 
 def failed(error: TorusrunError) -> End:

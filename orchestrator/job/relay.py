@@ -51,7 +51,11 @@ class Relay:
                 print(f"torusrun: progress is not read any more: {name} took over {LONGEST_S:g} s", file=sys.stderr)
                 continue
             for row in rows:
-                self._metrics.write(events.STEP, **row)
+                waited_s = row.pop(events.CHECKPOINT_S, None)
+                if waited_s is None:
+                    self._metrics.write(events.STEP, **row)
+                else:
+                    self._metrics.write(events.CHECKPOINT, **row, seconds=waited_s)
 
 
 class _TookTooLong(Exception):

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from orchestrator.job import gather
 from orchestrator.job.gather import RankRecords
-from orchestrator.job.hang_watch import HangWatch
+from orchestrator.job.hangs.hang_watch import HangWatch
+from orchestrator.job.hangs.slow_watch import SlowWatch
 from orchestrator.job.nccl_network import NetworkWatch
 from orchestrator.job.relay import Relay
-from orchestrator.job.slow_watch import SlowWatch
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.records import End, is_done
@@ -23,6 +23,7 @@ from orchestrator.runs.program.what_runs import Program
 from orchestrator.runs.shells.starting import starter
 
 POLL_S = 0.25
+SOON_S = 0.05  # between looks for what ends in a moment: the next attempt waits for it
 LOOK_S = 1.0  # between looks that cost a stat or more on a shared file system
 FOLLOW_S = 5.0  # how long the other ranks may take to notice a failed one, and a launcher to end its processes
 RECORDED_S = 3.0  # how long the records of ranks on other hosts may take to appear here
@@ -70,7 +71,7 @@ class Running:
                 looked_s = now_s
                 self._look(now_s)
             self._end(now_s)
-            time.sleep(POLL_S)
+            time.sleep(POLL_S if self.over_s == NEVER else SOON_S)
         self._gather()
         self.relay.pass_on(final=True)
         self.network.look()
@@ -120,10 +121,10 @@ class Running:
         """Wait a moment for the records of ranks on other hosts, and until no rank runs any more."""
         until_s = time.monotonic() + RECORDED_S
         while self._incomplete() and time.monotonic() < until_s:
-            time.sleep(POLL_S)
+            time.sleep(SOON_S)
         until_s = time.monotonic() + self.plan.site.kill_after_s + FOLLOW_S
         while claim.held(self.attempt) and time.monotonic() < until_s:
-            time.sleep(POLL_S)
+            time.sleep(SOON_S)
         self.ranks.read()
 
     def _incomplete(self) -> bool:

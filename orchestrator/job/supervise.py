@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -18,12 +19,14 @@ from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.states import State
 from orchestrator.images import runtime
-from orchestrator.job import around, gather, stage
+from orchestrator.job import around, copies, gather
 from orchestrator.job.daemon import Daemon
-from orchestrator.job.launch import command, environment, launcher
-from orchestrator.job.prepare import prepare
+from orchestrator.job.image import stage
 from orchestrator.job.recorded import failed, forget_first, recorded, settled_end
 from orchestrator.job.running import POLL_S, Running
+from orchestrator.job.standby.ready_ranks import ReadyRanks
+from orchestrator.job.start.launch import command, environment, launcher
+from orchestrator.job.start.prepare import prepare
 from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.network.placement.mapping import Placement, place
@@ -39,6 +42,7 @@ from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.image import recorded as image_kept
 from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.notices import begin
 from orchestrator.runs.plan.attempt_plan import with_former_grid
 from orchestrator.runs.plan.host_order import ordered
 from orchestrator.runs.plan.plan import Plan
@@ -51,12 +55,15 @@ LOOK_S = 2.0  # between looks for a newer attempt
 EARLIER_S = 60.0  # how long an earlier attempt may take to end, in addition to kill_after of its ranks
 
 
-def supervise(run: RunFolder, number: int, job: str) -> End:
-    """Run one attempt to its end, and record the end whatever happens."""
+def supervise(run: RunFolder, number: int, job: str, ready: ReadyRanks | None = None) -> End:
+    """Run one attempt to its end, and record the end whatever happens; `ready` are ranks that may be waiting for it."""
     attempt = run.attempt(number)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
     jobs = around.found()
-    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), keeps_going=bool(jobs and jobs.job))
+    in_jobs = bool(jobs and jobs.job)
+    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times, ready).run(job), keeps_going=in_jobs)
+    if not in_jobs and end.state is not State.COMPLETED:
+        copies.remove(run, number)
     for recorder in times:
         recorder.look(last=True)
     return end
@@ -72,12 +79,15 @@ def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
 class Supervisor:
     """Runs one attempt: places and launches its ranks, and determines its end."""
 
-    def __init__(self, run: RunFolder, attempt: Attempt, times: Sequence[Recorder]) -> None:
+    def __init__(
+        self, run: RunFolder, attempt: Attempt, times: Sequence[Recorder], ready: ReadyRanks | None = None
+    ) -> None:
         self.started_s = time.monotonic()
         self.daemon = Daemon()
         self.folder = run
         self.attempt = attempt
         self.times = times
+        self.ready = ready
         self.planned = read_attempt(run, attempt.number)
         self.plan: Plan = self.planned.plan
         self.requests = StopRequests(run, attempt)
@@ -111,7 +121,7 @@ class Supervisor:
             return end
         forget_first(self.folder, self.attempt)
         self._count_cores()
-        starter = launcher(self.plan, os.environ)
+        starter = self.ready.starter if self.ready else launcher(self.plan, os.environ)
         hosts = self._sound_hosts(starter)
         if isinstance(hosts, End):
             return hosts
@@ -121,15 +131,11 @@ class Supervisor:
         if image and (end := self._ready(image)):
             return end
         reason = self.plan.chosen.reason if self.plan.chosen else ""
-        began = Started(self.attempt.number, job, tuple(placement.hosts), placement.grid.dims, reason)
-        ledger.append(self.folder.ledger, began)
-        started = process.start(
-            command(self.plan, self.attempt, starter),
-            own_group=True,
-            cwd=self.attempt.folder,
-            parent_death=signal.SIGTERM,
-            environment=environment(self.plan, self.attempt, starter, os.environ),
-        )
+        waited = self.ready if self.ready and self.ready.fit(self.attempt) else None
+        dims, hosts = placement.grid.dims, tuple(placement.hosts)
+        ledger.append(self.folder.ledger, Started(self.attempt.number, job, hosts, dims, reason, bool(waited)))
+        begin.from_job(self.folder, self.attempt.number, self.plan.notify.moments, ["start"], wait=False)
+        started = waited.begin_as(self.attempt) if waited else self._launched(starter)
         running = Running(
             self.plan, self.folder, self.attempt, placement, program, started, self._asked, starter.stop_signal
         )
@@ -147,6 +153,15 @@ class Supervisor:
             return hand_over(self.folder, self.attempt.number, self.plan)
         end = verdict(evidence, stop)
         return end if schedulers.get(self.plan.site.scheduler).traits.one_machine else self.daemon.blamed(end)
+
+    def _launched(self, starter: Launcher) -> subprocess.Popen[bytes]:
+        return process.start(
+            command(self.plan, self.attempt, starter),
+            own_group=True,
+            cwd=self.attempt.folder,
+            parent_death=signal.SIGTERM,
+            environment=environment(self.plan, self.attempt, starter, os.environ),
+        )
 
     def _is_followed(self, evidence: Evidence, stop: End | None) -> bool:
         """Whether another attempt follows, with another number of nodes."""
@@ -217,7 +232,9 @@ class Supervisor:
             stage.broadcast(scheduler, image, site.stage, self.plan.python, self.attempt.folder)
 
     def _sent_before(self, image: Image) -> bool:
-        """Whether this image was sent to the nodes when the allocation began; the ranks still verify their copy."""
+        """Whether this job has sent the image to its nodes before; the ranks still verify their copy."""
+        if self.around and self.around.job:
+            return self.around.checked
         kept = image_kept.kept(self.held) if self.held else None
         return kept is not None and kept.sha256 == image.sha256
 

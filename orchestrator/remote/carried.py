@@ -20,9 +20,9 @@ from orchestrator.remote.session import Session, received
 from orchestrator.runs.attempts.create import written
 from orchestrator.runs.code.freeze import freeze
 from orchestrator.runs.folder import provenance
+from orchestrator.runs.plan import secret_values
 from orchestrator.runs.plan.plan import Plan
-from orchestrator.spec.load import Loaded, load
-from orchestrator.spec.paths import absolute
+from orchestrator.spec.load import Loaded, RunSource, load
 from orchestrator.spec.run import NO_CODE
 from orchestrator.spec.write import as_written
 
@@ -32,7 +32,7 @@ Request = dict[str, Any]
 
 @contextmanager
 def carried(
-    planned: Plan, path: str | Path, site: str | None, settings: Sequence[str], *, code: bool = True
+    planned: Plan, path: RunSource, site: str | None, settings: Sequence[str], *, code: bool = True
 ) -> Iterator[tuple[Session, Request]]:
     """A context with a connection to a plan's login node and the request with its run file, and its code if `code`.
 
@@ -57,23 +57,30 @@ def _check_image(loaded: Loaded) -> None:
 
 def _request(loaded: Loaded, planned: Plan, settings: Sequence[str]) -> Request:
     """All that the login node needs for the plan, except the code."""
-    folder = absolute(loaded.source).parent
+    folder = loaded.folder
     gathered, diff = provenance.gather(folder)
     asked_from = {"host": socket.gethostname(), "user": getpass.getuser(), "folder": str(folder)}
     values = as_written(replace(loaded.site, host=None, connect=None))
     site = json.dumps({key: value for key, value in values.items() if value is not None})
-    file, site_name = Path(loaded.source).name, Path(loaded.site_source).stem
+    file = Path(loaded.source).name if loaded.source in loaded.files else "run.yaml"
+    site_name = Path(loaded.site_source).stem
     files = [(f"spec/{file}", loaded.text), (f"site/{site_name}.yaml", site)]  # below the folder of the call
+    secrets = secret_values.read(planned)  # of this machine; there, each is a variable of the shell
     provenance_here = {"git": gathered["git"], "submitted_from": asked_from}
     return {
         "run": planned.run_id,
         "site_name": site_name,
         "files": files,
         "names": [(files[0][0], loaded.source), (files[1][0], loaded.site_source)],  # those on this machine
-        "settings": list(settings),
+        "settings": [*settings, *(f"{_key(name)}={{from_shell: true}}" for name in secrets)],
+        "secrets": secrets,
         "origin": {"provenance": provenance_here, "diff": diff, "code": {}},
         "code": None,
     }
+
+
+def _key(secret: str) -> str:
+    return "notify.webhook" if secret == secret_values.WEBHOOK else f"env.{secret}"
 
 
 def _send_code(link: Session, planned: Plan, request: Request, copy: Path) -> None:

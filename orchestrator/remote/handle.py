@@ -1,4 +1,4 @@
-"""A run on a login node in Python: the functions of `runs.handle.Run`, each over a connection of its own."""
+"""A run on a login node in Python: the functions of `report.handle.Run`, each over a connection of its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from orchestrator.base.errors import UserError
 from orchestrator.remote import remote_runs as known_runs
 from orchestrator.remote.remote_runs import Known
+from orchestrator.report.handle import Run
 from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.handle import Run
 from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.view import View
 
@@ -101,6 +101,11 @@ class RunThere(Run):
         from orchestrator.remote.collect import collect as collect_there
 
         return collect_there(self.known, Path(into), checkpoints)
+
+    def _page(self) -> str:
+        from orchestrator.remote.report import html
+
+        return html([self.known])
 
     def _ask(
         self, kind: Any, function: str, values: Mapping[str, Any] | None = None, within_s: float | None = None

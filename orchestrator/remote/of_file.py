@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import TorusrunError
@@ -21,11 +20,12 @@ from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
 from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.spec.load import RunSource
 
 
 def submit(
     planned: Plan,
-    path: str | Path,
+    path: RunSource,
     *,
     site: str | None = None,
     settings: Sequence[str] = (),
@@ -49,7 +49,7 @@ def submit(
 
 def hold(
     planned: Plan,
-    path: str | Path,
+    path: RunSource,
     time_s: float | None,
     idle_s: float,
     name: str | None,
@@ -66,7 +66,7 @@ def hold(
 def run(
     verb: str,
     planned: Plan,
-    path: str,
+    path: RunSource,
     options: Sequence[str],
     *,
     site: str | None = None,

@@ -19,7 +19,7 @@ from orchestrator.base.json_files import read_object, write_json
 from orchestrator.base.typed import record_of
 from orchestrator.remote.links.host import LoginHost
 from orchestrator.runs.folder import index
-from orchestrator.runs.state.selection import PATTERN
+from orchestrator.runs.state.selection import is_pattern
 from orchestrator.runs.state.view import View
 from orchestrator.spec.paths import state_folder
 
@@ -149,10 +149,9 @@ def split(words: Sequence[str]) -> tuple[list[str], list[Known]]:
     """The words that name local runs, or patterns, and the runs on login nodes that the words name."""
     known, here, there = runs(), [], dict[str, Known]()
     for word in words:
-        is_pattern = "/" not in word and PATTERN.search(word)
-        matching = [run for run in known if fnmatchcase(run.run, word)] if is_pattern else [find(word)]
+        matching = [run for run in known if fnmatchcase(run.run, word)] if is_pattern(word) else [find(word)]
         found = {run.run: run for run in matching if run}
         there |= found
-        if not found or (is_pattern and any(fnmatchcase(run.run_id, word) for run in index.runs())):
+        if not found or (is_pattern(word) and any(fnmatchcase(run.run_id, word) for run in index.runs())):
             here.append(word)
     return here, list(there.values()) if words else known

@@ -12,6 +12,7 @@ from orchestrator.network.placement.grid import Grid
 from orchestrator.report.account import account_lines
 from orchestrator.report.folded import folded
 from orchestrator.report.numbers import number, percent
+from orchestrator.report.sweep_line import SweepView
 from orchestrator.report.table import Column, Long, Table
 from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.pace import short
@@ -55,7 +56,12 @@ def result(view: View) -> str | None:
 
 
 def _where(view: View) -> Long:
-    """The hosts of a running run; otherwise its remarks, or its hosts if the remarks are too long."""
+    """The hosts of a running run; otherwise its remarks, or its hosts if the remarks are too long.
+
+    For a sweep, how its members are.
+    """
+    if isinstance(view, SweepView):
+        return Long(view.members, below=True)
     hosts, remarks = folded(view.hosts), plain(view.remarks)
     if view.state is State.RUNNING:
         return Long(hosts)

@@ -1,4 +1,4 @@
-"""The state of a job array as a whole, from the states of its tasks."""
+"""The state of a job array as a whole, from the states of its tasks, and of jobs of one run that work in turn."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _numbers(job_id: str) -> list[str]:
 
 
 def whole(*tasks: Status) -> Status:
-    """The state of an array by its tasks in order: of a running one, else a waiting one, else the last with hosts."""
+    """The state of tasks or jobs in their order: of a running one, else a waiting one, else the last with hosts."""
     for state in (State.RUNNING, State.PENDING, State.UNKNOWN):
         if status := next((task for task in tasks if task.state is state), None):
             return status

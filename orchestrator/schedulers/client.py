@@ -6,13 +6,14 @@ import math
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator import schedulers
 from orchestrator.base import process
+from orchestrator.base.environment import clean_environment
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import State, Status
@@ -71,8 +72,9 @@ class Client:
         for it by the request's token.
         """
         command, job = self.submit_argv(script, request), ""
+        own = {name: value for name, value in clean_environment().items() if name not in request.secrets}
         try:
-            said = process.run(command, timeout_s=self.timeout_s, cwd=cwd)
+            said = process.run(command, timeout_s=self.timeout_s, cwd=cwd, environment=own)
             silent = self.scheduler.traits.silent
             try:
                 job = self.scheduler.job_id(said.check("submitting the job").stdout)
@@ -138,15 +140,41 @@ class Client:
         query = self.scheduler.find_query(token)
         return self._ask(query) if query else None
 
+    def in_turn(self, request: Request, name: str, before: str) -> Request:
+        """The request of a job of this name that begins after any end of the job `before`, with the same script.
+
+        Raises SiteError if the scheduler has no words for that.
+        """
+        words = (*request.submit_args, *self.scheduler.in_turn_args(name, before))
+        return replace(request, token=name, submit_args=words)
+
     def cancel(self, job_id: str, *others: str) -> None:
         """End a job, or, if the scheduler `cancels_many`, several. Raises SiteError if the command failed."""
         command = [*self.scheduler.cancel_command(job_id), *others]
         self._cancel(command, f"{1 + len(others)} jobs" if others else f"job {job_id}")
 
+    def cancel_all(self, job_ids: Sequence[str]) -> None:
+        """End these jobs, by one command if the scheduler can. Raises SiteError if a command failed."""
+        if self.scheduler.traits.cancels_many and job_ids:
+            return self.cancel(*job_ids)
+        for job_id in job_ids:
+            self.cancel(job_id)
+        return None
+
     def pass_on(self, job_id: str, lost: int) -> None:
         """Let another task of an array begin in place of a lost one. Raises SiteError if that failed, as at first."""
         command = self.scheduler.after_loss_command(job_id, lost) or self.scheduler.cancel_command(job_id)
         self._cancel(command, f"job {job_id}")
+
+    def leave_out(self, job_id: str, tasks: tuple[int, int] | None, request: Request) -> bool:
+        """Leave the hosts of `request.exclude` out of a waiting job, or the waiting `tasks` (from 0) of an array.
+
+        False if the scheduler has no command for it. Raises SiteError if the command failed.
+        """
+        command = self.scheduler.leave_out_command(job_id, tasks, request)
+        if command:
+            process.run(command, timeout_s=self.timeout_s).check(f"leaving hosts out of job {job_id}")
+        return command is not None
 
     def cancel_tasks(self, job_id: str, first: int, last: int) -> None:
         """End the tasks `first` to `last` (from 0) of an array. Raises SiteError if the command failed."""

@@ -21,7 +21,8 @@ class Request:
     command itself. `after` are jobs that must succeed before this job starts, `after_any` jobs that must end before.
     `exclude` are hosts that the job must not get. An `array` of N tasks numbers them from 0; `parallel` of them run at
     once, 0 for as many as have room. `lives_on` says that the job continues without the hosts that it loses. `token` is
-    a unique name for the job in the queue, by which it can be found again; '' for `name` alone.
+    a unique name for the job in the queue, by which it can be found again; '' for `name` alone. `secrets` are variables
+    that the submit command must not inherit: Slurm would keep them, and a job on this machine would have them.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Request:
     lives_on: bool = False
     token: str = ""
     gpu_type: str | None = None
+    secrets: tuple[str, ...] = ()
 
     @property
     def called(self) -> str:
@@ -82,6 +84,13 @@ class Scheduler(ABC):
     def submit_command(self, script: Path, request: Request) -> list[str]:
         """The command that submits `script`."""
 
+    def in_turn_args(self, name: str, before: str) -> list[str]:
+        """The arguments of the submit command by which a job of this name begins after any end of the job `before`.
+
+        They override the script's directives. Raises SiteError if there are none.
+        """
+        raise SiteError(f"{self.name} has no words for a job that follows another one, whatever its script says")
+
     def ask_command(self, request: Request) -> list[str] | None:
         """The command that reads a script, reports whether its job could run, and submits nothing; None without one."""
         return None
@@ -94,6 +103,10 @@ class Scheduler(ABC):
         """The id of task `index` (from 0) of the array `job_id` in the status command's output."""
         raise SiteError(f"{self.name} has no job arrays")
 
+    def awaitable(self, job_id: str) -> str:
+        """The job that another job names to wait for `job_id`: the array of a task if no job can wait for one task."""
+        return job_id
+
     def own_job(self, environment: Mapping[str, str]) -> str:
         """Inside a job: its id, as the submit command printed it; that of the array for a task."""
         own = self.variables
@@ -103,6 +116,11 @@ class Scheduler(ABC):
         """Inside a job: the number (from 0) of the task of an array; None if it is no array."""
         number = environment.get(self.variables.task, "")  # outside arrays Grid Engine says "undefined"
         return int(number) - self.variables.first_task if number.isdigit() else None
+
+    def own_name(self, environment: Mapping[str, str]) -> str:
+        """Inside a job: its id; for a task of an array that of the task."""
+        job, task = self.own_job(environment), self.own_task(environment)
+        return job if task is None else self.task_id(job, task)
 
     def cancel_tasks_command(self, job_id: str, first: int, last: int) -> list[str]:
         """The command that ends the tasks `first` to `last` (from 0) of the array `job_id`."""
@@ -128,6 +146,12 @@ class Scheduler(ABC):
         """The command after which another task of an array may begin although the first host of task `job_id` is gone.
 
         `lost` tasks of the array have lost theirs, this one included. None: the command that ends any job does it.
+        """
+        return None
+
+    def leave_out_command(self, job_id: str, tasks: tuple[int, int] | None, request: Request) -> list[str] | None:
+        """The command after which a waiting job, or the waiting `tasks` (first, last, from 0) of an array, gets no host
+        of `request`'s `exclude`. `request` is that of the job, but for these hosts. None: it cannot be changed.
         """
         return None
 

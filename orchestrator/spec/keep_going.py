@@ -9,6 +9,7 @@ from orchestrator.spec.kinds import NODES, NONE_OR_MORE, Limits
 from training.recipe.key import key
 
 MOST_JOBS = 1000
+IN_VAIN = 2
 JOBS = Limits(at_least=1, at_most=MOST_JOBS)
 
 
@@ -21,10 +22,22 @@ class KeepGoing:
         "jobs that work for the run one after the other, from one submit; restarts within a job do not count; "
         "default: the site's attempts",
     )
-    without_progress: Annotated[int, JOBS] = key(2, "attempts in a row without a new checkpoint that end the run")
+    without_progress: Annotated[int, JOBS] | None = key(
+        None, "attempts in a row without a new checkpoint that end the run; default: 2"
+    )
     spares: Annotated[int, NONE_OR_MORE] = key(
         0, "nodes to ask for beyond 'nodes': they replace lost nodes within the job"
     )
     min_nodes: Annotated[int, NODES] | None = key(
         None, "fewest nodes on which the run continues within a job; default: nodes"
     )
+    standby: bool = key(
+        False,
+        "while an attempt runs, start the processes of the next one, which wait: a second Python with PyTorch for each "
+        "rank; our training without an image only",
+    )
+
+    @property
+    def most_in_vain(self) -> int:
+        """The attempts in a row without a new checkpoint that end the run."""
+        return self.without_progress or IN_VAIN

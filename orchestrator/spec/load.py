@@ -8,12 +8,13 @@ from pathlib import Path
 
 from orchestrator.base.errors import UserError
 from orchestrator.spec.measured import SiteMeasurements
-from orchestrator.spec.nodes import clipped, compose, keys
-from orchestrator.spec.paths import checked, config_home, exists, expanded, read_bytes
+from orchestrator.spec.nodes import KeyValue, clipped, compose, keys
+from orchestrator.spec.paths import absolute, checked, config_home, exists, expanded, read_bytes
 from orchestrator.spec.problems import Mark, Problem, SpecError
-from orchestrator.spec.read import Marks, read
+from orchestrator.spec.read import Marks, read, read_tree
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
+from orchestrator.spec.typed_run import TypedRun
 from training.recipe.near import did_you_mean
 
 SHIPPED = Path(__file__).parent / "sites"
@@ -22,7 +23,10 @@ LARGEST_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class Loaded:
-    """A run and its site, with the text of the run's file and the place of every key."""
+    """A run and its site, with the text of the run's file and the place of every key.
+
+    Relative paths of the run begin at `folder`. `files` are the files of the run and its site.
+    """
 
     run: RunSpec
     site: Site
@@ -31,6 +35,8 @@ class Loaded:
     marks: Marks
     site_source: str
     site_marks: Marks
+    folder: Path
+    files: tuple[str, ...]
 
     def problem(self, key: str, message: str) -> Problem:
         """A problem with `key` of the run, or with the whole run if the key is not in the file."""
@@ -40,17 +46,38 @@ class Loaded:
         return Problem(self.site_marks.get(key, Mark(self.site_source)), message)
 
 
-def load(path: str | Path, *, site: str | None = None, settings: Sequence[str] = ()) -> Loaded:
+RunSource = str | Path | TypedRun  # of a run: the path of its file, or its options
+
+
+def load(path: RunSource, *, site: str | None = None, settings: Sequence[str | KeyValue] = ()) -> Loaded:
     """Read the run at `path` and its site; `site` and `settings` override the file.
 
     A path of a site in the file is relative to the file; `site` is relative to the working directory.
     """
-    file = checked(path)
-    text = read_text(file, "run")
-    run, marks = read(RunSpec, text, str(file), settings, {"site": site} if site else {})
-    site_path = find_site(run.site, Path() if site else file.parent, marks["site"])
+    typed = path if isinstance(path, TypedRun) else None
+    source, folder = str(typed or checked(str(path))), folder_of(path)
+    text = typed.text() if typed else read_text(Path(source), "run")
+    root = typed.tree() if typed else compose(text, source)
+    run, marks = read_tree(RunSpec, root, source, settings, {"site": site} if site else {})
+    site_path = find_site(run.site, Path() if site else folder, marks["site"])
     loaded_site, site_marks = read(Site, read_text(site_path, "site"), str(site_path))
-    return Loaded(run, as_measured(loaded_site, site_path), text, str(file), marks, str(site_path), site_marks)
+    files = (*(() if typed else (source,)), str(site_path))
+    return Loaded(
+        run,
+        as_measured(loaded_site, site_path),
+        text,
+        source,
+        marks,
+        str(site_path),
+        site_marks,
+        absolute(folder),
+        files,
+    )
+
+
+def folder_of(path: RunSource) -> Path:
+    """The folder at which relative paths of a run begin."""
+    return path.folder if isinstance(path, TypedRun) else checked(path).parent
 
 
 def load_site(name: str) -> Site:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import yaml
 
 from orchestrator.spec.nodes import is_null
-from training.recipe.key import key_of, may_be_left_out
+from training.recipe.key import described, key_of, may_be_left_out
 from training.recipe.near import did_you_mean
 
 NAME = "name"
@@ -41,6 +41,8 @@ def near_key(key: str, cls: type[Any]) -> str:
     """'; did you mean X?' for a key that `cls` does not have; X may be a key of one of its sections."""
     if renamed := [key_of(field) for field in dataclasses.fields(cls) if field.metadata.get("former") == key]:
         return f"; did you mean {renamed[0]!r}, its new name?"
+    if meant := [field for field in dataclasses.fields(cls) if key in field.metadata.get("mistaken", ())]:
+        return f"; write {key_of(meant[0])!r} ({described(meant[0])})"
     sections = _sections(cls)  # type: ignore[arg-type]
     inner = {f"{section}.{key}" for section, held in sections.items() if key in _keys(held)}
     return f"; did you mean {' or '.join(map(repr, sorted(inner)))}?" if inner else did_you_mean(key, _keys(cls))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from orchestrator.spec.problems import Mark, Problem, SpecError, shown
+from orchestrator.spec.problems import Mark, Problem, SpecError, printable, shown
 
 MOST_VALUES = 100_000  # in a spec; an alias counts each time it is used
 MOST_CHARACTERS = 1_000_000  # in all values of a spec
@@ -71,8 +74,32 @@ def checked(root: yaml.Node) -> yaml.Node:
     return root
 
 
-def override(root: yaml.Node | None, setting: str, source: str) -> yaml.Node:
-    """The tree with the value at `key.sub` replaced or added, from `setting` ('key.sub=value')."""
+@dataclass(frozen=True)
+class KeyValue:
+    """A value for a dotted key, as a node with its own place in a file or an option."""
+
+    key: str
+    node: yaml.Node
+
+    @property
+    def text(self) -> str:
+        """The value on one line."""
+        return printable(as_text(self.node))
+
+
+def as_text(node: yaml.Node) -> str:
+    """A node as YAML in its short form, as in '[1, 2]'."""
+    if isinstance(node, yaml.MappingNode):
+        return "{" + ", ".join(f"{as_text(key)}: {as_text(value)}" for key, value in node.value) + "}"
+    if isinstance(node, yaml.SequenceNode):
+        return "[" + ", ".join(map(as_text, node.value)) + "]"
+    return str(node.value)
+
+
+def override(root: yaml.Node | None, setting: str | KeyValue, source: str) -> yaml.Node:
+    """The tree with the value at `key.sub` replaced or added, from `setting` (a text is 'key.sub=value')."""
+    if isinstance(setting, KeyValue):
+        return _put(root, setting.key.split("."), copy.deepcopy(setting.node), setting.node.start_mark, source)
     name = f"--set {clipped(setting)}"
     if not _is_utf8(setting):
         raise SpecError([Problem(Mark(name), "this is not UTF-8 text")])
@@ -81,7 +108,7 @@ def override(root: yaml.Node | None, setting: str, source: str) -> yaml.Node:
     if not equals or not all(keys):
         raise SpecError([Problem(Mark(name), "write it as key=value or key.sub=value")])
     value = compose(text, name) or yaml.ScalarNode("tag:yaml.org,2002:null", "", _start(name), _start(name))
-    return _put(root, keys, value, name, source)
+    return _put(root, keys, value, _start(name), source)
 
 
 def override_text(root: yaml.Node | None, key: str, text: str, source: str) -> yaml.Node:
@@ -89,7 +116,30 @@ def override_text(root: yaml.Node | None, key: str, text: str, source: str) -> y
     name = f"--{key} {clipped(text)}"
     if not _is_utf8(text):
         raise SpecError([Problem(Mark(name), "this is not UTF-8 text")])
-    return _put(root, [key], yaml.ScalarNode("", text, _start(name), _start(name), style='"'), name, source)
+    return _put(root, [key], yaml.ScalarNode("", text, _start(name), _start(name), style='"'), _start(name), source)
+
+
+def from_option(root: yaml.Node | None, keys: Sequence[str], value: str | Sequence[str], option: str) -> yaml.Node:
+    """The tree with the value at `keys`, which was typed with the option `option`, as in '--nodes 4'.
+
+    Text is what a file would have after the colon, but a variable of `env` may be empty; a list is one of texts.
+    Serialized, the tree is such a file.
+    """
+    name = clipped(option)
+    if not _is_utf8(option) or not all(map(_is_utf8, value)):
+        raise SpecError([Problem(Mark(name), "this is not UTF-8 text")])
+    at = _start(name)
+    if isinstance(value, str):
+        kind = yaml.SafeLoader("").resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]
+        node = yaml.ScalarNode(kind, value, at, at)
+        if is_null(node) and len(keys) > 1:
+            node = yaml.ScalarNode("tag:yaml.org,2002:str", value, at, at, style='"')
+        return _put(root, list(keys), node, at, name)
+    words = [yaml.ScalarNode("tag:yaml.org,2002:str", word, at, at) for word in value]
+    for word in filter(is_null, words):
+        word.style = '"'
+    listed = yaml.SequenceNode("tag:yaml.org,2002:seq", words, at, at, flow_style=True)
+    return _put(root, list(keys), listed, at, name)
 
 
 def clipped(text: str) -> str:
@@ -101,27 +151,27 @@ def _is_utf8(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _put(root: yaml.Node | None, keys: list[str], value: yaml.Node, name: str, source: str) -> yaml.Node:
-    root = _mapping(source) if root is None else root
+def _put(root: yaml.Node | None, keys: list[str], value: yaml.Node, at: yaml.Mark, source: str) -> yaml.Node:
+    root = _mapping(_start(source)) if root is None else root
     place = root
     for key in keys[:-1]:
-        place = _entry(place, key, name)
+        place = _entry(place, key, at)
     if isinstance(place, yaml.MappingNode):
         place.value = [(k, v) for k, v in place.value if k.value != keys[-1]]
-        place.value.append((_key(keys[-1], name), value))
+        place.value.append((_key(keys[-1], at), value))
         return root
-    raise SpecError([Problem(Mark(name), f"{shown('.'.join(keys[:-1]))} holds no keys to set")])
+    raise SpecError([Problem(_place(at), f"{shown('.'.join(keys[:-1]))} holds no keys to set")])
 
 
-def _entry(place: yaml.Node, key: str, name: str) -> yaml.Node:
+def _entry(place: yaml.Node, key: str, at: yaml.Mark) -> yaml.Node:
     if not isinstance(place, yaml.MappingNode):
-        raise SpecError([Problem(Mark(name), f"there are no keys beside {shown(key)} to set")])
+        raise SpecError([Problem(_place(at), f"there are no keys beside {shown(key)} to set")])
     for key_node, value_node in place.value:
         if key_node.value == key:
             found: yaml.Node = value_node
             return found
-    added = _mapping(name)
-    place.value.append((_key(key, name), added))
+    added = _mapping(at)
+    place.value.append((_key(key, at), added))
     return added
 
 
@@ -129,19 +179,19 @@ def _start(name: str) -> yaml.Mark:
     return yaml.Mark(name, 0, 0, 0, "", 0)
 
 
-def _key(text: str, name: str) -> yaml.ScalarNode:
-    return yaml.ScalarNode("tag:yaml.org,2002:str", text, _start(name), _start(name))
+def _key(text: str, at: yaml.Mark) -> yaml.ScalarNode:
+    return yaml.ScalarNode("tag:yaml.org,2002:str", text, at, at)
 
 
-def _mapping(name: str) -> yaml.MappingNode:
-    return yaml.MappingNode("tag:yaml.org,2002:map", [], _start(name), _start(name))
+def _mapping(at: yaml.Mark) -> yaml.MappingNode:
+    return yaml.MappingNode("tag:yaml.org,2002:map", [], at, at)
 
 
 def from_value(value: Any, name: str) -> yaml.Node:
     """The tree of plain values (as JSON gives them): reads files that torusrun wrote itself."""
     at = _start(name)
     if isinstance(value, dict):
-        return yaml.MappingNode("", [(_key(k, name), from_value(v, name)) for k, v in value.items()], at, at)
+        return yaml.MappingNode("", [(_key(k, at), from_value(v, name)) for k, v in value.items()], at, at)
     if isinstance(value, list):
         return yaml.SequenceNode("", [from_value(v, name) for v in value], at, at)
     if isinstance(value, str):
@@ -152,9 +202,12 @@ def from_value(value: Any, name: str) -> yaml.Node:
 
 
 def mark_of(node: yaml.Node) -> Mark:
-    """The place of a node; a `--set` has no lines."""
-    at = node.start_mark
-    return Mark(at.name) if at.name.startswith(("--set ", "--site ")) else Mark(at.name, at.line + 1, at.column + 1)
+    """The place of a node; an option of the command line has no lines."""
+    return _place(node.start_mark)
+
+
+def _place(at: yaml.Mark) -> Mark:
+    return Mark(at.name) if at.name.startswith("--") else Mark(at.name, at.line + 1, at.column + 1)
 
 
 def keys(node: yaml.Node) -> list[str]:

@@ -18,7 +18,17 @@ import yaml
 
 from orchestrator.spec.kinds import ARGUMENT, SHELL, Kind, decimal, whole
 from orchestrator.spec.names import near_key, one_may_stand_alone, with_names
-from orchestrator.spec.nodes import checked, compose, form, from_value, is_null, mark_of, override, override_text
+from orchestrator.spec.nodes import (
+    KeyValue,
+    checked,
+    compose,
+    form,
+    from_value,
+    is_null,
+    mark_of,
+    override,
+    override_text,
+)
 from orchestrator.spec.problems import Mark, Problem, SpecError, shown
 from training.recipe.key import key_of, may_be_left_out
 from training.recipe.limits import Constraint, Limits
@@ -33,16 +43,29 @@ MOST_TEXT = 1000  # longest text that a message shows as a list
 
 
 def read(
-    cls: type[T], text: str, source: str, settings: Sequence[str] = (), texts: Mapping[str, str] | None = None
+    cls: type[T],
+    text: str,
+    source: str,
+    settings: Sequence[str | KeyValue] = (),
+    texts: Mapping[str, str] | None = None,
 ) -> tuple[T, Marks]:
     """Read `text` as a `cls`; also return the place of each dotted key.
 
-    `settings` are `key.sub=value` words that replace values of the text; `texts` are values of keys that are not read
-    as YAML. Raises SpecError with every mistake found.
+    `settings` are `key.sub=value` words, or values with their places, that replace values of the text; `texts` are
+    values of keys that are not read as YAML. Raises SpecError with every mistake found.
     """
-    root = with_names(cls, compose(text, source))
-    for setting in settings:
-        root = with_names(cls, override(root, setting, source))
+    return read_tree(cls, compose(text, source), source, settings, texts)
+
+
+def read_tree(
+    cls: type[T],
+    root: yaml.Node | None,
+    source: str,
+    settings: Sequence[str | KeyValue] = (),
+    texts: Mapping[str, str] | None = None,
+) -> tuple[T, Marks]:
+    """Read a tree as `read` reads a text. The tree is changed."""
+    root = overridden(cls, root, source, settings)
     for key, given in (texts or {}).items():
         root = with_names(cls, override_text(root, key, given, source))
     reader = _Reader()
@@ -50,6 +73,16 @@ def read(
     if reader.problems:
         raise SpecError(reader.problems)
     return value, reader.marks
+
+
+def overridden(
+    cls: type[T], root: yaml.Node | None, source: str, settings: Sequence[str | KeyValue]
+) -> yaml.Node | None:
+    """The tree of a `cls` with the values of `settings` in place of its own."""
+    root = with_names(cls, root)
+    for setting in settings:
+        root = with_names(cls, override(root, setting, source))
+    return root
 
 
 def read_value(cls: type[T], value: Any, source: str) -> T:
@@ -77,9 +110,13 @@ class _Reader:
         if not isinstance(node, yaml.MappingNode):
             return self.wrong(node, f"{path or 'a spec'} must be keys and values, not {form(node)}")  # type: ignore[no-any-return]
         fields = {key_of(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        others = next((f for f in dataclasses.fields(cls) if f.metadata.get("others")), None)  # type: ignore[arg-type]
         hints = typing.get_type_hints(cls, include_extras=True)
-        values = {}
+        values: dict[str, Any] = {}
         for key_node, value_node in self._pairs(node):
+            if others and key_node.value not in fields:
+                values.setdefault(others.name, {}).update(self._other(hints[others.name], key_node, value_node, path))
+                continue
             if (key := key_node.value) not in fields:
                 where = f"in {path!r}" if path else "here"
                 valid = ", ".join(fields)
@@ -89,6 +126,11 @@ class _Reader:
             self.marks[dotted] = mark_of(value_node)
             values[fields[key].name] = self.value(hints[fields[key].name], value_node, dotted)
         return self.build(cls, values, mark_of(node), path)
+
+    def _other(self, hint: Any, key: yaml.ScalarNode, value: yaml.Node, path: str) -> dict[str, Any]:
+        """A key that its section does not declare, with its value; `hint` is a dict."""
+        of_key, of_value = get_args(hint)
+        return {self.value(of_key, key, f"{path} key"): self.value(of_value, value, f"{path}.{key.value}")}
 
     def build(self, cls: type[T], values: dict[str, Any], mark: Mark, path: str) -> T:
         for field in dataclasses.fields(cls):  # type: ignore[arg-type]
@@ -114,6 +156,8 @@ class _Reader:
 
     def value(self, hint: Any, node: yaml.Node, path: str) -> Any:
         """A node as the type `hint`, or MISSING after its problem has been noted."""
+        if hint is yaml.Node:
+            return node
         origin, args = get_origin(hint), get_args(hint)
         if origin in (types.UnionType, typing.Union) and type(None) in args:  # only `X | None` is used
             return None if is_null(node) else self.value(args[0], node, path)
@@ -156,6 +200,8 @@ class _Reader:
 
     def _any_of(self, kinds: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
         """The first of these types that the text can be read as; quoted text is always text."""
+        if records := [kind for kind in kinds if dataclasses.is_dataclass(kind)]:  # of text, or a record
+            return self.value(records[0] if isinstance(node, yaml.MappingNode) else kinds[0], node, path)
         lists = [kind for kind in kinds if get_origin(kind) is tuple]
         if lists and isinstance(node, yaml.SequenceNode):
             return self._sequence(get_args(lists[0]), node, path)

@@ -7,7 +7,10 @@ from typing import Annotated, Literal
 
 from orchestrator.spec import kinds
 from orchestrator.spec.keep_going import KeepGoing
+from orchestrator.spec.notify import Notify
 from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
+from orchestrator.spec.secret import Secret
+from orchestrator.spec.sweep import SweepKeys
 from training.recipe.key import key, needed
 from training.recipe.train import Train
 
@@ -21,7 +24,11 @@ class RunSpec:
     name: Annotated[str, kinds.NAME] = needed("a name for the run, as in 'name: digits'")
     site: Annotated[str, kinds.LINE] = needed("the cluster: a site's name or the path of its file")
     nodes: Annotated[int, kinds.NODES] = key(1, "nodes to ask for; default: as many as the grid fills, else 1")
-    ranks_per_node: Annotated[int, kinds.PER_NODE] | None = key(None, "ranks on a node; default: the site's node.ranks")
+    ranks_per_node: Annotated[int, kinds.PER_NODE] | None = key(
+        None,
+        "ranks on a node, one for each GPU that they use; default: the site's node.ranks",
+        mistaken=("gpus", "gpus_per_node", "nproc_per_node", "ntasks_per_node"),
+    )
     grid: Annotated[tuple[int, ...], kinds.GRID] | None = key(
         kinds.AUTO,
         "ranks in a row, rows, and groups of rows, as in 8, 4x16 or 4x16x2; auto: the fastest on the hosts of the job",
@@ -47,9 +54,12 @@ class RunSpec:
     )
     queue: Annotated[str, kinds.OPERAND] | None = key(None, "partition or queue; default: the site's")
     account: Annotated[str, kinds.OPERAND] | None = key(None, "account to charge; default: of the site")
-    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE]] = key(
-        {}, "environment variables of the ranks; names of bash's own and TORUSRUN_... are refused"
+    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE] | Secret] = key(
+        {},
+        "environment variables of the ranks; a secret is {from: FILE} or {from_shell: true} (docs/guides/secrets.md); "
+        "names of bash's own, of torchrun's contract and TORUSRUN_... are refused",
     )
+    notify: Notify = key(Notify(), "notices of its start and its ends")
     program: Literal["train", "measure"] = key(
         "train", "the ranks' work: train, or measure (compute and links, for calibrate)"
     )
@@ -70,3 +80,4 @@ class RunSpec:
     checkpoints: Checkpoints = key(Checkpoints(), "the command's checkpoints")
     exit_codes: ExitCodes = key(ExitCodes(), "the meaning of the command's exit codes")
     metrics: MetricsSettings = key(MetricsSettings(), "the source of the command's progress")
+    sweep: SweepKeys | None = key(None, "makes several runs of this one, with other values of some keys")

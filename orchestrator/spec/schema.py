@@ -7,11 +7,14 @@ import types
 import typing
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+import yaml
+
 from orchestrator.spec.kinds import Kind
 from orchestrator.spec.names import one_may_stand_alone, short_key
 from training.recipe.key import described, key_of, may_be_left_out
 from training.recipe.limits import Constraint
 
+CLOSED = {"additionalProperties": False}
 NAMES = {int: "integer", float: "number", bool: "boolean", str: "string"}
 
 
@@ -22,8 +25,12 @@ def schema(cls: type[Any], title: str) -> dict[str, Any]:
 
 def _record(cls: type[Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(cls, include_extras=True)
-    properties, required = {}, []
+    properties, required, others = {}, [], {}
     for field in dataclasses.fields(cls):
+        if field.metadata.get("others"):
+            named, value = (_value(one) for one in get_args(hints[field.name]))
+            others = {"propertyNames": named, "additionalProperties": {**value, "description": described(field)}}
+            continue
         properties[key_of(field)] = {**_value(hints[field.name]), "description": described(field)}
         if not may_be_left_out(field):
             required.append(key_of(field))
@@ -32,11 +39,13 @@ def _record(cls: type[Any]) -> dict[str, Any]:
         "description": (cls.__doc__ or "").strip(),
         "properties": properties,
         "required": required,
-        "additionalProperties": False,
+        **(others or CLOSED),
     }
 
 
 def _value(hint: Any) -> dict[str, Any]:
+    if hint is yaml.Node:  # any value
+        return {}
     origin, args = get_origin(hint), get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return _union(args)
@@ -55,6 +64,8 @@ def _value(hint: Any) -> dict[str, Any]:
 def _union(args: tuple[Any, ...]) -> dict[str, Any]:
     if type(None) in args:
         return {"anyOf": [_value(args[0]), {"type": "null"}]}
+    if any(map(dataclasses.is_dataclass, args)):
+        return {"anyOf": [_value(kind) for kind in args]}
     scalars = {"type": [NAMES[kind] for kind in args if kind in NAMES]}
     lists = [_value(kind) for kind in args if kind not in NAMES]
     return {"anyOf": [scalars, *lists]} if lists else scalars

@@ -8,7 +8,10 @@ from typing import Annotated, Literal
 
 from orchestrator.spec import kinds
 from orchestrator.spec.keep_going import JOBS
+from orchestrator.spec.notify import Notify
 from orchestrator.spec.paths import expanded
+from orchestrator.spec.secret import Secret
+from orchestrator.spec.sweep import ARRAYS
 from orchestrator.spec.topology import Topology
 from training.recipe.key import key, needed
 
@@ -197,9 +200,12 @@ class Site:
     setup: tuple[Annotated[str, kinds.SHELL], ...] = key(
         (), "shell lines of a job after its modules, as in ulimit -n 65536; one that fails ends the job"
     )
-    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE]] = key(
-        {}, "environment variables of the job and its ranks; the same names are refused"
+    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE] | Secret] = key(
+        {},
+        "environment variables of the job and its ranks; only the ranks get a secret, {from: FILE} or "
+        "{from_shell: true}; the same names are refused",
     )
+    notify: Notify = key(Notify(), "notices of the start and the ends of its runs")
     ask: tuple[Annotated[str, kinds.ASK], ...] = key(
         (), "directives that request nodes in the site's own form, as in '-l rt_F={nodes}'"
     )
@@ -215,8 +221,16 @@ class Site:
         "how MPI starts processes on a job's other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: "
         "scheduler under pbs, elsewhere chosen by the MPI",
     )
+    largest_array: Annotated[int, ARRAYS] = key(
+        1000, "jobs in an array of a sweep; a sweep with more members has several arrays"
+    )
     attempts: Annotated[int, JOBS] = key(
         1, "jobs that work for a run one after the other, if the run does not name keep_going.attempts"
+    )
+    attempts_by: Literal["array", "dependency"] = key(
+        "array",
+        "how these jobs wait for one another: array (one submission), or dependency (each is submitted by itself, and "
+        "waits for the end of the one before it), for a site that forbids arrays or limits their size",
     )
     stop_before_s: Annotated[float, kinds.DURATION] = key(
         60.0, "how long before the time limit ranks get the signal to write a checkpoint", name="stop_before"

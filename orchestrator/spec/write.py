@@ -26,6 +26,8 @@ def _value(hint: Any, value: Any) -> Any:
         return extra.write(value)
     if dataclasses.is_dataclass(value):
         return as_written(value)
+    if isinstance(value, dict):
+        return {name: as_written(item) if dataclasses.is_dataclass(item) else item for name, item in value.items()}
     if isinstance(value, tuple):
         return [as_written(item) if dataclasses.is_dataclass(item) else item for item in value]
     return value

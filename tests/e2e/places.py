@@ -239,6 +239,14 @@ def weights(run: Path) -> dict[str, Any]:
     return {**state["model"], **{f"velocity of {name}": v for name, v in state["optimizer"].items()}}
 
 
+def only_on(place: Place, *clusters: str) -> None:
+    """Skip a test elsewhere: these places are enough for what it tries. TORUSRUN_ALL_PLACES=1 tries all of them."""
+    if place.cluster not in clusters and os.environ.get("TORUSRUN_ALL_PLACES") != "1":
+        import pytest  # the campaign and the benchmarks use this file without it
+
+        pytest.skip(f"tried on {' and '.join(clusters)}; TORUSRUN_ALL_PLACES=1 tries all places")
+
+
 def assert_same_bits(run: Path, undisturbed: Path) -> None:
     import torch
 

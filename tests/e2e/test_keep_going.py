@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 from pathlib import Path
 from random import Random
 
 import pytest
+import yaml
 
+from tests.campaign import leftovers
 from tests.e2e.places import (
     LAST_STEP,
     LONG,
+    ROOT,
+    Local,
     Place,
     assert_same_bits,
     ledger,
     metrics,
+    only_on,
+    started,
     until,
     wait_for_step,
 )
+from training.checkpoint import node_memory
+from training.checkpoint.manifest import newest_complete
 
 # Rank 0 makes a checkpoint in each attempt; the fourth ends the run.
 OVER_FOUR = (
@@ -26,16 +37,24 @@ OVER_FOUR = (
 )
 
 
-def kill(place: Place, run: Path, rank: int) -> None:
-    """SIGKILL a rank of the newest attempt."""
+def kill(place: Place, run: Path, rank: int, by: int = signal.SIGKILL) -> None:
+    """Send a signal to a rank of the newest attempt."""
     number = ledger(run, "started")[-1]["attempt"]
-    started = json.loads((run / f"attempts/{number}/ranks/{rank:04d}.start.json").read_text())
-    place.kill(started["host"], started["pid"])
+    record = json.loads((run / f"attempts/{number}/ranks/{rank:04d}.start.json").read_text())
+    place.signal(record["host"], record["pid"], by)
+
+
+def kept_by_writer(run: Path) -> set[str]:
+    """The open files of the process that writes the checkpoints of a script, in the first attempt."""
+    rank = started(run)["pid"]
+    children = Path(f"/proc/{rank}/task/{rank}/children").read_text().split()
+    [writer] = [pid for pid in children if b"checkpoint.writer" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return {os.readlink(link) for link in Path(f"/proc/{writer}/fd").iterdir()}
 
 
 def test_a_run_over_several_time_limits_ends_from_one_submit(place: Place) -> None:
     limit_s = place.stop_before_s() + 8
-    several = ("--set", "keep_going={attempts: 20, without_progress: 8}", "--set", "checkpoints.folder=kept")
+    several = ("--set", "keep_going={attempts: 9, without_progress: 8}", "--set", "checkpoints.folder=kept")
     run = place.submit_script(OVER_FOUR, *several, "--set", f"time={limit_s:g}s")
     said = place.watch(run)
     assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
@@ -46,6 +65,23 @@ def test_a_run_over_several_time_limits_ends_from_one_submit(place: Place) -> No
     jobs = {event["job"] for event in ledger(run, "started")}
     assert len(jobs) == (1 if place.cluster == "local" else len(causes)), "each time limit ends a job"
     assert len({event["job"] for event in ledger(run, "submitted")}) == 1, "there was one submit"
+    until(lambda: not place.queued(), "the jobs that are not needed to leave the queue")
+    assert place.view(run)["state"] == "COMPLETED"
+
+
+def test_a_run_ends_as_well_by_jobs_that_are_submitted_in_turn(place: Place) -> None:
+    if place.cluster == "local":
+        pytest.skip("its jobs are turns of one process")
+    only_on(place, "slurm")
+    several = ("--set", "keep_going={attempts: 6, without_progress: 5}", "--set", "checkpoints.folder=kept")
+    site = place.site("in-turn.yaml", attempts_by="dependency")
+    limit = f"time={place.stop_before_s() + 8:g}s"
+    run = place.submit_script(OVER_FOUR, *several, "--set", limit, "--set", f"site={site}")
+    said = place.watch(run)
+    assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
+    added = [event["job"] for event in (*ledger(run, "submitted")[:1], *ledger(run, "job_added"))]
+    used = [event["job"] for event in ledger(run, "started")]
+    assert len(added) == 6 and 3 < len(used) < 6 and used == added[: len(used)], "in turn, as long as they are needed"
     until(lambda: not place.queued(), "the jobs that are not needed to leave the queue")
     assert place.view(run)["state"] == "COMPLETED"
 
@@ -64,14 +100,69 @@ def test_after_a_killed_rank_the_next_attempt_begins_in_the_same_job(
     assert_same_bits(run, undisturbed)
 
 
-def test_cancelling_a_run_that_keeps_going_ends_all_its_jobs(place: Place) -> None:
-    run = place.submit(*LONG, "--set", "keep_going.attempts=3")
-    wait_for_step(run, 5)
+def test_a_run_continues_from_the_memory_of_its_host(place: Place, undisturbed: Path, chance: Random) -> None:
+    if place.cluster != "local":
+        pytest.skip("the hosts of a lab share their memory with this machine")
+    overdue = node_memory.of_run("over", Path("/nowhere"))
+    node_memory.make(overdue)
+    node_memory.begin(overdue, until_s=1.0)
+    kept = "train.checkpoints={memory: true}"
+    run = place.submit("--set", "keep_going.attempts=2", "--set", kept, "--set", "train.checkpoint_every_steps=1000")
+    wait_for_step(run, chance.randrange(30, 100))
+    reported = metrics(run, "step")[-1]["step"]
+    kill(place, run, chance.randrange(4))
+    said = place.watch(run)
+    assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
+    start = metrics(run, "start")[-1]
+    assert start["resumed_from"].startswith("memory of ") and start["step"] >= reported - 1, start
+    assert start["resumed_from"] in place.torusrun("status", run.name, "--long").stdout
+    memory = Path(json.loads((run / "attempts/2/config.json").read_text())["memory"])
+    assert not overdue.exists(), "every start removes the copies of jobs that must be over"
+    assert not memory.exists(), "a run that is done leaves nothing in the memory"
+    assert_same_bits(run, undisturbed)
+
+
+def test_a_script_with_our_checkpoints_continues_after_a_killed_rank_and_a_stop(local: Local) -> None:
+    """The example, beside a folder `training` of the user's own."""
+    example, code = ROOT / "examples/checkpoints", local.folder / "saved"
+    (code / "training").mkdir(parents=True)
+    (code / "training/__init__.py").write_text("raise SystemExit('this is not that of torusrun')")
+    (code / "saved_ddp.py").write_text((example / "saved_ddp.py").read_text())
+    spec = yaml.safe_load((example / "saved_ddp.yaml").read_text())
+    command = ["python", "saved_ddp.py", "--steps", "100", "--every", "5", "--pause", "0.1"]
+    local.put("saved.yaml", json.dumps({**spec, "site": "site.yaml", "code": "saved", "command": command}))
+    said = local.torusrun("submit", "saved.yaml")
+    assert said.returncode == 0, said.stderr
+    run = Path(local.view(said.stdout.split()[0])["folder"])
+    first = until(lambda: newest_complete(run / "checkpoints"), "a checkpoint", 240)
+    assert str(run / "attempts/1/alive") in kept_by_writer(run), "the end of an attempt must wait for its writer"
+    kill(local, run, 0)
+    until(lambda: newest_complete(run / "checkpoints").step > first.step + 5, "a checkpoint of the next attempt", 240)
+    kill(local, run, 1, signal.SIGTERM)
+    said = local.watch(run)
+    logs = [path.read_text() for path in sorted(run.glob("attempts/*/logs/rank-0000.log"))]
+    assert said.returncode == 0, f"{said.stdout}{said.stderr}{logs}"
+    assert [event["cause"] for event in ledger(run, "ended")] == ["killed", "stopped", "done"], logs
+    begun = [int(re.findall(r"begins at step=(\d+)", log)[0]) for log in logs]
+    resumes = [event.get("resumes") for event in ledger(run, "submitting")]
+    assert resumes == [None, *(f"step-{step:08d}" for step in begun[1:])], "torusrun and the script know the same ones"
+    assert metrics(run, "checkpoint")[-1]["step"] == 100, "the account knows them, too"
+    assert local.torusrun("collect", run.name, "copy").returncode == 0
+    assert [path.name for path in (local.folder / "copy/checkpoints").iterdir()] == ["step-00000100"]
+
+
+def test_cancelling_a_run_that_keeps_going_ends_all_its_jobs_and_the_standby(place: Place, chance: Random) -> None:
+    run = place.submit(*LONG, "--set", "keep_going={attempts: 3, standby: true, without_progress: 9}")
+    waiting = run / "attempts/1/ranks"
+    until(lambda: len([*waiting.glob("*.standby.json")]) == 4, "the standby", timeout_s=240)
+    kill(place, run, chance.randrange(4))
+    until(lambda: [row for row in metrics(run, "step") if row["attempt"] == 2], "a step of the second attempt")
     assert place.torusrun("cancel", run.name).returncode == 0
     assert place.watch(run).returncode == 1
     assert place.view(run)["state"] == "CANCELLED"
     until(lambda: not place.queued(), "the queue to be empty")
-    assert len(ledger(run, "started")) == 1
+    assert [event.get("standby", False) for event in ledger(run, "started")] == [False, True]
+    assert leftovers.after(place, run) == []
 
 
 def test_a_program_that_fails_twice_alike_is_not_started_again(place: Place) -> None:
@@ -87,6 +178,8 @@ def test_a_program_that_fails_twice_alike_is_not_started_again(place: Place) -> 
 def test_a_lost_host_is_replaced_by_a_spare_or_by_the_next_job(place: Place, which: int) -> None:
     if not place.power_off or not place.power_on:
         pytest.skip("this machine is the only host")
+    if which == 1:
+        only_on(place, "slurm")
     run = place.submit("--set", "keep_going={attempts: 3, spares: 1, without_progress: 3}", "--set", "train.epochs=20")
     wait_for_step(run, 40)
     lost = ledger(run, "started")[0]["hosts"][which]

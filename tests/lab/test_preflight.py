@@ -72,3 +72,15 @@ def test_good_nodes_pass_in_seconds(place: Slurm) -> None:
     checks = {finding.check.partition(" ")[0]: finding.result for finding in found.nodes[0].findings}
     assert checks["gpus"] is Judgement.SKIPPED, "the lab has no nvidia-smi"
     assert {checks[name] for name in ("memory", "disk", "interface", "clock", "link")} == {Judgement.GOOD}
+
+
+def test_later_jobs_of_a_run_that_keeps_going_leave_out_the_host_that_was_found_bad(place: Slurm) -> None:
+    with network.limited(BAD, 50 * MBIT):
+        run = place.submit_script("true", *THREE, "--set", "keep_going.attempts=3")
+        said = place.watch(run)
+        jobs = "".join((run / f"attempts/1/jobs.{kind}").read_text() for kind in ("out", "err"))
+        assert said.returncode == 0, f"{place.view(run)}\n{jobs}"
+    (changed,), (started,) = ledger(run, "request_changed"), ledger(run, "started")
+    assert changed["left_out"] == {BAD: "found bad"} and BAD not in started["hosts"], jobs
+    assert [event["cause"] for event in ledger(run, "ended")] == ["bad_host", "done"]
+    assert not ledger(run, "given_bad_hosts"), "Slurm gave the next job another host"

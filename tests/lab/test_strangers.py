@@ -124,7 +124,7 @@ def test_the_folder_of_staged_images_cannot_be_taken_first(place: Slurm, strange
     place.put("image.sif", "the victim's image")
     place.put("precious", "kept")
     program = (
-        "import sys; from pathlib import Path; from orchestrator.job.stage import copied, place\n"
+        "import sys; from pathlib import Path; from orchestrator.job.image.stage import copied, place\n"
         "from orchestrator.images.definitions.inputs import file_checksum\n"
         "print(copied(Path(sys.argv[1]), sys.argv[2], file_checksum(Path(sys.argv[1])), Path('/attempt')).read_text())"
     )

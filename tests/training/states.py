@@ -1,8 +1,10 @@
-"""States of a training, compared bit by bit."""
+"""States of a training: any, saved, and compared bit by bit."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import torch
@@ -12,6 +14,29 @@ from training.checkpoint.snapshot import Snapshot
 from training.checkpoint.store import CheckpointFolder
 from training.checkpoint.writer import Writer
 from training.progress import Progress
+
+DTYPES = [torch.float32, torch.int64, torch.float16, torch.bool, torch.complex64, torch.uint8, torch.bfloat16]
+
+
+def any_tensor(chance: Random) -> Tensor:
+    shape = [chance.randrange(4) for _ in range(chance.randrange(5))]
+    made = torch.randint(0, 100, shape).to(chance.choice(DTYPES))
+    if made.ndim == 4 and chance.random() < 0.5:
+        return made.to(memory_format=torch.channels_last)
+    if made.ndim > 1 and chance.random() < 0.5:
+        return made.transpose(0, 1)
+    return made[1:] if made.ndim and len(made) and chance.random() < 0.3 else made
+
+
+def any_state(chance: Random, depth: int = 0) -> Any:
+    kind = chance.randrange(4 if depth < 3 else 1)
+    if kind == 1:
+        return OrderedDict((f"name{n}", any_state(chance, depth + 1)) for n in range(chance.randrange(4)))
+    if kind == 2:
+        return [any_state(chance, depth + 1) for _ in range(chance.randrange(4))]
+    if kind == 3:
+        return chance.choice([chance.random(), None, "word", (1, any_tensor(chance)), True, 2**70])
+    return any_tensor(chance)
 
 
 def saved(folder: CheckpointFolder, state: dict[str, Any], progress: Progress, epoch: float) -> str:

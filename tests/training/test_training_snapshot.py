@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import os
 import resource
-from collections import OrderedDict
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 import torch
-from states import differing, saved
+from states import any_state, any_tensor, differing, saved
 
 from training.checkpoint.loading import load
 from training.checkpoint.snapshot import Snapshot
@@ -20,28 +19,6 @@ from training.checkpoint.store import CheckpointFolder
 from training.progress import Progress
 
 CPU = torch.device("cpu")
-DTYPES = [torch.float32, torch.int64, torch.float16, torch.bool, torch.complex64, torch.uint8, torch.bfloat16]
-
-
-def tensor(chance: Random) -> torch.Tensor:
-    shape = [chance.randrange(4) for _ in range(chance.randrange(5))]
-    made = torch.randint(0, 100, shape).to(chance.choice(DTYPES))
-    if made.ndim == 4 and chance.random() < 0.5:
-        return made.to(memory_format=torch.channels_last)
-    if made.ndim > 1 and chance.random() < 0.5:
-        return made.transpose(0, 1)
-    return made[1:] if made.ndim and len(made) and chance.random() < 0.3 else made
-
-
-def state(chance: Random, depth: int = 0) -> Any:
-    kind = chance.randrange(4 if depth < 3 else 1)
-    if kind == 1:
-        return OrderedDict((f"name{n}", state(chance, depth + 1)) for n in range(chance.randrange(4)))
-    if kind == 2:
-        return [state(chance, depth + 1) for _ in range(chance.randrange(4))]
-    if kind == 3:
-        return chance.choice([chance.random(), None, "word", (1, tensor(chance)), True, 2**70])
-    return tensor(chance)
 
 
 def layouts(value: Any) -> list[Any]:
@@ -55,7 +32,7 @@ def layouts(value: Any) -> list[Any]:
 @pytest.mark.parametrize("number", range(20))
 def test_any_state_is_read_as_it_was_when_it_was_copied(tmp_path: Path, chance: Random, number: int) -> None:
     torch.manual_seed(chance.randrange(10**6))
-    whole = {"a": state(chance), "b": state(chance), "c": tensor(chance)}
+    whole = {"a": any_state(chance), "b": any_state(chance), "c": any_tensor(chance)}
     folder = CheckpointFolder(tmp_path, attempt=1)
     name = saved(folder, whole, Progress(1, 64), 0.1)
     assert folder.newest is not None

@@ -35,7 +35,8 @@ def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **tra
     return {
         "schema": SCHEMA, "run": "test", "attempt": attempt, "grid": list(grid), "interface": "lo",
         "rendezvous": str(folder / f"attempts/{attempt}/rendezvous.json"), "rendezvous_timeout_s": 60.0,
-        "checkpoints": str(folder / "checkpoints"), "metrics": str(folder / "metrics.jsonl"),
+        "checkpoints": str(folder / "checkpoints"), "memory": str(folder / "memory"), "memory_until_s": 4e9,
+        "metrics": str(folder / "metrics.jsonl"),
         "trace": str(folder / f"attempts/{attempt}/trace.jsonl"),
         "token": TOKEN, "done": str(folder / f"attempts/{attempt}/done.json"), "stretch": None,
         "mean_time_to_failure_s": 1e6,
@@ -46,15 +47,28 @@ def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **tra
 class Launch:
     """The ranks of one attempt."""
 
-    def __init__(self, document: dict[str, Any], path: Path, prefix: list[str], module: str, late: Path | None) -> None:
+    def __init__(
+        self,
+        document: dict[str, Any],
+        path: Path,
+        prefix: list[str],
+        module: str,
+        late: Path | None,
+        memories: list[Path] | None = None,
+    ) -> None:
         self.metrics = Path(document["metrics"])
         self.attempt = document["attempt"]
         path.write_text(json.dumps(document))
         x_ranks, y_ranks = document["grid"]
         world = x_ranks * y_ranks
         self.logs = [path.with_suffix(f".{rank}.log") for rank in range(world)]
+        paths = [path] * world
+        for rank, memory in enumerate(memories or []):
+            paths[rank] = path.with_suffix(f".{rank}.json")
+            paths[rank].write_text(json.dumps({**document, "memory": str(memory)}))
         self.ranks = [
-            start(rank, world, path, log, prefix, module, late if rank else None) for rank, log in enumerate(self.logs)
+            start(rank, world, paths[rank], log, prefix, module, late if rank else None)
+            for rank, log in enumerate(self.logs)
         ]
 
     def codes(self) -> list[int]:
@@ -109,23 +123,27 @@ class Started(subprocess.Popen[bytes]):
 
 @contextmanager
 def launched(
-    document: dict[str, Any], *prefix: str, module: str = "training", late: Path | None = None
+    document: dict[str, Any],
+    *prefix: str,
+    module: str = "training",
+    late: Path | None = None,
+    memories: list[Path] | None = None,
 ) -> Iterator[Launch]:
     """Start the ranks of a config, the first one at once and the others when `late` is there.
 
-    Whatever happens, none is left at the end.
+    With `memories`, each rank keeps copies of the state in the folder of its node. Whatever happens, none is left.
     """
     path = Path(document["metrics"]).with_name(f"config-{document['attempt']}.json")
-    launch = Launch(document, path, list(prefix), module, late)
+    launch = Launch(document, path, list(prefix), module, late, memories)
     try:
         yield launch
     finally:
         launch.end()
 
 
-def finish(document: dict[str, Any], module: str = "training") -> Launch:
+def finish(document: dict[str, Any], module: str = "training", memories: list[Path] | None = None) -> Launch:
     """Run to the end; every rank must exit 0."""
-    with launched(document, module=module) as launch:
+    with launched(document, module=module, memories=memories) as launch:
         codes = launch.codes()
         assert set(codes) == {0}, f"the run should have finished; exit codes {codes}: {launch.stderr_text}"
     return launch

@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 
-from orchestrator.job.patience import OTHER_S, Patience, Sign, Symptom
+from orchestrator.job.hangs.patience import OTHER_S, Patience, Sign, Symptom
 from training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS
 
 RECORDED = Path(__file__).with_name("recorded") / "step_times" / "digits.json"
@@ -108,10 +108,15 @@ class Seen:
             at_s += self._chance.uniform(LOOK_S, LATEST_S)
 
 
-def false_end(activities: Sequence[Activity], chance: Random) -> str:
-    """When and in what an attempt without a hang would be ended; '' if it is not."""
-    patience = Patience(0.0, None, OTHER_S, OTHER_S)
-    for at_s in Seen(activities, chance).looks(patience):
+def false_end(
+    activities: Sequence[Activity], chance: Random, former_s: float | None = None, shown: Symptom | None = None
+) -> str:
+    """When and in what an attempt without a hang would be ended, after one with steps of `former_s`; '' if it is not.
+
+    Its ranks answer `shown`, or what their activity shows.
+    """
+    patience = Patience(0.0, None, OTHER_S, OTHER_S, former_s)
+    for at_s in Seen(activities, chance, shown).looks(patience):
         if patience.over:
             return f"at {at_s:.0f} s in {patience.doing}: {patience.idle_s:.0f} s, {patience.limits}, {patience.over}"
     return ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator.base import private
 from orchestrator.base.json_files import write_json, write_text
 from orchestrator.base.states import State
-from orchestrator.job.prepare import prepare
+from orchestrator.job.start.prepare import prepare
 from orchestrator.network.placement.mapping import place
 from orchestrator.runs.folder import index, ledger, provenance
 from orchestrator.runs.folder.events import Ended, Started, Submitted, Submitting

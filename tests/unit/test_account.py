@@ -104,6 +104,14 @@ def test_the_attempts_as_their_ledger_has_them() -> None:
     assert third.resumes == "/r/checkpoints/step-00000020"
 
 
+def test_an_attempt_says_from_which_memory_it_continues_once_it_trains() -> None:
+    events = [Submitting(2, "r", resumes="step-00000020", time_s=0.0), Started(2, "1", ("n1",), time_s=1.0)]
+    before = account(events, [], NOW_S, State.RUNNING).attempts[0]
+    rows = [row(2, 5.0, "start", 29, resumed_from="memory of n1, step 29"), row(3, 6.0, "start", 1, resumed_from=7)]
+    after = account(events, rows, NOW_S, State.RUNNING).attempts[0]
+    assert (before.resumes, after.resumes) == ("step-00000020", "memory of n1, step 29")
+
+
 def test_a_program_whose_metrics_have_steps_alone() -> None:
     events = [*attempt(1, 0.0, 0.0, 40.0, Cause.PROGRAM), *attempt(2, 40.0, 40.0, 60.0, Cause.DONE)]
     rows = [row(1, 10.0, "step", 1), row(1, 20.0, "step", 2), row(1, 30.0, "step", 3), row(2, 50.0, "step", 3)]

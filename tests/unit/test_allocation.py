@@ -35,6 +35,7 @@ from orchestrator.runs.state.outcome import resolve
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View, read_record
 from orchestrator.schedulers.local.sessions import job_id_of
+from orchestrator.spec.site import PreflightSettings
 from tests.unit.run_folders import make, write_specs
 
 ENDS = 'echo \'{"schema": 1, "state": "FAILED", "reason": "rank 2 failed", "certain": false}\' > end.json'
@@ -190,6 +191,12 @@ def test_a_run_of_another_site_is_refused_with_what_differs() -> None:
     made = PLAN_OF["run"]
     other = replace(made, site=replace(made.site, launcher="mpirun", poll_interval_s=3.0))
     assert misfits(other, made) == ["its site is not the run's: it has other values of launcher"]
+
+
+def test_what_changes_nothing_in_a_job_that_has_begun_may_differ() -> None:
+    made = PLAN_OF["run"]
+    free = {"attempts": 20, "preflight": PreflightSettings(enabled=False), "step_us": {"resnet50": 1.0}}
+    assert not misfits(replace(made, site=replace(made.site, **free)), made)
 
 
 def test_an_allocation_asks_for_what_its_runs_would_ask_for(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ PACKAGES = [
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {
     "submit_command", "status_query", "accounting_query", "find_query", "cancel_command",
-    "after_loss_command", "cancel_tasks_command", "query_facts",
+    "after_loss_command", "cancel_tasks_command", "leave_out_command", "query_facts",
     "query_hosts", "shell_command",
 }  # fmt: skip
 CLIENTS = [ROOT / "orchestrator/schedulers" / name for name in ("client.py", "traits.py")]
@@ -47,8 +47,10 @@ def imports(path: Path) -> set[str]:
     for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.ImportFrom):
+            above = path.relative_to(ROOT).parts[: -node.level] if node.level else ()
+            module = ".".join([*above, *filter(None, [node.module])])
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
     return found
 
 
@@ -207,7 +209,7 @@ def modules_after(*argv: str, stderr: int = subprocess.PIPE) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "argv", [["--help"], [], ["--version"], ["version"], ["submit", "--help"], ["status", "--help"]]
+    "argv", [["--help"], [], ["--version"], ["version"], ["submit", "--help"], ["status", "--help"], ["help", "run"]]
 )
 def test_help_imports_nothing_heavy(argv: list[str]) -> None:
     loaded = modules_after(*argv)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.states import Cause, State
-from orchestrator.job import hang
+from orchestrator.job.hangs import hang
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
 from orchestrator.runs.bad_nodes import bad_node, memory

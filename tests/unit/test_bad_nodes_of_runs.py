@@ -5,19 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import SiteError
 from orchestrator.base.states import Cause, State
 from orchestrator.cli.main import main
 from orchestrator.job.recorded import recorded
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
-from orchestrator.runs.attempts import keep_going
+from orchestrator.runs.attempts import bad_hosts, keep_going
 from orchestrator.runs.bad_nodes import memory, noted
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import Started, Submitting
 from orchestrator.runs.folder.records import End, RankEnd
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan_files import read_attempt
-from orchestrator.runs.state.decide import Resume
+from orchestrator.runs.state.decide import Resume, Stop, Wait
 from orchestrator.schedulers import client
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.gridengine.scheduler import GridEngine
@@ -156,6 +157,95 @@ def test_the_next_job_of_a_run_that_keeps_going_blames_the_host_that_the_one_bef
     ]  # fmt: skip
     second = ledger.last(ledger.events(run.ledger), Submitting, 2)
     assert second and second.left_out == {"n5": "added by its user"}, "its job has the request of the first"
+
+
+CHAIN = ("--set", "keep_going.attempts=9")
+ALL_FIVE = (*CHAIN, "--set", "nodes=5", "--set", "grid=auto", "--set", "train.batch=65")
+
+
+def chained(cluster: Cluster, capsys: pytest.CaptureFixture[str], cause: Cause = Cause.BAD_HOST) -> RunFolder:
+    """A run that keeps going on two of five nodes, and whose first job ended because of n3."""
+    run = cluster.submit(*CHAIN)
+    noted.found_bad(run, 1, {"n3": "gpus: 3, wanted 4"})
+    cluster.ends(run, cause=cause)
+    capsys.readouterr()
+    return run
+
+
+def test_jobs_that_are_given_the_same_bad_host_begin_nothing_and_the_third_ends_the_run_and_names_it(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = chained(cluster, capsys)
+    bad = bad_hosts.given(run, 1, ["n3.cluster", "n4"])
+    assert bad == {"n3.cluster": "found bad"} and not bad_hosts.given(run, 1, ["n4", "n5"])
+    second = keep_going.next_step(
+        run, keep_going.Here("1", "1_1", first=1, hosts=2, bad={"n3": "found bad"}), begin=True
+    )
+    assert second == Wait("is left to its next job: bad hosts: n3 (found bad)")
+    third = keep_going.next_step(
+        run, keep_going.Here("1", "1_2", first=1, hosts=2, bad={"n3": "found bad"}), begin=True
+    )
+    why = "the bad host n3 ended 3 jobs in a row before any rank started"
+    assert third == Stop(why, hosts=("n3",)) and not run.attempt(2).folder.exists(), "no attempt may be used up"
+    assert main(["explain", run.run_id]) == 0
+    said = capsys.readouterr().out
+    assert f"lost n3; no further attempt: {why}" in said and "cause     bad_host" in said
+    assert "`torusrun nodes forgive n3`" in said and "`--exclude n3` avoids a bad host" in said
+
+
+def test_a_run_that_bad_hosts_end_after_another_end_has_them_as_its_cause(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = chained(cluster, capsys, Cause.TIME_LIMIT)
+    for task in (1, 2, 3):
+        here = keep_going.Here("1", f"1_{task}", first=1, hosts=2, bad={f"n{task}": "lost twice", "n5": "lost twice"})
+        assert isinstance(keep_going.next_step(run, here, begin=True), Wait if task < 3 else Stop), "n5, three times"
+    assert main(["status", "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (shown["state"], shown["cause"]) == ("NODE_FAIL", "bad_host") and "bad host n5 ended" in shown["reason"]
+    assert main(["explain", run.run_id]) == 0
+    assert "--exclude n5" in capsys.readouterr().out
+
+
+def test_a_job_tries_bad_hosts_that_its_request_kept_or_that_may_be_sound_if_there_are_no_others(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything = cluster.submit(*ALL_FIVE)
+    half = cluster.submit(*CHAIN)
+    for run in (everything, half):
+        cluster.ends(run)
+    assert not bad_hosts.given(everything, 1, ["n3", "n4"]), "lost twice, and it takes all hosts that there are"
+    assert bad_hosts.given(half, 1, ["n3", "n4"]) == {"n3": "lost twice"}
+    noted.found_bad(half, 1, {"n3": "gpus: 3, wanted 4"})
+    assert bad_hosts.given(everything, 1, ["n3", "n4"]), "it is certain"
+    kept = cluster.submit(*ALL_FIVE)
+    assert not bad_hosts.given(kept, 1, ["n3", "n4"]), "its user was told: asked for all the same"
+
+
+def test_the_later_jobs_of_an_array_leave_out_a_host_that_turned_bad_and_so_says_the_next_attempt(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.program("scontrol", f'echo "$@" >> "{cluster.home}/said"; exit "$(cat "{cluster.home}/code")"')
+    said, code = cluster.home / "said", cluster.home / "code"
+    assert main(["nodes", "add", "n5", "--site", str(cluster.home / "site.yaml")]) == 0
+    run = cluster.submit(*CHAIN)
+    bad_hosts.leave_out(run, 1, ["1"], (1, 8))
+    assert not said.exists(), "nothing has changed since the submission"
+    noted.found_bad(run, 1, {"n3": "gpus: 3, wanted 4"})
+    cluster.ends(run, cause=Cause.BAD_HOST)
+    code.write_text("1")
+    with pytest.raises(SiteError, match="leaving hosts out of job 1"):
+        bad_hosts.leave_out(run, 1, ["1"], (1, 8))
+    code.write_text("0")
+    for _ in range(2):
+        bad_hosts.leave_out(run, 1, ["1"], (1, 8))
+    assert said.read_text().splitlines() == ["update JobId=1_[1-8] ExcNodeList=n3,n5"] * 2, "not once it was accepted"
+    here = keep_going.Here("1", "1_1", first=1, hosts=2)
+    assert isinstance(keep_going.next_step(run, here, begin=True), Resume)
+    second = ledger.last(ledger.events(run.ledger), Submitting, 2)
+    assert second and second.left_out == {"n3": "found bad", "n5": "added by its user"}
+    bad_hosts.leave_out(run, 1, ["1"], (2, 8))
+    assert len(said.read_text().splitlines()) == 2, "the second attempt knows it as well"
 
 
 def test_a_host_that_a_check_finds_bad_is_left_out_at_once(

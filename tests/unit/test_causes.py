@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.cli.main import main
-from orchestrator.job.hang import Pause, Where, hung, silent
+from orchestrator.job.hangs.hang import Pause, Where, hung, silent
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place

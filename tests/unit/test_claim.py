@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
-from orchestrator.job import rank_program
-from orchestrator.job.launch_order import LaunchOrder, Rank
-from orchestrator.job.rank_program import RankProgram
+from orchestrator.job.ranks import rank_program
+from orchestrator.job.ranks.rank_program import RankProgram
+from orchestrator.job.start.launch_order import LaunchOrder, Rank
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place as placed
 from orchestrator.runs.folder import claim, ledger

@@ -40,6 +40,23 @@ def test_an_unknown_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean 'submit'?" in capsys.readouterr().err
 
 
+def test_help_of_a_verb_is_what_its_option_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["submit", "--help"])
+    shown = capsys.readouterr().out
+    assert main(["help", "submit"]) == 0
+    assert capsys.readouterr().out == shown
+    assert main(["help", "sumbit"]) == 2
+    assert "did you mean 'submit'?" in capsys.readouterr().err
+
+
+def test_the_man_page_has_every_verb_and_no_word_of_roff(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "--man"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [f'.SH "TORUSRUN {verb.upper()}"' for verb in VERBS] == [line for line in lines if '"TORUSRUN ' in line]
+    assert {line.split()[0] for line in lines if line.startswith((".", "'"))} == {".TH", ".SH", ".nf", ".fi"}
+
+
 def test_the_script_alone_is_printed_and_nothing_is_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["submit", DIGITS, "--print-script", "--site", "slurm"]) == 0
     script = capsys.readouterr().out
@@ -90,6 +107,11 @@ def test_a_folder_that_cannot_be_made_gets_one_message(home: Path, capsys: pytes
     (home / "torusrun").write_text("a file where a folder should be")
     assert main(["submit", DIGITS]) == 3
     assert "runs: this folder cannot be made: Not a directory" in capsys.readouterr().err
+
+
+def test_the_package_shows_its_public_names_alone() -> None:
+    assert dir(orchestrator) == sorted(orchestrator.__all__)
+    assert Path(orchestrator.__file__).with_name("py.typed").exists(), "without it, the types are unknown to users"
 
 
 def test_the_python_api_is_loaded_on_first_use() -> None:

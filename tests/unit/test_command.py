@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from orchestrator.network.placement.mapping import place
 from orchestrator.runs.folder.records import Meaning
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.plan.saving import failure_s
 from orchestrator.runs.program import command
 from orchestrator.runs.program.contract import master_environment, ranks_environment
 from orchestrator.runs.program.what_runs import Program
+from training.script.given import Given
 
 RUN = "name: mine\nsite: local\nnodes: 1\nranks_per_node: 2\ncommand: [python, train.py]\n"
 
@@ -117,6 +120,16 @@ def test_the_checkpoints_folder_is_one_for_all_attempts(spec: Path) -> None:
     second = command.program(made, run, run.attempt(2), "/for_scripts")
     assert second.environment["TORUSRUN_RESUME"] == str(run.checkpoints / "step-1.pt")
     assert second.environment["TORUSRUN_CHECKPOINTS"] == str(run.checkpoints)
+
+
+def test_a_script_learns_how_often_its_job_fails_and_how_it_is_stopped(spec: Path) -> None:
+    spec.write_text(f"{RUN}stop: {{signal: SIGUSR1}}\n")
+    given = command.program(
+        made := plan(spec), RunFolder(made.folder), RunFolder(made.folder).attempt(1), "/"
+    ).environment
+    known = Given.by({**given, "TORUSRUN_ATTEMPT": "1"}, ranks=999)
+    assert known.mean_time_to_failure_s == round(failure_s(made)) == 7.9 * 3600 * 1024 / 2
+    assert known.stop_signal == signal.SIGUSR1 and known.checkpoints == RunFolder(made.folder).checkpoints
 
 
 def test_relative_entries_of_pythonpath_are_found_in_the_copy_of_the_code(spec: Path) -> None:

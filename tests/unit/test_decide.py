@@ -108,6 +108,10 @@ def test_a_keeper_starts_one_attempt_after_the_other_while_there_is_time(
             {"not_handed_over": True, "stopped": Cause.STOPPED},
             Stop("its next phase wants other nodes, and no job could be submitted"),
         ),
+        (
+            {"bad_hosts": ("n3", "n5")},
+            Stop("the bad hosts n3, n5 ended 3 jobs in a row before any rank started", hosts=("n3", "n5")),
+        ),
         ({"same_error": True}, Stop("two attempts in a row failed after the same step with the same error")),
         ({"cancelled": True, "begun": False}, Stop("is cancelled by its user", by_user=True)),
         ({"stopped": Cause.STOPPED}, Stop("was asked to stop")),

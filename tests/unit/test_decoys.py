@@ -47,6 +47,7 @@ ARGUMENTS = {
     "predict": "{home}/run.yaml --workload resnet50 --gpu v100-16gb",
     "recipes": "show sony-224s",
     "calibrate": "{home}/run.yaml --from {run}",
+    "run": "--site {home}/site.yaml --code none --wait -- true",
     "submit": "{home}/command.yaml --wait",
     "hold": "{home}/command.yaml --time 2s --idle 1s",
     "shell": "{run} -- true",
@@ -54,12 +55,18 @@ ARGUMENTS = {
     "watch": "{run}",
     "logs": "{run} --all",
     "explain": "{run}",
+    "report": "{run} -o {home}/report.html",
     "cancel": "{run}",
     "resume": "{run}",
+    "rm": "{run} --yes",
+    "sweep": "{run}",
     "collect": "{run} {home}/collected",
+    "debug": "{run} --to {home}/debug.tar.gz",
     "schema": "run",
+    "completion": "bash",
 }
-REFUSED = {"build": 2, "calibrate": 2, "shell": 2, "cancel": 2, "resume": 2}  # after all that can be looked at
+# After all that can be looked at.
+REFUSED = dict.fromkeys(("build", "calibrate", "shell", "cancel", "resume", "sweep"), 2)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.cli.dryrun.look import DryRun, dry_run
 from orchestrator.cli.dryrun.text import as_json, text
 from orchestrator.cli.main import main
-from orchestrator.job.contained import contained
+from orchestrator.job.image.contained import contained
 from orchestrator.runs.attempts.submit import first
 from orchestrator.runs.plan.plan import Plan, plan
 from tests.unit.test_architecture import modules_after

@@ -14,13 +14,13 @@ from orchestrator.base.states import Cause, State, Status
 from orchestrator.cli.main import main
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
+from orchestrator.report.handle import Run
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended
 from orchestrator.runs.folder.events import Ended, Started, Submitting
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End, Meaning, RankEnd
 from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.handle import Run
 from orchestrator.runs.state.advice import ADVICE
 from orchestrator.schedulers.client import Client
 from tests.unit.run_folders import make, write_specs
@@ -118,10 +118,10 @@ def test_long_shows_attempts_and_times_of_the_runs_that_it_names(
     ledger.append(failed.ledger, Ended.by(2, ended(How.HOST_LOST, PLACED, hosts=["n2"], step=9)))
     assert main(["status", failed.run_id, "--long"]) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
-    table = shown.index(["ATTEMPT", "JOB", "STATE", "CAUSE", "BEGAN", "TOOK", "FROM", "HOSTS"])
+    table = shown.index(["ATTEMPT", "JOB", "STATE", "CAUSE", "BEGAN", "TOOK", "FROM", "START", "HOSTS"])
     first, second = shown[table + 1 : table + 3]
     assert first[:4] == ["1", "999999999.1", "FAILED", "unknown"] and first[-2:] == ["-", "here"]
-    assert second[:4] == ["2", "7.1", "NODE_FAIL", "host_lost"] and second[-2:] == ["step-00000040", "n[1-2]"]
+    assert second[:4] == ["2", "7.1", "NODE_FAIL", "host_lost"] and second[-3:] == ["step-00000040", "-", "n[1-2]"]
     assert shown[table + 3][-2:] == ["in", "all"]
     assert main(["status", failed.run_id, "--long", "--json"]) == 0
     (view,) = json.loads(capsys.readouterr().out)["runs"]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.states import Cause, State
-from orchestrator.job import hang_watch
-from orchestrator.job.patience import WORK_S
+from orchestrator.job.hangs import hang_watch
+from orchestrator.job.hangs.patience import WORK_S
 from orchestrator.job.recorded import recorded
 from orchestrator.runs.attempts import create, submit
 from orchestrator.runs.attempts.script import Scripts

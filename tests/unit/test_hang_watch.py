@@ -15,14 +15,16 @@ import pytest
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
 from orchestrator.base.states import Cause
-from orchestrator.job import hang_watch
 from orchestrator.job.gather import RankRecords
-from orchestrator.job.hang import NOT_BEGUN, Where, stack, symptom
-from orchestrator.job.hang_watch import HangWatch
+from orchestrator.job.hangs import hang_watch
+from orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack, symptom
+from orchestrator.job.hangs.hang_watch import HangWatch
+from orchestrator.job.hangs.patience import Symptom
 from orchestrator.job.load.beat_file import BeatFile
-from orchestrator.job.patience import Symptom
 from orchestrator.network.placement.mapping import Grid, place
+from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.beat import Beat
+from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
 from orchestrator.runs.folder.records import End, RankEnd
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
@@ -40,9 +42,9 @@ STACK = 'Stack (most recent call first):\n  File "/x/training/collectives/ring.p
 class Job:
     """A watched attempt: its folder, its clock, and wrappers that answer at once with `states` if they can."""
 
-    def __init__(self, planned: Plan, clock: Clock) -> None:
-        self.run = RunFolder(planned.folder)
-        self.attempt: Attempt = self.run.attempt(1)
+    def __init__(self, planned: Plan, clock: Clock, number: int = 1) -> None:
+        self.planned, self.run = planned, RunFolder(planned.folder)
+        self.attempt: Attempt = self.run.attempt(number)
         self.attempt.ranks.mkdir(parents=True)
         self.attempt.logs.mkdir()
         self.clock, self.queries = clock, 0
@@ -97,6 +99,23 @@ def test_a_stopped_rank_ends_a_training_after_ten_seconds(job: Callable[..., Job
         training.end.reason.startswith("no progress for 1")
         and " (limit: 10 s for steps): rank 2" in training.end.reason
     )
+
+
+@pytest.mark.parametrize(("grid", "least_s"), [((4,), 10), ((2, 2), 60)])
+def test_right_after_a_restart_a_stopped_rank_ends_a_training_as_soon_if_it_has_the_same_grid(
+    job: Callable[..., Job], grid: tuple[int, ...], least_s: int
+) -> None:
+    first = job()
+    for number in (1, 2):
+        ledger.append(first.run.ledger, Started(number, "7", ("n1", "n2"), grid))
+    rows = [{"event": "step", "attempt": 1, "step": step, "t": 100 + step / 50} for step in (25, 50, 75)]
+    rows += [{"event": "step", "attempt": 2, "step": step, "t": step} for step in (80, 85)]  # a slow start, and its end
+    first.run.metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    third = Job(first.planned, first.clock, number=3)
+    assert not list(third.looks(2, third.step))
+    third.states[2] = "T"
+    assert least_s <= third.ended_s() <= least_s + 4
+    assert f"(limit: {least_s} s for steps): rank 2" in third.end.reason
 
 
 def test_ranks_that_wait_for_one_another_have_longer_and_an_evaluation_longest(job: Callable[..., Job]) -> None:

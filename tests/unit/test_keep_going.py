@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -10,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base import process
 from orchestrator.base.errors import UserError
 from orchestrator.base.states import State
+from orchestrator.job import around
+from orchestrator.job.image import stage
+from orchestrator.job.supervise import Supervisor
 from orchestrator.runs.attempts import create, submit
 from orchestrator.runs.attempts.keep_going import Here, next_step
 from orchestrator.runs.attempts.script import scripts
@@ -21,10 +26,13 @@ from orchestrator.runs.folder.events import Ended, KeptGoing, Started, Submitted
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.image.recorded import Image
 from orchestrator.runs.plan import attempt_plan, plan_files
 from orchestrator.runs.plan.job_request import request
 from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.decide import Resume, Stop
+from orchestrator.spec.problems import SpecError
+from orchestrator.spec.site import ContainerSettings
 from tests.waiting import until
 
 SITE = f"""scheduler: slurm
@@ -140,6 +148,47 @@ def test_a_run_that_fits_on_no_number_of_hosts_that_is_left_is_left_to_the_next_
     over(run, ended(How.HOST_LOST, hosts=["n1"], said="gone"))
     with pytest.raises(UserError, match="fits on no number of nodes from 1 to 0"):
         next_step(run, replace(HERE, hosts=0), begin=True)
+
+
+def test_a_staged_image_is_sent_again_only_if_no_ranks_have_begun_in_the_job(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Path] = []
+    monkeypatch.setattr(stage, "broadcast", lambda scheduler, image, folder, python, attempt: sent.append(attempt))
+    monkeypatch.setattr(process, "die_with_parent", lambda number: None)
+    for checked, times in ((False, 1), (True, 1), (False, 2)):
+        for name, value in around.variables("7_0", 1e12, [], checked=checked).items():
+            monkeypatch.setenv(name, value)
+        supervisor = Supervisor(run, run.attempt(1), [])
+        site = replace(supervisor.plan.site, container=ContainerSettings(stage="/local"))
+        supervisor.plan = replace(supervisor.plan, site=site)
+        supervisor._verify(Image("/x.sif", "0" * 64, "x"))
+        assert len(sent) == times, "each attempt of a job must not send it anew, and each job must send it"
+
+
+@pytest.mark.parametrize(
+    ("keys", "attempts", "says"),
+    [
+        (
+            "{without_progress: 9}",
+            1,
+            "run.yaml:4:32: 'keep_going.without_progress' alone does not keep the run going; add",
+        ),
+        ("{without_progress: 9, attempts: 1}", 1, ""),
+        ("{without_progress: 9, spares: 1}", 1, ""),
+        ("{without_progress: 9}", 20, ""),
+    ],
+)
+def test_a_limit_of_attempts_in_vain_alone_is_a_mistake(home: Path, keys: str, attempts: int, says: str) -> None:
+    (home / "site.yaml").write_text(SITE.format(home=home) + f"attempts: {attempts}\n")
+    (home / "run.yaml").write_text(
+        f"name: kept\nsite: ./site.yaml\nnodes: 4\nkeep_going: {keys}\ntrain: {{batch: 64}}\n"
+    )
+    if says:
+        with pytest.raises(SpecError, match=re.escape(says)):
+            plan(home / "run.yaml")
+    else:
+        assert plan(home / "run.yaml").run.keep_going.most_in_vain == 9
 
 
 def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path) -> None:

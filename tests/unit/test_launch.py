@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError
-from orchestrator.job import launch
 from orchestrator.job.rank import identity
+from orchestrator.job.start import launch
 from orchestrator.job.witness import words
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import Plan, plan

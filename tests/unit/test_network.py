@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.states import State, Status
-from orchestrator.job.launch_order import told_network
 from orchestrator.job.nccl_network import HEAD_BYTES, NetworkWatch, chosen
+from orchestrator.job.start.launch_order import told_network
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import NetworkChosen, Started, Submitting
 from orchestrator.runs.folder.run_folder import RunFolder

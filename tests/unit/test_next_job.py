@@ -54,6 +54,21 @@ def test_an_attempt_that_its_hosts_or_another_job_ended_was_not_in_vain(cause: C
     assert in_vain(events, 3, (None, 0.0)) == 2
 
 
+@pytest.mark.parametrize(
+    ("steps", "count"),
+    [
+        ({1: 0, 2: 40, 3: 80}, 1),  # whether the newest got further is not known
+        ({1: 0, 2: 40, 3: 40}, 2),
+        ({1: 0, 2: 0, 3: 0}, 3),
+        ({1: 0, 3: 40}, 2),  # the second never began to train
+        ({1: 40, 2: 0, 3: 0}, 3),  # the memory was lost
+        ({}, 3),
+    ],
+)
+def test_an_attempt_that_another_continues_from_memory_was_not_in_vain(steps: dict[int, int], count: int) -> None:
+    assert in_vain(attempts(None, None, None), 3, (None, 0.0), steps) == count
+
+
 def test_a_checkpoint_that_a_program_writes_again_is_a_new_one() -> None:
     events = [*attempts(None), Submitting(2, "x.1", resumes="last.pt", resumes_s=7.0, follows=1, within=True)]
     assert in_vain(events, 2, ("last.pt", 7.0)) == 1 and in_vain(events, 2, ("last.pt", 8.0)) == 0

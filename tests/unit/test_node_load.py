@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.job.load import cores, gpus, interfaces, memory, monitor
+from orchestrator.job.load import cores, gpus, interfaces, monitor
 from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.job.load.monitor import Look, Monitor, Watched, look
 from orchestrator.job.load.step_times import StepsTold
@@ -22,6 +22,7 @@ from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, R
 from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.clock import Clock
 from tests.waiting import until
+from training.files import job_memory
 from training.reporting import step_times
 from training.reporting.step_times import TELL_S, StepTimes
 
@@ -54,9 +55,9 @@ def test_the_share_of_time_in_which_the_cores_of_a_job_worked() -> None:
 
 
 def test_memory_is_that_of_the_group_with_the_lowest_limit(node: Path) -> None:
-    assert memory.memory(node) == (155222016 - 150003712, 536870912)
+    assert job_memory.memory(node) == (155222016 - 150003712, 536870912)
     (node / "sys/fs/cgroup/memory/job/memory.limit_in_bytes").write_text("9223372036854771712\n")
-    assert memory.memory(node) == (MEMINFO_TOTAL - MEMINFO_AVAILABLE, MEMINFO_TOTAL)
+    assert job_memory.memory(node) == (MEMINFO_TOTAL - MEMINFO_AVAILABLE, MEMINFO_TOTAL)
 
 
 def test_memory_of_groups_of_version_2(node: Path) -> None:
@@ -68,16 +69,16 @@ def test_memory_of_groups_of_version_2(node: Path) -> None:
         (folder / "memory.max").write_text("8000000\n")
         (folder / "memory.current").write_text(f"{used}\n")
         (folder / "memory.stat").write_text(f"anon 1\nfile 2\ninactive_anon 3\ninactive_file {cached}\n")
-    assert memory.memory(node) == (2_000_000, 8_000_000)
+    assert job_memory.memory(node) == (2_000_000, 8_000_000)
     (job / "memory.max").write_text("max\n")
-    assert memory.memory(node) == (1_500_000, 8_000_000)
+    assert job_memory.memory(node) == (1_500_000, 8_000_000)
 
 
 def test_memory_of_groups_that_are_mounted_from_within(node: Path) -> None:
     """In a container the mount may show the group of the job as the root."""
     mountinfo = node / "proc/self/mountinfo"
     mountinfo.write_text(mountinfo.read_text().replace("/ /sys/fs/cgroup/memory", "/job /sys/fs/cgroup/memory/job"))
-    assert memory.memory(node)[1] == 536870912
+    assert job_memory.memory(node)[1] == 536870912
 
 
 def test_the_network_that_a_job_uses(node: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 
 import pytest
 
-from orchestrator.job.patience import (
+from orchestrator.job.hangs.patience import (
     FEWEST,
     GAP_S,
     LEAST_S,
@@ -22,10 +23,11 @@ from orchestrator.job.patience import (
     Symptom,
 )
 from tests.unit.replayed_steps import LATEST_S, Activity, Seen, false_end, recorded, synthetic, with_pauses
-from training.reporting.heartbeat import CHECKPOINT, EVALUATION, STEPS
+from training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS
 
 REAL = recorded()
 STEPS_REPLAYED = 1_000_000
+THREE_TIMES_FASTER_S = sum(one.seconds for one in REAL if one.doing == STEPS) / len(REAL) / 3
 LATE_S = 2 * LATEST_S + 1.0  # for the file, and for two looks
 
 
@@ -56,7 +58,33 @@ def test_a_million_recorded_steps_with_pauses_of_disks_and_networks_end_nothing(
     while replayed < STEPS_REPLAYED:  # in attempts, since each learns from its own pauses
         attempt = list(with_pauses(REAL * 5, chance, every=2000))
         replayed += sum(one.doing == STEPS for one in attempt)
-        assert false_end(attempt, chance) == ""
+        assert false_end(attempt, chance, THREE_TIMES_FASTER_S) == ""
+
+
+@pytest.mark.parametrize("usual_s", [0.5, 2.0, 6.0])
+def test_an_attempt_three_times_slower_than_the_one_before_is_not_ended_before_its_own_steps_are_known(
+    usual_s: float, chance: random.Random
+) -> None:
+    """Not even if its ranks seem to be stopped in each of its first steps, of up to nine usual ones."""
+    for _ in range(200):
+        first = list(islice(synthetic(chance, 1000, usual_s), FEWEST + 1))
+        assert false_end(first, chance, usual_s / 3, Symptom.STOPPED) == ""
+
+
+@pytest.mark.parametrize(("former_s", "limit_s"), [(0.01, LEAST_S), (1.0, 30.0), (9.0, SILENT_S), (None, SILENT_S)])
+def test_right_after_a_restart_the_steps_of_the_attempt_before_say_how_long_a_stopped_process_has(
+    former_s: float | None, limit_s: float
+) -> None:
+    def again(*signs: Sign) -> Patience:
+        patience = Patience(0.0, None, OTHER_S, OTHER_S, former_s)
+        for second, sign in enumerate([Sign(FIRST_STEP, 0), Sign(STEPS, 1), *signs], 1 - len(signs)):
+            patience.observe(float(second), sign)
+        return patience
+
+    assert limit_s <= ended_s(again(Sign(STEPS, 2)), Sign(STEPS, 2), Symptom.STOPPED, 2.0) <= limit_s + LATE_S
+    assert ended_s(again(Sign(STEPS, 2)), Sign(STEPS, 2), Symptom.WAITING, 2.0) == OTHER_S
+    later_phase = again(Sign(FIRST_STEP, 2), Sign(STEPS, 3))
+    assert ended_s(later_phase, Sign(STEPS, 3), Symptom.STOPPED, 2.0) == SILENT_S, "its steps may be others"
 
 
 @pytest.mark.parametrize("usual_s", [0.02, 0.3, 2.0, 6.0])

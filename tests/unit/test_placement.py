@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import SiteError
-from orchestrator.job.launch_order import fabric
+from orchestrator.job.start.launch_order import fabric
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.network.placement.grid import Grid, asked
 from orchestrator.network.placement.mapping import Placement, misplaced, place

@@ -41,6 +41,14 @@ def test_json_lines_and_a_pattern_become_steps_of_the_attempt(run: RunFolder) ->
     assert {(row["event"], row["attempt"]) for row in rows} == {("step", 2)}
 
 
+def test_a_line_with_the_time_of_a_checkpoint_is_a_checkpoint(run: RunFolder) -> None:
+    attempt = run.attempt(2)
+    attempt.metrics.write_text(json.dumps({"step": 3}) + "\n" + json.dumps({"step": 3, "checkpoint_s": 0.5}) + "\n")
+    of(run, attempt).pass_on(final=True)
+    rows = [(row["event"], row["step"], row.get("seconds")) for row in metrics.read(run.metrics)]
+    assert rows == [("step", 3, None), ("checkpoint", 3, 0.5)], "the account counts it as one"
+
+
 def test_matches_of_a_pattern_without_a_step_are_not_counted_as_steps(run: RunFolder) -> None:
     attempt = run.attempt(2)
     attempt.rank_log(0).write_text("loss=0.5\nloss=0.25\n")

@@ -55,6 +55,18 @@ def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
     assert "code_limit" in capsys.readouterr().err
 
 
+def test_a_run_without_a_file_is_asked_over_there(
+    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run_file.parent)
+    typed = ["run", "--site", "./site.yaml", "--time", "90s"]
+    assert main([*typed, "--dry-run", "--", "sh", "program.sh", "a b"]) == 0
+    said = capsys.readouterr().out
+    assert f"Code, copied from {run_file.parent}\n" in said and "sh program.sh 'a b'" in said
+    assert main([*typed, "--wait", "--", "sh", "program.sh"]) == 0
+    assert (next((far / "torusrun/runs").iterdir()) / "code" / "program.sh").exists()
+
+
 def test_a_mistake_that_is_found_over_there_is_told_with_the_path_of_here(
     run_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +105,18 @@ def test_runs_that_another_one_waits_for_are_on_the_same_login_node(home: Path) 
         remote_runs.held_on(HERE, "else")
 
 
+def test_runs_on_a_login_node_that_a_pattern_selects_are_shown_first(
+    home: Path, far: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("far-1", "far-2"):
+        remote_runs.keep(Known(name, HERE, "site", 1000.0))
+    assert main(["cancel", "far-*"]) == 2
+    assert "this would cancel 2 runs: far-1, far-2; add --yes" in capsys.readouterr().err
+    for verb in ("cancel", "resume"):
+        assert main([verb, "far-1", "--state", "failed"]) == 2, "the option must not be ignored"
+        assert "select runs of this machine" in capsys.readouterr().err
+
+
 def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) -> None:
     run = api.submit(run_file, settings=['env.A=it\'s "so"', 'command=[sh, -c, "echo $A; test -e ../../../enough"]'])
     assert run.wait(120).state is State.FAILED and run.status().state is State.FAILED
@@ -107,6 +131,8 @@ def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) ->
     for folder in (far / "torusrun/runs" / run.id, home / "out"):
         secret = [path for path in folder.rglob("*") if path.is_file() and "very-secret" in path.read_text()]
         assert folder / "code/site.yaml" in secret and {path.stat().st_mode & 0o777 for path in secret} == {0o600}
+    page = run.report(home / "page.html").read_text()
+    assert page.startswith("<!doctype html>") and "COMPLETED" in page and "very-secret" not in page
     for call, why in (
         (run.resume, "is COMPLETED"),
         (run.cancel, "COMPLETED"),

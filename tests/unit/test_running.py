@@ -14,7 +14,8 @@ import pytest
 from orchestrator.base import proc, process
 from orchestrator.base.json_files import write_json
 from orchestrator.base.states import State
-from orchestrator.job import hang_watch, running
+from orchestrator.job import running
+from orchestrator.job.hangs import hang_watch
 from orchestrator.job.running import Running
 from orchestrator.network.placement.mapping import place
 from orchestrator.runs.folder.end_words import ended

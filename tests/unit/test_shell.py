@@ -21,8 +21,8 @@ from orchestrator.base.json_files import write_json
 from orchestrator.base.states import State
 from orchestrator.cli.main import _parse, main
 from orchestrator.images.runtime import Runtime
-from orchestrator.job.beside_rank import beside
-from orchestrator.job.launch_order import RankImage, ordered
+from orchestrator.job.ranks.beside_rank import beside
+from orchestrator.job.start.launch_order import RankImage, ordered
 from orchestrator.runs.folder.allocation import KeeperState
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder

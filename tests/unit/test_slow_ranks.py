@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.job.hangs.slow_watch import CONFIRMED, SlowWatch
 from orchestrator.job.load.recent_steps import FEWEST_REPORTS, FEWEST_STEPS, RecentSteps
-from orchestrator.job.slow_watch import CONFIRMED, SlowWatch
 from orchestrator.network.placement.mapping import Grid, place
 from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
 from orchestrator.runs.folder.run_folder import Attempt

@@ -1,6 +1,7 @@
 """Slurm's commands and parsers, from what a real Slurm 22.05 answered to these very commands (recorded/slurm)."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,13 @@ def request(**changes: object) -> Request:
 def test_the_recordings_are_of_the_commands_in_use() -> None:
     assert list(recorded("squeue_early").argv) == Slurm().status_query(IDS).command
     assert list(recorded("sacct_early").argv)[:-1] == Slurm().accounting_query(IDS).command[:-1]
+
+
+def test_every_task_of_an_array_has_its_own_state_also_while_it_waits() -> None:
+    said = Slurm().status_query(["2_0", "2_5"]).read(recorded("squeue_array"))
+    tasks = {job: status.state for job, status in said.items() if job.startswith("2_")}
+    assert tasks == {f"2_{task}": State.RUNNING if task < 2 else State.PENDING for task in range(6)}
+    assert said["2"].state is State.RUNNING and "at once" in said["2_5"].reason, said["2_5"]
 
 
 @pytest.mark.parametrize(
@@ -194,6 +202,14 @@ def test_a_job_waits_for_others_and_is_dropped_with_them() -> None:
 
 def test_hosts_are_left_out_by_name() -> None:
     assert "#SBATCH --exclude=n3,n7" in Slurm().directives(request(exclude=("n3", "n7")))
+
+
+def test_hosts_that_turn_bad_are_left_out_of_the_tasks_that_wait_unless_the_sites_own_words_have_a_list() -> None:
+    bad = request(exclude=("n3", "n7"))
+    assert Slurm().leave_out_command("7", None, bad) == ["scontrol", "update", "JobId=7", "ExcNodeList=n3,n7"]
+    assert Slurm().leave_out_command("7", (1, 4), bad) == ["scontrol", "update", "JobId=7_[1-4]", "ExcNodeList=n3,n7"]
+    for words in ({"extra": ("--exclude=n9",)}, {"submit_args": ("-x", "n9")}):
+        assert Slurm().leave_out_command("7", (1, 4), replace(bad, **words)) is None
 
 
 def test_a_site_asks_in_its_own_words() -> None:

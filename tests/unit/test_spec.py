@@ -196,3 +196,8 @@ def test_the_grid_is_auto_by_default_and_on_one_node_a_single_row(home: Path, tm
     assert not several.has_grid and (several.as_json()["grid"], several.as_json()["ranks"]) == ("auto", 64)
     with pytest.raises(UserError, match="'grid' is auto: it is chosen once the hosts are known"):
         several.grid.words  # noqa: B018
+
+
+def test_a_key_that_users_write_for_another() -> None:
+    with pytest.raises(SpecError, match=r"run.yaml:3:1: unknown key 'gpus'; write 'ranks_per_node' \(ranks on a node"):
+        read(RunSpec, f"{RUN}gpus: 4\n", "run.yaml")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.job import stacks
-from orchestrator.job.hang import stack
+from orchestrator.job.hangs.hang import stack
+from orchestrator.job.ranks import stacks
 from tests.waiting import until
 
 # Of py-spy 0.4.3, with the home of another user.

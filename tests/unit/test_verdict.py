@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator.base.states import State
 from orchestrator.job.gather import RankRecords, silences
-from orchestrator.job.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
+from orchestrator.job.hangs.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.job.witness import words
 from orchestrator.network.placement.grid import Grid

@@ -77,14 +77,14 @@ def test_a_selection_that_matches_no_run(runs: list[RunFolder], capsys: pytest.C
 @pytest.mark.parametrize("text", ["", "yesterday", "2h3", "-2h", "2026-13-01", "9" * 400])
 def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="is no time; write a time ago as in 90m"):
-        selection.since(text)
+        selection.moment("--since", text)
 
 
 def test_the_forms_of_a_time() -> None:
-    assert selection.since("2h", 10_000.0) == 2800.0
-    assert selection.since("2026-11-01") == datetime(2026, 11, 1).timestamp()
-    assert selection.since("2026-11-01T14:30") == datetime(2026, 11, 1, 14, 30).timestamp()
-    assert selection.since("2026-11-01T14:30+00:00") == 1793543400
+    assert selection.moment("--since", "2h", 10_000.0) == 2800.0
+    assert selection.moment("--since", "2026-11-01") == datetime(2026, 11, 1).timestamp()
+    assert selection.moment("--since", "2026-11-01T14:30") == datetime(2026, 11, 1, 14, 30).timestamp()
+    assert selection.moment("--since", "2026-11-01T14:30+00:00") == 1793543400
 
 
 @pytest.mark.parametrize(

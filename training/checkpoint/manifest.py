@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.files.checksum import BLOCK_BYTES
-from training.files.trusted import open_folder, open_regular
-from training.progress import Progress
+from ..files.checksum import BLOCK_BYTES
+from ..files.trusted import open_folder, open_regular
+from ..progress import Progress
 
 SCHEMA = 2
 MANIFEST = "manifest.json"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
 
 import torch
 
+from training.checkpoint.in_flight import InFlight
 from training.checkpoint.interval import Interval
 from training.checkpoint.loading import load
-from training.checkpoint.manifest import STATE
-from training.checkpoint.snapshot import Snapshot
-from training.checkpoint.store import CheckpointFolder, Order
+from training.checkpoint.manifest import STATE, step_of
+from training.checkpoint.node_state import NodeState
+from training.checkpoint.store import CheckpointFolder
 from training.checkpoint.writer import Writer, Written
 from training.config import Config
 from training.learner import Learner
@@ -22,7 +22,7 @@ from training.reporting.reporter import Reporter
 
 
 class Saver:
-    """The checkpoints of an attempt, on each of its ranks; only rank 0 has a `folder` and a `writer`.
+    """The checkpoints of an attempt, on each of its ranks; only rank 0 has a folder, and saves in flight.
 
     A save copies the state to memory; the `writer` writes it while the training continues. One write is in flight at
     most: a save that is due earlier waits for it, so that a run has the checkpoints that it names.
@@ -30,30 +30,33 @@ class Saver:
 
     def __init__(self, config: Config, learner: Learner, reporter: Reporter, writer: Writer | None) -> None:
         self._config, self._learner, self._reporter = config, learner, reporter
-        self._writer = writer
         train = config.train
-        self._folder = CheckpointFolder(config.checkpoints, config.attempt, train.checkpoints) if writer else None
+        self._flight: InFlight | None = None
+        if writer:
+            folder = CheckpointFolder(config.checkpoints, config.attempt, train.checkpoints)
+            self._flight = InFlight(folder, writer, self._report)
         self._interval = Interval(train.checkpoint_every_steps, config.mean_time_to_failure_s)
-        self._snapshot = Snapshot()
-        self._copying: Order | None = None  # an order whose state has not yet arrived from the device
-        self._saving_s = self._writing_s = 0.0  # how long the training waited for the newest save, and its writing
-        self._error: OSError | None = None  # of the newest save
+        self._memory = NodeState(config, learner) if train.checkpoints.memory else None
+        self._saving_s = 0.0  # how long the training waited for the newest save
 
     def resume(self, meeting: SignedStore) -> str | None:
-        """Load the newest complete checkpoint; returns its name, None for a fresh start.
+        """Continue from the newest complete checkpoint, or from a newer state in the memory of a node.
 
-        Rank 0 sends the name and the checksum to the others through the store `meeting`.
+        Returns its name, or where it was; None for a fresh start. Rank 0 sends the name and the checksum to the others
+        through the store `meeting`.
         """
-        if self._folder is not None:
-            newest = self._folder.newest
+        if self._flight is not None:
+            newest = self._flight.folder.newest
             meeting.set("resume", f"{newest.name} {newest.sha256[STATE]}" if newest else "")
         answer = meeting.get("resume").decode()
+        name, _, sha256 = answer.partition(" ")
+        if self._memory and (found := self._memory.resume(meeting, newer_than=step_of(name) or 0)):
+            return found
         if answer:
-            name, sha256 = answer.split(" ")
             self._learner.restore(load(self._config.checkpoints, name, sha256, torch.device("cpu")))
             return name
         others = self._learner.start_alike()
-        if others and self._folder is not None:
+        if others and self._flight is not None:
             drew = f"rank {', '.join(map(str, others))} drew other weights from the seed than rank 0"
             print(f"training: {drew}; all begin with rank 0's", file=sys.stderr, flush=True)
         return None
@@ -74,18 +77,26 @@ class Saver:
         if not self._config.train.checkpoints.best:
             return
         missing = False
-        if self._folder:
-            self._finish()
-            missing = accuracy > self._folder.best and not self._added(self._folder, accuracy)
+        if self._flight:
+            self._flight.finish()
+            missing = accuracy > self._flight.folder.best and not self._added(self._flight.folder, accuracy)
         if agreed(missing, self._learner.device):
             self.save(accuracy)
 
     def look(self) -> None:
         """Advance the save in flight without waiting: to be called after every step."""
-        if self._copying and self._snapshot.ready():
-            self._hand_over()
-        if self._writer and not self._copying:
-            self._report(self._writer.finished(wait=False))
+        if self._flight:
+            self._flight.look()
+
+    def keep(self) -> None:
+        """Copy the state to the memory of the node, if the recipe says so: to be called after every step."""
+        if self._memory:
+            self._memory.keep()
+
+    def end(self) -> None:
+        """The attempt ended well: remove the copies in the memory of the nodes."""
+        if self._memory:
+            self._memory.end()
 
     def save(self, accuracy: float | None = None) -> None:
         """Check that all ranks hold the same weights, and begin a checkpoint. All ranks must call it together.
@@ -95,7 +106,8 @@ class Saver:
         self._begin(accuracy)
         if self._interval.measures:
             steps, now_s = self._learner.progress.steps, time.perf_counter()
-            after = self._interval.measured(steps, now_s, save_s=self._saving_s, writing_s=self._writing_s)
+            writing_s = self._flight.writing_s if self._flight else 0.0
+            after = self._interval.measured(steps, now_s, save_s=self._saving_s, writing_s=writing_s)
             self._interval.next(steps, agreed_number(after, self._learner.device))
 
     def save_last(self) -> bool:
@@ -104,9 +116,9 @@ class Saver:
         It is the last one of the attempt, so a failure is reported to the user.
         """
         self._begin()
-        error = self._finish()
-        if error and self._folder:
-            self._reporter.lost_checkpoint(error, self._folder.newest)
+        error = self._flight.finish() if self._flight else None
+        if error and self._flight:
+            self._reporter.lost_checkpoint(error, self._flight.folder.newest)
         return agreed(error is None, self._learner.device)
 
     def _begin(self, accuracy: float | None = None) -> None:
@@ -114,19 +126,13 @@ class Saver:
         self._reporter.saving()
         self._learner.check_alike()
         self._learner.gather()
-        if self._folder:
-            self._finish()
-            self._take(self._folder, accuracy)
+        if self._flight:
+            self._flight.finish()
+            learner = self._learner
+            order = self._flight.folder.order(learner.progress, learner.epochs, [], accuracy)
+            self._flight.begin(order, learner.state())
         self._saving_s = time.perf_counter() - began_s
         self.look()
-
-    def _take(self, folder: CheckpointFolder, accuracy: float | None) -> None:
-        learner = self._learner
-        order = folder.order(learner.progress, learner.epochs, [], accuracy)
-        try:
-            self._copying = replace(order, parts=self._snapshot.take(learner.state()))
-        except OSError as error:
-            self._report(Written(order, "", 0.0, error))
 
     def _added(self, folder: CheckpointFolder, accuracy: float) -> bool:
         """Whether there is a checkpoint of this state, to which the accuracy was added if the disk lets it."""
@@ -136,27 +142,8 @@ class Saver:
             self._reporter.failed_checkpoint(self._learner.progress, error)
             return True
 
-    def _hand_over(self) -> None:
-        if self._copying and self._writer:
-            self._writer.begin(self._copying, self._snapshot.descriptor)
-            self._copying = None
-
-    def _finish(self) -> OSError | None:
-        """Wait for the save in flight; the error with which the newest one ended."""
-        if self._copying:
-            self._snapshot.wait()
-            self._hand_over()
-        if self._writer:
-            self._report(self._writer.finished(wait=True))
-        return self._error
-
-    def _report(self, written: Written | None) -> None:
-        if written is None or self._folder is None:
-            return
-        self._error = written.error
+    def _report(self, written: Written) -> None:
         if written.error:
             self._reporter.failed_checkpoint(written.order.progress, written.error)
-            return
-        self._writing_s = written.writing_s
-        self._folder.written(written.order, written.sha256)
-        self._reporter.checkpoint(written.order, self._saving_s, written.writing_s)
+        else:
+            self._reporter.checkpoint(written.order, self._saving_s, written.writing_s)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from training.checkpoint import manifest
-from training.checkpoint.manifest import STATE
-from training.checkpoint.retention import Point, kept
-from training.files.checksum import BLOCK_BYTES
-from training.files.trusted import put, sync, sync_folder, unfinished
-from training.progress import Progress
-from training.recipe.train import CheckpointKeys
+from ..files.checksum import BLOCK_BYTES
+from ..files.trusted import put, sync, sync_folder, unfinished
+from ..progress import Progress
+from ..recipe.train import CheckpointKeys
+from . import manifest
+from .manifest import STATE
+from .retention import Point, kept
 
 MODE = 0o666  # of files, less the umask
 
@@ -176,7 +176,7 @@ def _check_readable(folder: Path) -> None:
 
 def _remove_leftovers(folder: Path) -> None:
     """Delete the half-written and half-deleted checkpoints of dead attempts."""
-    for path in folder.glob(manifest.TEMPORARY_PREFIX + "*"):
+    for path in folder.glob(f"{manifest.TEMPORARY_PREFIX}*step-*"):
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -1,29 +1,44 @@
 """A process beside the training that writes its checkpoints, one at a time. No torch.
 
-It is forked before torch is imported: then it has no threads, no device and little memory. A thread would hold the
-interpreter's lock while it works. An order travels over a socket, the state in shared memory, whose descriptor travels
-with the order. So the process needs nothing of the training: it finishes an order even if the training was killed.
+Our own training forks it before torch is imported: then it has no threads, no device and little memory. A script has
+imported torch already, so there it is a new Python (`start_anew`). A thread would hold the interpreter's lock while it
+works. An order travels over a socket, the state in shared memory, whose descriptor travels with the order. So the
+process needs nothing of the training: it finishes an order even if the training was killed.
 
-It inherits the lock of its attempt (the open file `alive`). So the next attempt waits for it.
+It holds the lock of its attempt (the open file `alive`). So the next attempt waits for it. If the training did not
+have the lock at the start (training/standby.py), the first message brings it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import mmap
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from training.checkpoint.store import Order, write
+from .store import Order, write
 
 LARGEST_BYTES = 1 << 17  # of a message; the kernel's default limit is 208 KiB
+KEEP = b"keep"  # the message that brings a log and a lock
 ALONE_S = 60.0  # how long an order may take after the end of the training; the next attempt waits longer
+BEGIN_S = END_S = 60.0  # for the start and the end of a Python
+# The package comes last, so that nothing beside it hides a module of the standard library.
+PROGRAM = """\
+import importlib, sys
+sys.path.append(sys.argv[1])
+importlib.import_module(sys.argv[2] + ".checkpoint.writer").serve(int(sys.argv[3]), int(sys.argv[4]))
+"""
 # To end a job, some launchers and schedulers signal all of its processes. This one ends by itself.
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -41,10 +56,16 @@ class Written:
 class Writer:
     """Has checkpoints written: by a process, or within the call if there is none or if it has died."""
 
-    def __init__(self, orders: socket.socket | None = None) -> None:
-        self._orders = orders
+    def __init__(self, orders: socket.socket | None = None, process: subprocess.Popen[bytes] | None = None) -> None:
+        self._orders, self._process = orders, process
         self._order: Order | None = None
         self._written: Written | None = None
+
+    def keep(self, log: int, lock: int) -> None:
+        """Have the process write its output to the open file `log`, and keep the open file `lock` until it ends."""
+        if self._orders:
+            with contextlib.suppress(OSError):  # it has died: the next order notices that
+                socket.send_fds(self._orders, [KEEP], [log, lock])
 
     @property
     def busy(self) -> bool:
@@ -83,6 +104,14 @@ class Writer:
         found, self._order, self._written = self._written, None, None
         return found
 
+    def close(self) -> None:
+        """End the process; no order may be in flight. A writer that was forked ends with the training."""
+        if self._orders and self._process:
+            self._orders.shutdown(socket.SHUT_RDWR)  # `close` is not enough: workers that load data may have it open
+            self._orders.close()
+            self._orders = None
+            self._process.wait(END_S)
+
     def _parsed(self, answer: bytes, order: Order) -> Written:
         if not answer:
             self._orders = None
@@ -95,29 +124,59 @@ class Writer:
 def start() -> Writer:
     """Fork the process. To be called before anything starts threads."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    training = os.getpid()
     if os.fork():
         there.close()
         return Writer(here)
     try:
         here.close()
-        for number in IGNORED:
-            signal.signal(number, signal.SIG_IGN)
-        os.nice(10)  # the training comes first if it uses all cores
-        os.setpgid(0, 0)  # some launchers kill the process group of a rank
-        _serve(there)
+        _serve(there, training)
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(0)
 
 
-def _serve(orders: socket.socket) -> None:
-    """Write what is ordered until the training has ended."""
-    alone = _Alone(os.getppid())
+def start_anew(kept: Sequence[int] = ()) -> Writer:
+    """Start the process as a new Python, which keeps the open files `kept`, such as locks. Raises OSError."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    package = Path(__file__).resolve().parents[1]
+    arguments = [str(package.parent), package.name, str(there.fileno()), str(os.getpid())]
+    command = [sys.executable, "-I", "-S", "-c", PROGRAM, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[there.fileno(), *kept])
+    there.close()
+    here.settimeout(BEGIN_S)
+    if not here.recv(LARGEST_BYTES):
+        raise OSError(errno.ECHILD, f"{sys.executable}: the process that writes checkpoints has not begun")
+    here.settimeout(None)
+    return Writer(here, process)
+
+
+def serve(orders: int, training: int) -> None:
+    """The whole work of a process that `start_anew` started: `orders` is the descriptor of its socket."""
+    _serve(socket.socket(fileno=orders), training, begun=b"begun")
+
+
+def _serve(orders: socket.socket, training: int, begun: bytes = b"") -> None:
+    """Write what is ordered until the process `training` has ended; it gets the message `begun`, if there is one."""
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(10)  # the training comes first if it uses all cores
+    os.setpgid(0, 0)  # some launchers kill the process group of a rank
+    if begun:
+        orders.send(begun)
+    alone = _Alone(training)
     while True:
-        message, descriptors, _, _ = socket.recv_fds(orders, LARGEST_BYTES, 1)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(orders, LARGEST_BYTES, 2)
+        except ConnectionResetError:  # it has ended without the last answer
+            return
         if not message:
             return
+        if message == KEEP:
+            os.dup2(descriptors[0], 1)
+            os.dup2(descriptors[0], 2)
+            continue
         values = json.loads(message)
         done = _written(Order(**values), descriptors[0], alone)
         os.close(descriptors[0])

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import IO
 
-from training.files.trusted import open_regular
+from .trusted import open_regular
 
 BLOCK_BYTES = 1 << 20
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from training.files.trusted import open_regular
+from .trusted import open_regular
 
 TAKEN = (errno.EACCES, errno.EAGAIN)
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)

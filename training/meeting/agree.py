@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.distributed as dist
+
+SENT_BYTES = 64 << 20  # in one message
 
 _last: list[torch.Tensor] = []
 
@@ -14,18 +18,23 @@ def agreed(answer: bool, device: torch.device) -> bool:
 
 
 def agreed_number(number: int, device: torch.device) -> int:
-    """Rank 0's `number` on every rank; all must call it together.
+    """Rank 0's `number` on every rank; all must call it together."""
+    return agreed_numbers([number], device)[0]
 
-    It travels as a tensor, because collectives of objects load pickles, and pickles run code.
+
+def agreed_numbers(numbers: Sequence[int], device: torch.device, group: dist.ProcessGroup | None = None) -> list[int]:
+    """Rank 0's `numbers` on every rank of a group; all must call it together, with as many numbers.
+
+    They travel as a tensor, because collectives of objects load pickles, and pickles run code.
     """
-    shared = _kept(number, device)
-    dist.broadcast(shared, 0)
-    return int(shared.item())
+    shared = _kept(numbers, device)
+    dist.broadcast(shared, 0, group=group)
+    return [int(number) for number in shared.tolist()]
 
 
 def on_all_ranks(answer: bool, device: torch.device) -> bool:
     """Whether the `answer` of every rank is true; all must call it together."""
-    shared = _kept(answer, device)
+    shared = _kept([answer], device)
     dist.all_reduce(shared, dist.ReduceOp.MIN)
     return bool(shared.item())
 
@@ -37,8 +46,23 @@ def everyones(own: torch.Tensor, group: dist.ProcessGroup | None = None) -> torc
     return torch.stack(found)
 
 
-def _kept(answer: int, device: torch.device) -> torch.Tensor:
-    shared = torch.tensor([int(answer)], device=device)
+def sent(content: bytes, source: int, device: torch.device) -> bytes:
+    """The `content` that the rank `source` has, on every rank; all must call it together."""
+    size = torch.tensor([len(content)], device=device)
+    dist.broadcast(size, source)
+    pieces = []
+    for begin in range(0, int(size.item()), SENT_BYTES):
+        length = min(SENT_BYTES, int(size.item()) - begin)
+        piece = bytearray(content[begin : begin + length]) or bytearray(length)
+        travelling = torch.frombuffer(piece, dtype=torch.uint8).to(device)
+        dist.broadcast(travelling, source)
+        _last[:] = [size, travelling]
+        pieces.append(travelling.cpu().numpy().tobytes())
+    return b"".join(pieces)
+
+
+def _kept(numbers: Sequence[int], device: torch.device) -> torch.Tensor:
+    shared = torch.tensor([int(number) for number in numbers], device=device)
     # torch 2.6 waits forever in destroy_process_group if a thread of gloo is the last to release a tensor.
     _last[:] = [shared]
     return shared

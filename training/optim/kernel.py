@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from training.recipe.train import LarsKeys
+from ..recipe.train import LarsKeys
 
 
 class Unavailable(RuntimeError):

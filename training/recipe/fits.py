@@ -44,6 +44,8 @@ def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None
         yield Misfit("train.sync.hybrid_bytes", "is for the all-reduce hybrid", "write 'all_reduce: hybrid'")
     if train.sync.every > 1:
         yield from _local_sgd(train)
+    if train.checkpoints.memory:
+        yield from _memory(train)
     if train.optimizer.name == "lars" and not shards_fit(train):
         yield Misfit("train.optimizer.lars.form", f"'sharded' needs {SHARDS_NEED}", "write 'auto'")
 
@@ -94,6 +96,17 @@ def _local_sgd(train: Train) -> Iterator[Misfit]:
     if train.precision == "fp16":
         why = "ranks would skip different steps where gradients overflow"
         yield Misfit(key, f"above 1 does not go with 'precision: fp16': {why}", "write 'bf16'")
+
+
+def _memory(train: Train) -> Iterator[Misfit]:
+    """What keeps a rank from having the whole state after each step."""
+    key = "train.checkpoints.memory"
+    if train.optimizer.name == "lars" and train.optimizer.lars.form == "sharded":
+        why = "does not go with 'lars: {form: sharded}': no rank has the whole state"
+        yield Misfit(key, why, "write 'memory: false', or 'form: auto'")
+    if train.norm.statistics == "last":
+        why = "does not go with 'norm: {statistics: last}': the ranks have different statistics after a step"
+        yield Misfit(key, why, "write 'memory: false', or 'statistics: moving'")
 
 
 def _phases(train: Train, ranks: int, stretch: tuple[float, float] | None) -> Iterator[Misfit]:

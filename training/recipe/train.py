@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from training.recipe.key import key
-from training.recipe.limits import Limits, Pattern
-from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, RecipeName, is_own
-from training.recipe.phases import PIXELS, RATE, PhaseKeys, Ratio, Share
+from .key import key
+from .limits import Limits, Pattern
+from .names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, RecipeName, is_own
+from .phases import PIXELS, RATE, PhaseKeys, Ratio, Share
 
 Option = str | int | float | bool | tuple[int | float, ...]
 Options = dict[Annotated[str, Pattern("the name of an argument", r"[A-Za-z_][A-Za-z0-9_]{0,63}")], Option]
@@ -201,6 +201,11 @@ class CheckpointKeys:
         None, "of every so many epochs the first one stays, too", unit="epochs"
     )
     best: bool = key(False, "an evaluation that is better than all before is followed by a checkpoint; the best stays")
+    memory: bool = key(
+        False,
+        "after every step the ranks of a node copy the state to its memory (two copies, in /dev/shm), from which the "
+        "next attempt in the same job continues; each step waits for one copy of the state",
+    )
 
 
 @dataclass(frozen=True)

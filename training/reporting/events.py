@@ -4,6 +4,7 @@ START = "start"  # the ranks have met
 STEP = "step"
 EVAL = "eval"
 CHECKPOINT = "checkpoint"
+CHECKPOINT_S = "checkpoint_s"  # in a line of a command: it is of a checkpoint, for which the training waited so long
 CHECKPOINT_FAILED = "checkpoint_failed"
 MEASURED = "measured"
 SAVE = "save"  # the operation of a measurement

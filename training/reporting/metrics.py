@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from training.reporting.appended import Appended
+from .appended import Appended
 
 
 class Metrics:

@@ -1,1 +1,1 @@
-"""Text from templates: a Jinja2 environment that quotes every value for the shell, unless it is a `Text`."""
+"""Text from templates: every value is quoted, for the shell (environment.py) or for HTML (html.py)."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import jinja2
 
-from orchestrator.base.render.templates import templates
+from orchestrator.base.render.jinja import environment
 
 ESCAPES = {r"\x0a": r"\n", r"\x0d": r"\r", r"\x09": r"\t", "\\": r"\\", "'": r"\'"}
 
@@ -44,15 +44,7 @@ def _quote(value: Any) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(templates()),
-        undefined=jinja2.StrictUndefined,
-        finalize=_quote,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
+    return environment(_quote, escapes=False)
 
 
 def render(template: str, **values: Any) -> str:

@@ -11,11 +11,13 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.base.environment import clean_environment, which
 from orchestrator.base.errors import SiteError
+from orchestrator.images.command import SecretVariables
 from orchestrator.images.runtime import COMMANDS, Runtime
-from orchestrator.job import launch, stage
-from orchestrator.job.contained import start
-from orchestrator.job.launch_order import LaunchOrder, Rank, RankImage
-from orchestrator.job.prepare import launch_order, program_of
+from orchestrator.job.image import stage
+from orchestrator.job.image.contained import start
+from orchestrator.job.start import launch
+from orchestrator.job.start.launch_order import LaunchOrder, Rank, RankImage
+from orchestrator.job.start.prepare import launch_order, program_of
 from orchestrator.network.placement.mapping import Placement, place
 from orchestrator.runs.attempts import create
 from orchestrator.runs.attempts.script import submitted
@@ -90,6 +92,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     order = launch_order(plan, program, starter, image, found)
     rank = Rank(0, attempt, order, placement)
     environment = rank.variables(MEETING if program.rendezvous else None, {})
+    hidden = {name: f"<{secret}>" for name, secret in plan.secrets.items()}
     submit = client.of(plan.site).submit_argv(submitted(plan, attempt), asked)
     if not which(submit[0]):
         notes.insert(0, f"{submit[0]}: not found on this machine, which therefore cannot submit it")
@@ -105,8 +108,8 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         launcher_environment=launch.environment(plan, attempt, starter, {}),
         program=program,
         order=order,
-        environment=environment,
-        container=_contained(order.container, program, environment, attempt) if order.container else None,
+        environment={**environment, **hidden},
+        container=_contained(order.container, program, environment, attempt, hidden) if order.container else None,
         code=code,
         files=run_folder.files(_kinds(plan)),
         notes=[*notes, *plan_notes.notes(plan), *planned.left_out.lines],
@@ -147,11 +150,13 @@ def _jobs_environment() -> Mapping[str, str]:
     return {**clean_environment(), **dict.fromkeys(("PYTHONPATH", "TORUSRUN_SCRATCH"), "")}
 
 
-def _contained(image: RankImage, program: Program, environment: Mapping[str, str], attempt: Attempt) -> list[str]:
+def _contained(
+    image: RankImage, program: Program, environment: Mapping[str, str], attempt: Attempt, hidden: Mapping[str, str]
+) -> list[str]:
     """The command that starts rank 0's program in the image, or in the node's own copy if the site stages it."""
     if image.stage:
         image = replace(image, image=str(stage.below(image.stage, image.sha256)))
-    return list(start(image, program.argv, environment, {}, attempt.rank_variables(0)).argv)
+    return list(start(image, program.argv, environment, {}, attempt.rank_variables(0), SecretVariables(hidden)).argv)
 
 
 def _kinds(plan: Plan) -> set[str]:
@@ -159,8 +164,10 @@ def _kinds(plan: Plan) -> set[str]:
     asked = {
         "image": plan.run.image,
         "keep_going": plan.keeps_going,
+        "standby": plan.stands_by,
         "code": plan.code,
         "shells": client.of(plan.site).shell_from_inside,
         "preflight": plan.has_preflight,
+        "secrets": plan.secrets or plan.notify.webhook,
     }
     return kinds | {kind for kind, wanted in asked.items() if wanted}

@@ -17,11 +17,11 @@ SCHEMA = 1
 def text(shown: DryRun, answer: str | None = None) -> str:
     """The sections; `answer` is the scheduler's answer about the job, if it was queried."""
     sections = {
-        "Submit command": [f"in {shown.attempt.folder}:", _line(shown.submit)],
+        "Submit command": [f"in {shown.attempt.folder}:", command_line(shown.submit)],
         "What the scheduler says": (answer or "").splitlines(),
         "Launcher": _launcher(shown),
         "Program of every rank": _program(shown),
-        "Command that starts it in the container, on rank 0": [_line(shown.container or [])],
+        "Command that starts it in the container, on rank 0": [command_line(shown.container or [])],
         f"Environment of rank 0's program, {_further(shown)}": _variables(shown.environment),
         f"Code, copied from {shown.code.source if shown.code else ''}": _code(shown),
         f"Files in the run folder, {shown.plan.folder}": _table(shown.files),
@@ -62,7 +62,7 @@ def _launcher(shown: DryRun) -> list[str]:
     return [
         f"started by the job in {shown.attempt.folder}; {counted(shown.plan.ranks, 'rank')} {where}, {ranks} on each.",
         "Its last words start the wrapper of every rank, which checks its place and then starts the program.",
-        _line(shown.launcher),
+        command_line(shown.launcher),
         *(["with these variables:"] if shown.launcher_environment else []),
         *_variables(shown.launcher_environment),
     ]
@@ -71,7 +71,7 @@ def _launcher(shown: DryRun) -> list[str]:
 def _program(shown: DryRun) -> list[str]:
     program = shown.program
     stop = signal.Signals(program.stop_signal).name
-    return [f"in {program.directory or shown.attempt.folder}, stopped by {stop}:", _line(program.argv)]
+    return [f"in {program.directory or shown.attempt.folder}, stopped by {stop}:", command_line(program.argv)]
 
 
 def _further(shown: DryRun) -> str:
@@ -113,5 +113,5 @@ def _table(rows: Mapping[str, str]) -> list[str]:
     return [f"{name:{width}}  {what}" for name, what in rows.items()]
 
 
-def _line(argv: Sequence[str]) -> str:
+def command_line(argv: Sequence[str]) -> str:
     return " ".join(map(word, argv))

@@ -1,39 +1,58 @@
 """
-Several runs need as few commands of the scheduler as one.
+Several runs need as few commands of the scheduler as one. Runs that were selected by a pattern or an option, and not
+named, are shown first.
 
 examples:
   torusrun cancel last
   torusrun cancel digits-20261101-120000-a1b2 digits-20261101-120500-c3d4
+  torusrun cancel 'digits*'
+  torusrun cancel --state pending --site abci-v --yes
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE
-from orchestrator.cli.verbs.shared_arguments import RUN
+from orchestrator.cli.verbs import chosen
+
+if TYPE_CHECKING:
+    from orchestrator.remote.remote_runs import Known
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_ids", metavar="RUN", nargs="+", help=RUN)
+    chosen.arguments(parser, "cancel")
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base import private
     from orchestrator.remote import verbs
     from orchestrator.runs.attempts.cancel import cancel_all
-    from orchestrator.runs.folder import index
 
-    if away := verbs.of_one_host(args.run_ids):
-        return verbs.run_there(away[0], "cancel", [there.run for there in away[1:]])
-    known = index.runs()
-    runs = list(dict.fromkeys(index.find(word, known) for word in args.run_ids))
-    refused = cancel_all(runs)
-    for asked in runs:
+    if args.run_ids and (away := verbs.of_one_host(args.run_ids)):
+        return _cancel_there(away, args)
+    found = chosen.chosen(args, "cancel", lambda view: not view.state.over, "none of which is waiting or running")
+    if not found.named and not chosen.agreed([run.run_id for run in found.runs], "cancel", yes=args.yes):
+        return DONE
+    refused = cancel_all(found.runs)
+    for asked in found.runs:
         if asked not in refused:
             print(f"cancellation of {asked.run_id} requested; `torusrun watch {asked.run_id}` shows when it has ended")
-    sys.stdout.flush()
-    for error in {id(error): error for error in refused.values()}.values():
-        print(f"torusrun: {private.plain(str(error))}", file=sys.stderr)
-    return max((error.exit_code for error in refused.values()), default=DONE)
+    return chosen.complained(refused.values())
+
+
+def _cancel_there(away: Sequence[Known], args: argparse.Namespace) -> int:
+    """Cancel runs on a login node; those that a pattern selected are shown first, without those known to be over."""
+    from orchestrator.remote import verbs
+    from orchestrator.runs.state import selection
+
+    chosen.check_no_filters(args, "cancel")
+    selected = any(map(selection.is_pattern, args.run_ids))
+    found = [there for there in away if not (selected and there.over)]
+    if not found:
+        print("no run to cancel: those on the login node are over", file=sys.stderr)
+    if selected and not chosen.agreed([there.run for there in found], "cancel", yes=args.yes):
+        return DONE
+    return verbs.run_there(found[0], "cancel", [there.run for there in found[1:]])

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     if (code := verbs.run(args.run_id, "logs", _options(args))) is not None:
         return code
     rank = None if args.all or args.errors else args.rank
-    since_s = None if args.since is None else selection.since(args.since)
+    since_s = None if args.since is None else selection.moment("--since", args.since)
     reading = Reading(find(args.run_id), Filter(rank, args.attempt, since_s, _compiled(args.grep)))
     if args.follow and rank is not None and not reading.newest.wrote(rank):
         _say_why_it_waits(reading, rank)

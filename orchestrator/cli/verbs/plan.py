@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
+    shared_arguments.sweep(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with every default filled in")
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
     parser.add_argument("--svg", metavar="FILE", help="draw the placement as SVG into FILE")
@@ -36,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.report.placement import outlook
     from orchestrator.runs.plan.auto_grid import with_expected_grid
     from orchestrator.runs.plan.plan import plan
+    from orchestrator.runs.sweeps.plans import is_sweep
 
+    if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
+        return _sweep(args)
     planned = plan(args.file, site=args.site, settings=args.settings)
     if args.svg and not args.hosts:
         raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
@@ -53,6 +57,25 @@ def run(args: argparse.Namespace) -> int:
         print(f"\n{placed.text()}\n" if placed else _later(planned))
         print(f"{'prediction':12}{_predicted(forecast) if forecast else unknown}")
         print(_checkpoints(planned, forecast), end="")
+    return DONE
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    """Print the first member in full, then all members and what they cost."""
+    from orchestrator.report import sweep_plan
+    from orchestrator.runs.plan.auto_grid import with_expected_grid
+    from orchestrator.runs.sweeps.cost import cost
+    from orchestrator.runs.sweeps.plans import SweepOptions, plan_sweep
+
+    if args.hosts or args.svg:
+        raise UserError("--hosts and --svg are for one run: leave out the sweep, as in --set sweep=null")
+    asked = SweepOptions(tuple(args.sweep), args.at_once)
+    sweep = plan_sweep(args.file, site=args.site, settings=args.settings, asked=asked)
+    if args.json:
+        print(json.dumps(sweep_plan.as_json(sweep, cost(sweep)), indent=1))
+        return DONE
+    print(_words(with_expected_grid(sweep.members[0].plan)))
+    print("\n" + "\n".join(sweep_plan.lines(sweep, cost(sweep))))
     return DONE
 
 
@@ -120,8 +143,9 @@ def _keeps_going(planned: Plan) -> str:
     jobs = f"over {counted(planned.jobs, 'job')}" if planned.jobs > 1 else "within its job"
     fewest = f", on {counted(settings.min_nodes, 'node')} or more" if settings.min_nodes else ""
     spares = f", with {counted(settings.spares, 'spare node')}" if settings.spares else ""
-    vain = counted(settings.without_progress, "attempt")
-    return f"{jobs}{spares}{fewest}, until {vain} in a row made no new checkpoint"
+    vain = counted(settings.most_in_vain, "attempt")
+    standby = ", with a standby" if settings.standby else ""
+    return f"{jobs}{spares}{fewest}{standby}, until {vain} in a row made no new checkpoint"
 
 
 def _bad_nodes(planned: Plan) -> dict[str, str]:

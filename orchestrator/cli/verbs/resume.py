@@ -1,20 +1,32 @@
 """
+Runs that were selected by a pattern or an option, and not named, are shown first; those that are COMPLETED or still at
+work are left out.
+
 examples:
   torusrun resume last
   torusrun resume last --time 2h --wait
+  torusrun resume SWEEP          (those of its members that failed)
   torusrun resume last --nodes 2 --grid 4x2 --exclude node7
+  torusrun resume --state failed,node_fail --since 1d
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE
-from orchestrator.cli.verbs import shared_arguments
+from orchestrator.base.errors import DONE, UserError
+from orchestrator.cli.verbs import chosen, shared_arguments
+from training.counted import counted
+
+if TYPE_CHECKING:
+    from orchestrator.report.handle import Run
+    from orchestrator.runs.state.view import View
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    shared_arguments.run_id(parser)
+    chosen.arguments(parser, "resume")
     parser.add_argument("--time", metavar="DURATION", help="a new time limit, as in 2h")
     parser.add_argument("--nodes", metavar="N", type=int, help="a new number of nodes")
     parser.add_argument(
@@ -37,11 +49,66 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
 
 
-def run(args: argparse.Namespace) -> int:
-    from orchestrator.cli.api import open_run
+def _resume_sweep(args: argparse.Namespace) -> int:
+    """Resume the members of a sweep that failed, together."""
+    from orchestrator.cli.api import open_sweep
 
-    resumed = open_run(args.run_id)
-    checkpoint = resumed.resume(
+    if args.held or args.new_image:
+        raise UserError("members of a sweep are resumed with --in or --new-image one by one: name one of them")
+    sweep = open_sweep(args.run_ids[0])
+    resumed = sweep.resume(
+        time=args.time, nodes=args.nodes, grid=args.grid, exclude=args.exclude, force=args.force
+    )  # fmt: skip
+    print(f"{counted(len(resumed), 'member')} of {sweep.id} resumed: {', '.join(run.id for run in resumed)}")
+    if not args.wait:
+        return DONE
+    from orchestrator.cli.verbs.watch import follow_all_to_end
+
+    return follow_all_to_end(sweep.folders)
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.runs.folder import index
+    from orchestrator.runs.folder.sweep_folder import members_of
+
+    if len(args.run_ids) == 1 and members_of(args.run_ids[0], index.runs()):
+        return _resume_sweep(args)
+    runs = _runs(args)
+    if len(runs) > 1 and args.wait:
+        raise UserError("--wait follows one run: leave it out, and use `torusrun watch`")
+    if len(runs) != 1:
+        return chosen.complained(chosen.refused(lambda one: _resume(one, args), runs))
+    _resume(runs[0], args)
+    if not args.wait:
+        return DONE
+    from orchestrator.cli.verbs.watch import follow_to_end
+
+    return follow_to_end(runs[0])
+
+
+def _runs(args: argparse.Namespace) -> Sequence[Run]:
+    """The runs to resume, on this machine or on login nodes; none if the user does not agree."""
+    from orchestrator.cli.api import open_run
+    from orchestrator.remote import remote_runs
+    from orchestrator.report.handle import Run
+
+    if args.run_ids and all(map(remote_runs.find, args.run_ids)):
+        chosen.check_no_filters(args, "resume")
+        return [open_run(word) for word in args.run_ids]
+    found = chosen.chosen(args, "resume", _may, "none of which has ended early")
+    if not found.named and not chosen.agreed([run.run_id for run in found.runs], "resume", yes=args.yes):
+        return []
+    return [Run(run) for run in found.runs]
+
+
+def _may(view: View) -> bool:
+    from orchestrator.base.states import State
+
+    return view.state.over and view.state is not State.COMPLETED
+
+
+def _resume(one: Run, args: argparse.Namespace) -> None:
+    checkpoint = one.resume(
         time=args.time,
         nodes=args.nodes,
         grid=args.grid,
@@ -51,9 +118,4 @@ def run(args: argparse.Namespace) -> int:
         held=args.held,
     )
     origin = checkpoint.name if checkpoint else "the beginning: it has no complete checkpoint"
-    print(f"{resumed.id} resumes from {origin}")
-    if not args.wait:
-        return DONE
-    from orchestrator.cli.verbs.watch import follow_to_end
-
-    return follow_to_end(resumed)
+    print(f"{one.id} resumes from {origin}", flush=True)

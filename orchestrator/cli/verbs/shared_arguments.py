@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +11,7 @@ from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.spec.paths import expanded, read_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.runs.state.selection import Selection
     from orchestrator.spec.site import Site
 
 LARGEST_BYTES = 64_000_000  # of a file with hosts
@@ -20,6 +22,10 @@ def run_file(parser: argparse.ArgumentParser, nargs: Literal["?"] | None = None)
     """Add the argument RUN.yaml and the options that override it."""
     parser.add_argument("file", metavar="RUN.yaml", nargs=nargs, help="the run file")
     parser.add_argument("--site", metavar="NAME", help="a site to use in place of the file's: a name or a path")
+    settings(parser)
+
+
+def settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set",
         metavar="KEY.SUB=VALUE",
@@ -28,6 +34,18 @@ def run_file(parser: argparse.ArgumentParser, nargs: Literal["?"] | None = None)
         dest="settings",
         help="override one key; may be repeated",
     )
+
+
+def sweep(parser: argparse.ArgumentParser) -> None:
+    """Add the options that make a sweep of a run file."""
+    parser.add_argument(
+        "--sweep",
+        metavar="KEY=A,B,C",
+        action="append",
+        default=[],
+        help="make a run for each of these values, or for 'KEY={from: A, to: B, log: N}'; may be repeated",
+    )
+    parser.add_argument("--at-once", metavar="N", type=int, help="so many runs of a sweep at the same time")
 
 
 def site(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +60,32 @@ def here(site: Site, verb: str) -> None:
 
 def run_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="RUN", help=RUN)
+
+
+def filters(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select runs by their facts, which `selection` reads."""
+    parser.add_argument("--state", metavar="STATES", help="only runs in these states, as in running,failed")
+    parser.add_argument("--site", metavar="NAME", help="only runs of this site")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="only runs submitted since: 2h or 3d ago, 2026-11-01, or 2026-11-01T14:30",
+    )
+    parser.add_argument(
+        "--before", "--older-than", metavar="TIME", help="only runs submitted before: 30d ago, or a date as above"
+    )
+
+
+def selection(args: argparse.Namespace, elsewhere: Collection[str] = ()) -> Selection:
+    """What the options of `filters` select; `elsewhere` are the sites of runs on login nodes. Raises UserError."""
+    from orchestrator.runs.state import selection
+
+    return selection.Selection(
+        selection.states(args.state) if args.state is not None else frozenset(),
+        selection.site(args.site, elsewhere) if args.site is not None else "",
+        selection.moment("--since", args.since) if args.since is not None else None,
+        selection.moment("--before", args.before) if args.before is not None else None,
+    )
 
 
 def held(parser: argparse.ArgumentParser) -> None:

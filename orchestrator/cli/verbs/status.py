@@ -3,6 +3,7 @@ AGE of a run that is not over is the time since its newest attempt was submitted
 ETA is the time to the last step, at the pace of the attempt's newest steps.
 A narrow terminal leaves out LOSS/ACC, SITE, AGE, ETA and STEP, in this order.
 Pipes and --json get every column, and --json every run.
+A sweep is one line; `torusrun status SWEEP` lists its members.
 
 examples:
   torusrun status
@@ -10,6 +11,7 @@ examples:
   torusrun status --site abci-v --since 2h
   torusrun status last --long
   torusrun status last --json
+  torusrun status --disk --all
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import DONE, SiteError
+from orchestrator.cli.verbs import shared_arguments
 from training.counted import counted
 
 if TYPE_CHECKING:
@@ -38,13 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="runs, or patterns as in 'digits*'; default: those that are not over, and the newest 20 others",
     )
-    parser.add_argument("--state", metavar="STATES", help="only runs in these states, as in running,failed")
-    parser.add_argument("--site", metavar="NAME", help="only runs of this site")
-    parser.add_argument(
-        "--since",
-        metavar="TIME",
-        help="only runs submitted since: 2h or 3d ago, 2026-11-01, or 2026-11-01T14:30",
-    )
+    shared_arguments.filters(parser)
     parser.add_argument("--all", "-a", action="store_true", help="all runs, newest last")
     parser.add_argument(
         "--long",
@@ -52,6 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="more of each run: job, grid, folder; of a named RUN also its attempts and times",
     )
+    parser.add_argument("--disk", action="store_true", help="the room that each run takes on its disk, largest last")
     parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
 
 
@@ -61,11 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.runs.state import selection
     from orchestrator.runs.state.poll import PATIENCE_S, views
 
-    chosen = selection.Selection(
-        selection.states(args.state) if args.state is not None else frozenset(),
-        selection.site(args.site, {run.site for run in remote.runs()}) if args.site is not None else "",
-        selection.since(args.since) if args.since is not None else None,
-    )
+    chosen = shared_arguments.selection(args, {run.site for run in remote.runs()})
     words, away = remote.split(args.run_ids)
     known = selection.named(words) if words or not args.run_ids else []
     all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
@@ -85,13 +79,18 @@ def run(args: argparse.Namespace) -> int:
         shown = selection.newest_views(found)
         found, hidden = shown, hidden + len(found) - len(shown)
     accounts = _accounts(found, away) if args.long and args.run_ids else {}
-    if args.json:
+    if args.disk:
+        _disk(found, away, as_json=args.json)
+    elif args.json:
         print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts) for view in found]}, indent=1))
     elif found:
         from orchestrator.base.terminal import output
         from orchestrator.report.listing import listing
+        from orchestrator.report.sweep_line import folded
 
         width = output.width(sys.stdout)
+        if not args.run_ids and not chosen.states:
+            found = folded(found)
         print("\n".join(listing(found, long=args.long, accounts=accounts, width=width).lines(width)))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
@@ -100,6 +99,21 @@ def run(args: argparse.Namespace) -> int:
         runs_over = f"{counted(hidden, 'more run')} {'is' if hidden == 1 else 'are'} over and not shown"
         print(f"{runs_over}: --all shows all, --since 2d those of two days, a pattern those of a name", file=sys.stderr)
     return DONE
+
+
+def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> None:
+    """Print the room that these runs take; runs on login nodes are left out."""
+    from orchestrator.report.disk import listing
+
+    there = {run.run for run in away}
+    table = listing([view for view in views if view.run not in there])
+    if as_json:
+        *runs, every = table.as_json()
+        print(json.dumps({"schema": 1, "runs": runs, "all": every}, indent=1))
+    else:
+        print("\n".join(table.lines()))
+    if there:
+        print(f"{counted(len(there), 'run')} on login nodes not measured: ask there", file=sys.stderr)
 
 
 def _accounts(views: Sequence[View], away: Sequence[Known]) -> dict[str, Account]:

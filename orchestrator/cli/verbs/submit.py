@@ -8,6 +8,7 @@ examples:
   torusrun submit examples/digits.yaml --after last
   torusrun submit evaluate.yaml --after-any last
   torusrun submit run.yaml --in last
+  torusrun submit examples/digits.yaml --sweep train.optimizer.lr=0.05,0.1,0.2 --at-once 2
 """
 
 from __future__ import annotations
@@ -19,13 +20,23 @@ from typing import TYPE_CHECKING
 from orchestrator.base.errors import DONE, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.cli.verbs import shared_arguments
+from training.counted import counted
+
+MOST_NOTES = 3  # on the members of a sweep
 
 if TYPE_CHECKING:
     from orchestrator.runs.plan.plan import Plan
+    from orchestrator.runs.sweeps.plans import PlannedSweep
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
+    how(parser)
+
+
+def how(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a run, or a sweep of it, is submitted."""
+    shared_arguments.sweep(parser)
     parser.add_argument(
         "--after", metavar="RUN", action="append", default=[], help="begin once this run is COMPLETED; may be repeated"
     )
@@ -37,14 +48,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="begin once this run has ended in any state; may be repeated",
     )
     shared_arguments.held(parser)
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
-    how.add_argument(
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
+    ways.add_argument(
         "--dry-run",
         action="store_true",
         help="print the job script and the command of every rank; write and submit nothing",
     )
-    how.add_argument("--print-script", action="store_true", help="print the job script alone; write and submit nothing")
+    ways.add_argument(
+        "--print-script", action="store_true", help="print the job script alone; write and submit nothing"
+    )
     parser.add_argument(
         "--ask", action="store_true", help="with --dry-run: ask Slurm or Grid Engine as well whether the job could run"
     )
@@ -57,6 +70,10 @@ def run(args: argparse.Namespace) -> int:
     shows = args.dry_run or args.print_script
     if shows and args.held:
         raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
+    from orchestrator.runs.sweeps.plans import is_sweep
+
+    if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
+        return _sweep(args)
     from orchestrator.cli.api import plan, submit
     from orchestrator.runs.plan.notes import notes
 
@@ -80,6 +97,51 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.cli.verbs.watch import follow_to_end
 
     return follow_to_end(submitted)
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    from orchestrator.cli.api import plan_sweep, sweep
+    from orchestrator.runs.plan.notes import notes
+
+    if args.held:
+        raise UserError("--in starts one attempt at a time in a held allocation: leave out --in or the sweep")
+    if args.ask:
+        raise UserError("--ask asks about one job: leave out --ask or the sweep")
+    options = {"site": args.site, "settings": args.settings, "values": args.sweep, "at_once": args.at_once}
+    planned = plan_sweep(args.file, later=bool(args.after or args.after_any), **options)
+    if args.dry_run or args.print_script:
+        return _dry_run_of_sweep(args, planned)
+    found = list(dict.fromkeys(note for member in planned.members for note in notes(member.plan)))
+    more = [f"and {counted(len(found) - MOST_NOTES, 'more note')} on other members"] if found[MOST_NOTES:] else []
+    for note in [*found[:MOST_NOTES], *more]:
+        print(f"torusrun: note: {note}", file=sys.stderr)
+    try:
+        submitted = sweep(args.file, after=args.after, after_any=args.after_any, planned=planned)
+    except NoAnswer:
+        print(planned.folder.sweep_id, flush=True)
+        raise
+    print(submitted.id, flush=True)
+    if not args.wait:
+        return DONE
+    from orchestrator.cli.verbs.watch import follow_all_to_end
+
+    return follow_all_to_end(submitted.folders)
+
+
+def _dry_run_of_sweep(args: argparse.Namespace, planned: PlannedSweep) -> int:
+    """Print the members of a sweep, and the script and the command for each of its arrays; or the scripts alone."""
+    from orchestrator.base import private
+    from orchestrator.cli.dryrun.sweep import as_json, scripts, text
+
+    if args.print_script:
+        print(scripts(planned, args.after, args.after_any), end="")
+    elif args.json:
+        import json
+
+        print(json.dumps(as_json(planned, args.after, args.after_any), indent=1))
+    else:
+        print(private.plain(text(planned, args.after, args.after_any)), end="")
+    return DONE
 
 
 def _show_there(args: argparse.Namespace, planned: Plan) -> int:

@@ -26,9 +26,9 @@ from orchestrator.base.states import State
 
 if TYPE_CHECKING:
     from orchestrator.remote.remote_runs import Known
+    from orchestrator.report.handle import Run
     from orchestrator.report.screen.watched import WatchedRuns
     from orchestrator.runs.folder.run_folder import RunFolder
-    from orchestrator.runs.handle import Run
     from orchestrator.runs.state.view import View
 
 MOST_ROWS = 40  # rows of the table that stays on a terminal
@@ -126,6 +126,11 @@ def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
     print("\n".join(listing(shown).lines(width)))
     if len(shown) < len(views):
         print(f"{counts(views)}; `torusrun status` shows all")
+
+
+def follow_all_to_end(runs: Sequence[RunFolder]) -> int:
+    """Show these runs until they are over; returns the exit code for their outcome."""
+    return _outcome(_follow(runs))
 
 
 def follow_to_end(run: Run) -> int:

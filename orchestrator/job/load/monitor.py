@@ -16,14 +16,15 @@ from types import TracebackType
 from typing import Any
 
 from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.job.launch_order import LaunchOrder
-from orchestrator.job.load import cores, interfaces, memory
+from orchestrator.job.load import cores, interfaces
 from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.job.load.gpus import DRIVER, GpuWatch
 from orchestrator.job.load.step_times import StepsTold, address
+from orchestrator.job.start.launch_order import LaunchOrder
 from orchestrator.network.placement.mapping import Placement, same_host
 from orchestrator.runs.folder.node_load import NodeLoad
 from orchestrator.runs.folder.run_folder import Attempt
+from training.files import job_memory
 
 LEAST_S = 5.0
 MOST_PER_S = 50  # records that all nodes of a run write to their shared file system
@@ -114,7 +115,7 @@ def look(watched: Watched, root: Path = Path("/")) -> Look:
     readers: Mapping[str, Callable[[], Any]] = {
         "cpu": lambda: cores.cpu_time((root / "proc/stat").read_text(), watched.cores),
         "load": lambda: cores.load_average((root / "proc/loadavg").read_text()),
-        "memory": lambda: memory.memory(root),
+        "memory": lambda: job_memory.memory(root),
         "network": lambda: interfaces.counters(watched.interface, watched.hcas, root),
     }
     found: dict[str, Any] = {}

@@ -23,12 +23,12 @@ from orchestrator.base import process
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_text
 from orchestrator.images import runtime
-from orchestrator.job.launch import launch
 from orchestrator.job.preflight.judge import ANSWER, compared, judge
 from orchestrator.job.preflight.node import ALONE_S
 from orchestrator.job.preflight.nodes import Nodes, until
 from orchestrator.job.preflight.order import NodeOrder, WantedNode, wanted
 from orchestrator.job.preflight.rounds import measured
+from orchestrator.job.start.launch import launch
 from orchestrator.runs.bad_nodes.noted import found_bad
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.end_words import ended

@@ -19,12 +19,12 @@ from orchestrator.base.errors import DONE, SITE_FAILED, TorusrunError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.process import NoAnswer
 from orchestrator.remote.login_node import calls, sent_files
+from orchestrator.report.handle import Run
 from orchestrator.runs.attempts import in_hold, submit
 from orchestrator.runs.attempts.create import Origin
 from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import index
-from orchestrator.runs.handle import Run
 from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.awaited import to_wait_for
@@ -39,13 +39,22 @@ Request = dict[str, Any]
 def main() -> int:
     os.umask(private.UMASK)
     folder = Path(sys.argv[1])
-    request = json.loads((folder / "request.json").read_text())
+    request = _read(folder / "request.json")
     try:
         print(json.dumps(ACTIONS[request["do"]](folder, request), default=_as_json))
     except TorusrunError as error:
         print(f"torusrun: {private.plain(_renamed(str(error), folder, request))}", file=sys.stderr)
         return error.exit_code
     return DONE
+
+
+def _read(path: Path) -> Request:
+    """The request in `path`. Its secrets become variables of this process, and the file is removed."""
+    request: Request = json.loads(path.read_text())
+    if secrets_there := request.pop("secrets", {}):
+        os.environ.update(secrets_there)
+        path.unlink()
+    return request
 
 
 def _as_json(value: Any) -> Any:
@@ -123,6 +132,13 @@ def _collect(folder: Path, request: Request) -> Any:
     return [asdict(entry) for entry in sent_files.listing(copy)]
 
 
+def _report(folder: Path, request: Request) -> Any:
+    """The page about runs, as text."""
+    from orchestrator.report.page import made  # imported late: other actions need neither Jinja2 nor predictions
+
+    return made.html([index.find(run) for run in request["runs"]])
+
+
 ACTIONS: dict[str, Callable[[Path, Request], Any]] = {
     "submit": _submit,
     "hold": _submit,
@@ -130,6 +146,7 @@ ACTIONS: dict[str, Callable[[Path, Request], Any]] = {
     "views": _views,
     "run": _of_run,
     "collect": _collect,
+    "report": _report,
 }
 
 

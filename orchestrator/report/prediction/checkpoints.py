@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.network.prediction.checkpoints import CheckpointCost, Saving, cost
-from orchestrator.report.numbers import duration, ms
+from orchestrator.report.numbers import duration, ms, size
 
 
 def line(found: CheckpointCost) -> str:
@@ -11,14 +11,22 @@ def line(found: CheckpointCost) -> str:
     failures = f"a failure in {_days(found.mean_time_to_failure_s)}"
     why = f"by Daly's rule ({failures})" if found.by_rule else f"as the run names it ({failures})"
     share = f"{100 * found.share:.2g} % of the time"
-    return f"every {duration(found.interval_s)} {why}, {_save(found)}, {share}"
+    return f"every {duration(found.interval_s)} {why}, {_save(found)}, {share}{_in_memory(found)}"
 
 
 def line_without_rate(saving: Saving) -> str:
     """The same where the time of a step is not known."""
     if saving.every_steps is None:
         return line(cost(saving, 0.0))
-    return f"every {saving.every_steps} steps, {_save(saving)}"
+    return f"every {saving.every_steps} steps, {_save(saving)}{_in_memory(cost(saving, 0.0))}"
+
+
+def _in_memory(found: CheckpointCost) -> str:
+    if not (copies := found.in_memory):
+        return ""
+    share = f", {100 * found.memory_share:.2g} % of the time" if found.memory_share else ""
+    each = f"{ms(copies.copy_s)} ms (predicted){share}"
+    return f"; after each step a copy in memory, {each}, {size(copies.bytes)} of each node"
 
 
 def _save(found: CheckpointCost | Saving) -> str:

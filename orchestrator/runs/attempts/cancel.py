@@ -9,6 +9,7 @@ from time import monotonic, sleep
 
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.runs.attempts import in_hold
+from orchestrator.runs.attempts.jobs_in_turn import alive
 from orchestrator.runs.folder import allocation, index, ledger
 from orchestrator.runs.folder.events import CancelRequested, Ended, KeptGoing, Started
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -127,6 +128,7 @@ def _end(endings: list[_Ending], refused: Refused) -> None:
             if group[0].in_held:
                 in_hold.end(group[0].run, group[0].attempt)
             else:
-                client.of(group[0].site).cancel(*[ending.job for ending in group])
+                asks = client.of(group[0].site)
+                asks.cancel_all([job for one in group for job in alive(one.run, one.attempt, one.job, asks)])
         except SiteError as error:
             refused.update(dict.fromkeys([ending.run for ending in group], error))

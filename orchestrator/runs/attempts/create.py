@@ -15,16 +15,17 @@ from typing import Any
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import write_json, write_text
+from orchestrator.base.json_files import read_object, write_json, write_text
 from orchestrator.runs.attempts.script import Scripts
-from orchestrator.runs.code.freeze import chosen, freeze
+from orchestrator.runs.code.freeze import chosen, freeze, share
 from orchestrator.runs.code.select import SelectedCode
-from orchestrator.runs.folder import allocation, index, ledger, provenance
+from orchestrator.runs.folder import allocation, index, kept_secrets, ledger, provenance
 from orchestrator.runs.folder.events import Submitting
 from orchestrator.runs.folder.records import reserve
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.image import recorded as image_kept
 from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.plan import secret_values
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.named_files import named_files
 from orchestrator.runs.plan.plan import Plan
@@ -52,19 +53,18 @@ def run(
 
     With `idle_s` its job holds an allocation, until no attempt has run in it for that long.
 
-    The run is in the index before it has a folder. Raises UserError if its image does not fit or its code cannot be
-    copied, SiteError if the folder cannot be made; then nothing is left.
+    The run is in the index before it has a folder. Raises UserError if its image does not fit, its code cannot be
+    copied or a secret cannot be read, SiteError if the folder cannot be made; then nothing is left.
     """
     plan = first.plan
     folder = RunFolder(plan.folder)
-    image = _image(plan)
-    gathered, diff = provenance.gather(source, recipe=plan.recipe)
-    origin = origin or Origin({}, diff, {})
-    facts = Origin({**gathered, **origin.provenance}, origin.diff, origin.code)
+    image, values = image_of(plan), secret_values.read(plan)
+    facts = facts_of(plan, source, origin)
     private.make(plan.folder.parent, plan.site.umask)
     with index.announced(folder), private.umask(plan.site.umask):
         try:
-            _run(RunFolder(folder.unfinished), first, texts, image, facts)
+            fill(RunFolder(folder.unfinished), first, texts, image, facts)
+            kept_secrets.keep(RunFolder(folder.unfinished), values)
             if idle_s is not None:
                 allocation.make(RunFolder(folder.unfinished), idle_s)
             ledger.append(RunFolder(folder.unfinished).ledger, event)
@@ -79,7 +79,15 @@ def run(
     return folder
 
 
-def _image(plan: Plan) -> Image | None:
+def facts_of(plan: Plan, source: Path, origin: Origin | None = None) -> Origin:
+    """The origin of a run whose spec is in the folder `source`, or of one from another machine."""
+    gathered, diff = provenance.gather(source, recipe=plan.recipe)
+    origin = origin or Origin({}, diff, {})
+    return Origin({**gathered, **origin.provenance}, origin.diff, origin.code)
+
+
+def image_of(plan: Plan) -> Image | None:
+    """The image of a run, checked; None without one. Raises UserError if it does not fit."""
     if plan.run.image is None:
         return None
     from orchestrator.runs.image import checking  # imported late: a fifth of the start time
@@ -87,7 +95,15 @@ def _image(plan: Plan) -> Image | None:
     return checking.fitting(plan)
 
 
-def _run(made: RunFolder, first: AttemptPlan, texts: Scripts, image: Image | None, origin: Origin) -> None:
+def fill(
+    made: RunFolder,
+    first: AttemptPlan,
+    texts: Scripts,
+    image: Image | None,
+    origin: Origin,
+    same_code: RunFolder | None = None,
+) -> None:
+    """Write the files of an unfinished run. It shares the copy of its code with the unfinished run `same_code`."""
     made.folder.mkdir(mode=private.FOLDER)
     made.attempts.mkdir(mode=private.FOLDER)
     write_text(made.spec, first.plan.spec_text, secret=bool(first.plan.environment))
@@ -97,7 +113,11 @@ def _run(made: RunFolder, first: AttemptPlan, texts: Scripts, image: Image | Non
     if image:
         image_kept.keep(made, image)
     write_json(made.plan, first.plan.as_json(), secret=bool(first.plan.environment))
-    if first.plan.code:
+    if same_code:
+        share(same_code.code, made.code)
+        _check_started(first.plan, lambda name: os.path.lexists(made.code / name))
+        write_json(made.code_record, read_object(same_code.code_record))
+    elif first.plan.code:
         _freeze(first.plan, first.plan.code, made, origin)
     _fill(made.attempt(1), first, texts)
 
@@ -121,7 +141,8 @@ def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
 
     The code is None for a run that copies none.
     """
-    made, image = RunFolder(plan.folder), _image(plan)
+    made, image = RunFolder(plan.folder), image_of(plan)
+    secret_values.read(plan)
     private.check_makable(plan.folder.parent)
     private.check_makable(index.place())
     if not plan.code:
@@ -169,5 +190,7 @@ def _fill(made: Attempt, planned: AttemptPlan, texts: Scripts) -> None:
     reserve(made.end)
     write_attempt(made, planned)
     write_text(made.script, texts.attempt, secret=bool(planned.plan.environment))
+    if texts.standby:
+        write_text(made.standby_script, texts.standby, secret=bool(planned.plan.environment))
     if texts.jobs:
         write_text(made.jobs_script, texts.jobs)

@@ -14,16 +14,23 @@ from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.state.poll import look
 from training.counted import counted
 
-FREE_TO_DIFFER = (
+FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a job that has begun
     "runs",
     "queue",
     "account",
     "poll_interval_s",
     "command_timeout_s",
     "env",
+    "notify",
     "scheduler_args",
     "umask",
     "bad_nodes",
+    "attempts",
+    "attempts_by",
+    "preflight",
+    "step_us",
+    "image_us",
+    "save_us",
 )
 
 

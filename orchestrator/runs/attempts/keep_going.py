@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.runs.attempts import continues_from, submit
+from orchestrator.runs.bad_nodes.left_out import listed
 from orchestrator.runs.bad_nodes.noted import note
-from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder import ledger, metrics
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import CancelRequested, Ended, KeptGoing, Started, Submitting
+from orchestrator.runs.folder.events import (
+    CancelRequested,
+    Ended,
+    GivenBadHosts,
+    KeptGoing,
+    RequestChanged,
+    Started,
+    Submitting,
+)
 from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.notices import begin
 from orchestrator.runs.plan import plan_files
 from orchestrator.runs.plan.attempt_plan import AttemptPlan, derive
 from orchestrator.runs.state import which
-from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, decide
-from orchestrator.runs.state.in_vain import ever_began, first_of_submission, in_vain, same_error
+from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
+from orchestrator.runs.state.in_vain import bad_hosts_again, ever_began, first_of_submission, in_vain, same_error
 from orchestrator.runs.state.outcome import resolve
 from orchestrator.schedulers.client import Client
 
@@ -37,7 +48,8 @@ class Here:
     """The job that asks.
 
     `job` is its id as it was submitted, `name` its own (a task's, in an array), `first` the attempt that was submitted
-    with it, `hosts` the number of its usable hosts. `begun` is the newest attempt that it began itself, or 0.
+    with it, `hosts` the number of its usable hosts. `begun` is the newest attempt that it began itself, or 0. `bad` are
+    those of its hosts that are bad and keep it from beginning a further attempt, with the reason for each.
     """
 
     job: str
@@ -45,27 +57,29 @@ class Here:
     first: int
     hosts: int
     begun: int = 0
+    bad: Mapping[str, str] = field(default_factory=dict)
 
 
 def next_step(run: RunFolder, here: Here, *, begin: bool) -> Step:
     """What follows for the run: Resume has the attempt to begin in this job, which is made if the job will `begin` it.
 
-    If none follows, the ledger says why. Raises SiteError or UserError if the attempt cannot be made.
+    Wait leaves it to the next job. If none follows, the ledger says why. Raises SiteError or UserError if the attempt
+    cannot be made.
     """
     with submit.alone(run, LOCK_S):
         newest = _Newest(run, here)
         step = decide(newest.history, Policy.KEEP_GOING)
         if begin and isinstance(step, Resume) and step.attempt > newest.number:
-            newest.make_next()
+            step = newest.refuse() if here.bad else newest.make_next()
         if isinstance(step, Stop) and not newest.in_other_job:
-            close(run, newest.number, step.why)
+            close(run, newest.number, step)
         return step
 
 
-def close(run: RunFolder, number: int, why: str) -> None:
+def close(run: RunFolder, number: int, stop: Stop) -> None:
     """Record that no further attempt follows attempt `number`."""
     if not last(ledger.events(run.ledger), KeptGoing, number):
-        ledger.append(run.ledger, KeptGoing(number, why))
+        ledger.append(run.ledger, KeptGoing(number, stop.why, hosts=stop.hosts))
 
 
 class _Newest:
@@ -103,17 +117,26 @@ class _Newest:
             cancelled=last(self.events, CancelRequested, self.number) is not None,
             stopped=Cause.STOPPED if asked_to_stop else None,
             cause=status.cause,
-            in_vain=in_vain(self.events, self.number, (self.checkpoint, self.written_s)),
-            most_in_vain=self.plan.run.keep_going.without_progress,
+            in_vain=in_vain(self.events, self.number, (self.checkpoint, self.written_s), self._began_after()),
+            most_in_vain=self.plan.run.keep_going.most_in_vain,
             same_error=same_error(self.events, self.number),
             other_job=self.in_other_job,
             ever_began=ever_began(self.events, self.number),
             not_handed_over=bool(own and "wanted" in own.evidence),
+            bad_hosts=bad_hosts_again(self.events, self.number),
         )
 
-    def make_next(self) -> None:
+    def refuse(self) -> Step:
+        """Begin nothing on the bad hosts of this job: what follows then."""
+        ledger.append(self.run.ledger, GivenBadHosts(self.number, self.here.name, self.here.bad))
+        self.events = ledger.events(self.run.ledger)
+        step = decide(self.history, Policy.KEEP_GOING)
+        return step if isinstance(step, Stop) else Wait(f"is left to its next job: bad hosts: {listed(self.here.bad)}")
+
+    def make_next(self) -> Step:
         """Make the next attempt, to begin in this job."""
         planned, before = self._planned(), last(self.events, Submitting, self.number)
+        changed = last(self.events, RequestChanged, self.number) or before
         intent = Submitting(
             planned.number,
             before.name if before else self.run.run_id,
@@ -124,9 +147,18 @@ class _Newest:
             follows=self.number,
             within=True,
             jobs=before.jobs if before else 1,
-            left_out=before.left_out if before else {},
+            left_out=changed.left_out if changed else {},
         )
         submit.within(planned, self.run, intent, self.here.job)
+        return Resume(planned.number)
+
+    def _began_after(self) -> dict[int, int]:
+        """The steps after which attempts began, if they may continue from the memory of a node."""
+        if not self.plan.run.train.checkpoints.memory:
+            return {}
+        with contextlib.suppress(SiteError):
+            return metrics.began_after(metrics.read(self.run.metrics))
+        return {}
 
     def _own_end(self) -> End | None:
         """The end that the attempt recorded itself; None if there is none, or it is damaged."""
@@ -149,6 +181,7 @@ class _Newest:
         found = certain or self._by_all_records(self._scheduler_said(began.job) if began and elsewhere else None)
         ledger.append(self.run.ledger, Ended.by(self.number, found))
         note(self.run, self.number, found)
+        begin.from_job(self.run, self.number, self.plan.notify.moments, ["end"], wait=False)
         return found
 
     def _by_all_records(self, said: Status | None) -> End:

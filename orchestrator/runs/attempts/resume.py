@@ -8,6 +8,7 @@ from pathlib import Path
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.runs.attempts import continues_from, in_hold, submit
 from orchestrator.runs.attempts.in_hold import Allocation
+from orchestrator.runs.attempts.jobs_in_turn import alive
 from orchestrator.runs.folder import allocation, claim, index, ledger
 from orchestrator.runs.folder.changes import Changes
 from orchestrator.runs.folder.events import Started
@@ -15,7 +16,7 @@ from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.image import recorded as image_kept
 from orchestrator.runs.plan import plan_files
-from orchestrator.runs.plan.attempt_plan import derive
+from orchestrator.runs.plan.attempt_plan import AttemptPlan, derive
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.state.decide import History, Policy, Resume, decide
 from orchestrator.runs.state.poll import look
@@ -40,19 +41,32 @@ def resume(
     index.own(run)
     with submit.alone(run):
         seen = look(run, newest=True)
-        step = decide(_history(run, seen), Policy.FORCED if force else Policy.USER)
-        if not isinstance(step, Resume):
-            raise UserError(f"{run.run_id} {step.why}")
-        plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
-        checkpoint, epochs = continues_from.checkpoint(run, plan)
-        planned = derive(plan, history, step.attempt, changes, epochs)
-        _same_image(run, planned.plan, new_image)
+        policy = Policy.FORCED if force else Policy.USER
+        planned, checkpoint = next_attempt(run, seen, changes, policy, new_image=new_image)
         submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)
         if not seen.state.over and seen.job:  # forced: its remains must not keep nodes
             with contextlib.suppress(SiteError):
                 if not in_hold.end(run, seen.attempt):
-                    client.of(planned.plan.site).cancel(seen.job)
+                    asks = client.of(planned.plan.site)
+                    asks.cancel_all(alive(run, seen.attempt, seen.job, asks))
     return checkpoint
+
+
+def next_attempt(
+    run: RunFolder, seen: View, changes: Changes, policy: Policy, *, new_image: bool = False
+) -> tuple[AttemptPlan, Path | None]:
+    """(the plan of the attempt after the one that was `seen`, the checkpoint from which it continues).
+
+    Raises UserError as `resume` does.
+    """
+    step = decide(_history(run, seen), policy)
+    if not isinstance(step, Resume):
+        raise UserError(f"{run.run_id} {step.why}")
+    plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
+    checkpoint, epochs = continues_from.checkpoint(run, plan)
+    planned = derive(plan, history, step.attempt, changes, epochs)
+    _same_image(run, planned.plan, new_image)
+    return planned, checkpoint
 
 
 def _history(run: RunFolder, seen: View) -> History:

@@ -19,10 +19,14 @@ from orchestrator.schedulers.script import job_script
 
 @dataclass(frozen=True)
 class Scripts:
-    """The script that begins an attempt, and, for a run that keeps going, that of the jobs that start such scripts."""
+    """The script that begins an attempt, and, for a run that keeps going, that of the jobs that start such scripts.
+
+    `standby` starts the standby of the next attempt, if the run has one.
+    """
 
     attempt: str
     jobs: str = ""
+    standby: str = ""
 
     @property
     def submitted(self) -> str:
@@ -40,24 +44,40 @@ def scripts(planned: AttemptPlan, attempt: Attempt, asked: Request, *, held: boo
 
     `held` says that a process of a job starts it, in an allocation that exists already.
     """
+    standby = script(planned, attempt, asked, held=True, standby=True) if planned.plan.stands_by else ""
     if planned.plan.keeps_going and not held:
-        return Scripts(script(planned, attempt, asked, held=True), _jobs(planned, attempt, asked))
-    return Scripts(script(planned, attempt, asked, held=held))
+        return Scripts(script(planned, attempt, asked, held=True), _jobs(planned, attempt, asked), standby)
+    return Scripts(script(planned, attempt, asked, held=held), standby=standby)
 
 
-def script(planned: AttemptPlan, attempt: Attempt, asked: Request | None = None, *, held: bool = False) -> str:
-    """The script that begins an attempt; `asked` is its job's request if it waits for others."""
-    plan = planned.plan
+def script(
+    planned: AttemptPlan,
+    attempt: Attempt,
+    asked: Request | None = None,
+    *,
+    held: bool = False,
+    standby: bool = False,
+) -> str:
+    """The script that begins an attempt; `asked` is its job's request if it waits for others.
+
+    With `standby`, the same for the standby of the attempt after it, whose end the job itself records if it has to.
+    """
+    plan, entry, beside = planned.plan, "orchestrator.job.attempt", ""
+    stdout, stderr = attempt.stdout, attempt.stderr
+    if standby:
+        entry, beside = "orchestrator.job.standby.supervisor", "the standby beside "
+        stdout, stderr = attempt.standby_stdout, attempt.standby_stderr
     return job_script(
         plan.site,
-        replace(asked or request(planned, attempt), stdout=attempt.stdout, stderr=attempt.stderr),
+        replace(asked or request(planned, attempt), stdout=stdout, stderr=stderr),
         attempt=attempt.folder,
-        entry=process.module(plan.python, "orchestrator.job.attempt", attempt.folder),
-        title=f"torusrun {__version__}: attempt {planned.number} of run {plan.run_id}",
+        entry=process.module(plan.python, entry, attempt.folder),
+        title=f"torusrun {__version__}: {beside}attempt {planned.number} of run {plan.run_id}",
         setup=plan.run.setup,
         environment={**python_path(), **plan.environment},
         umask=plan.site.umask,
         held=held,
+        records_end=not standby,
     )
 
 

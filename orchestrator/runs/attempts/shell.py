@@ -33,7 +33,7 @@ def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) 
     plan, attempt = read_plan(run, seen.attempt), run.attempt(seen.attempt)
     asked = client.of(plan.site)
     host = _host(run, attempt, rank)
-    inside = process.module(plan.python, "orchestrator.job.beside_rank", attempt.folder, str(rank))
+    inside = process.module(plan.python, "orchestrator.job.ranks.beside_rank", attempt.folder, str(rank))
     variables = {**python_path(), "TERM": os.environ.get("TERM", "dumb")}
     argv = ["env", *(f"{name}={value}" for name, value in variables.items()), *inside, *command]
     if asked.shell_from_inside:

@@ -15,7 +15,7 @@ from orchestrator.base import lock, private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.terminal.plain import say
-from orchestrator.runs.attempts import create, in_hold
+from orchestrator.runs.attempts import create, in_hold, jobs_in_turn
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.script import Scripts, scripts, submitted
 from orchestrator.runs.folder import allocation, index, ledger, settled
@@ -52,12 +52,10 @@ def first(
     if into:
         in_hold.check(plan, into)
     run, planned = RunFolder(plan.folder), _without_bad_nodes(attempt_plan.first(plan), into)
-    asked = _request(planned, run, after)
+    asked = request_of(planned, run, after)
     texts = scripts(planned, run.attempt(1), asked, held=into is not None)
-    event = Submitting(
-        1, asked.called, *_folders(after), held_in=_folder_of(into), jobs=_jobs(planned, texts),
-        left_out=planned.left_out.hosts,
-    )  # fmt: skip
+    event = intent(planned, asked, texts, after)
+    event = replace(event, held_in=_folder_of(into), in_turn=plan.jobs_in_turn and not into)
     create.run(planned, source, texts, event, origin, idle_s)
     try:
         _submit(planned, run, asked, into)
@@ -72,7 +70,7 @@ def first(
 def proposed(plan: Plan, after: Sequence[Awaited] = (), planned: AttemptPlan | None = None) -> tuple[Request, str]:
     """(the request of the first attempt's job, its script for the scheduler); `planned` is its plan, if it is made."""
     run, planned = RunFolder(plan.folder), planned or attempt_plan.first(plan)
-    asked = _request(planned, run, after)
+    asked = request_of(planned, run, after)
     return asked, scripts(planned, run.attempt(1), asked).submitted
 
 
@@ -90,11 +88,11 @@ def later(
     if into:
         in_hold.check(planned.plan, into)
     planned = _without_bad_nodes(planned, into)
-    asked = _request(planned, run, ())
+    asked = request_of(planned, run)
     texts = scripts(planned, attempt, asked, held=into is not None)
     settled.forget([run.run_id])
-    event = Submitting(planned.number, asked.called, resumes=resumes, changes=planned.changes, follows=follows)
-    event = replace(event, held_in=_folder_of(into), jobs=_jobs(planned, texts), left_out=planned.left_out.hosts)
+    event = replace(intent(planned, asked, texts), resumes=resumes, follows=follows, held_in=_folder_of(into))
+    event = replace(event, in_turn=planned.plan.jobs_in_turn and not into)
     ledger.append(run.ledger, event)
     create.attempt(attempt, planned, texts)
     try:
@@ -128,11 +126,22 @@ def _without_bad_nodes(planned: AttemptPlan, into: Allocation | None) -> Attempt
     return found
 
 
-def _request(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited]) -> Request:
+def request_of(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited] = ()) -> Request:
+    """The request of an attempt's job, which begins after these jobs."""
     # The job itself checks that the runs of `after` are COMPLETED (runs/state/dependencies.py).
     any_end = [awaited.job for awaited in after if awaited.any_end or awaited.several]
     well = [awaited.job for awaited in after if awaited.job not in any_end]
     return request(planned, run.attempt(planned.number), well, any_end)
+
+
+def intent(
+    planned: AttemptPlan, asked: Request, texts: Scripts, after: Sequence[Awaited] = (), task: int | None = None
+) -> Submitting:
+    """The event before the submission of an attempt, as a job of its own or as a `task` of the array `asked`."""
+    return Submitting(
+        planned.number, asked.called, *_folders(after), changes=planned.changes, jobs=_jobs(planned, texts),
+        left_out=planned.left_out.hosts, task=task, in_turn=planned.plan.jobs_in_turn,
+    )  # fmt: skip
 
 
 def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -144,7 +153,7 @@ def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]
 def within(planned: AttemptPlan, run: RunFolder, intent: Submitting, job: str) -> None:
     """Make a later attempt that the running `job` begins itself. The caller holds the run's lock."""
     attempt = run.attempt(planned.number)
-    texts = scripts(planned, attempt, _request(planned, run, ()), held=True)
+    texts = scripts(planned, attempt, request_of(planned, run), held=True)
     settled.forget([run.run_id])
     ledger.append(run.ledger, intent)
     create.attempt(attempt, planned, texts)
@@ -180,3 +189,6 @@ def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocati
         known = f"`torusrun status {run.run_id}` finds it by its name {asked.called!r}"
         raise NoAnswer(f"{error}; there may be a job all the same: do not submit it again, {known}") from None
     ledger.append(run.ledger, Submitted(planned.number, job, site.scheduler))
+    if planned.plan.jobs_in_turn and not into:
+        with private.umask(site.umask):
+            jobs_in_turn.add(planned, run, asked, job)

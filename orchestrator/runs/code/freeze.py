@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.base.private import FOLDER, SECRET, open_regular
 from orchestrator.runs.code import limits
 from orchestrator.runs.code.select import Entry, SelectedCode, select, unreadable, walk
@@ -20,6 +20,7 @@ from orchestrator.runs.folder.checkout import Checkout
 from training.files.checksum import sha256_of
 
 BLOCK_BYTES = 1 << 20
+WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,26 @@ def freeze(
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return Frozen(selected.source, found, selected.files, copied_bytes, checksum, tuple(selected.notes))
+
+
+def share(copy: Path, into: Path) -> None:
+    """Make the folder `into` with the files of a `copy`, as hard links, so that the removal of one harms no other.
+
+    A program that overwrites such a file would change it for all: so nobody may write to it any more. A file system
+    without hard links gets copies. Raises SiteError if that fails.
+    """
+    with explained(f"{into}: the code cannot be copied here"):
+        shutil.copytree(copy, into, symlinks=True, copy_function=_linked)
+
+
+def _linked(source: str, target: str) -> None:
+    mode = stat.S_IMODE(os.stat(source).st_mode)
+    if mode & WRITABLE:
+        os.chmod(source, mode & ~WRITABLE)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] = ()) -> SelectedCode:

@@ -42,8 +42,10 @@ class Submitting(Event):
     in which the attempt runs: then nothing is submitted to a scheduler. `follows` is the attempt whose job submits this
     one before it ends; 0 if a client submits it. `jobs` is the number of jobs that work for the run one after the
     other, by an array or in one job that begins again; 0 if it does not keep going. `left_out` are the bad hosts that
-    its request leaves out, with the reason for each. `within` says that a job begins the attempt itself, after
-    `follows`. `resumes_s` is when a command's checkpoint was last written (st_mtime).
+    its request leaves out, with the reason for each. `in_turn` says that each of the `jobs` is submitted by itself, to
+    begin after the one before it: the first by this `name`, the others by `name` with '.1', '.2' ... `within` says that
+    a job begins the attempt itself, after `follows`. `resumes_s` is when a command's checkpoint was last written
+    (st_mtime). `task` is its number (from 0) in the array of a sweep, whose name is `name`.
     """
 
     kind = "submitting"
@@ -57,7 +59,9 @@ class Submitting(Event):
     jobs: int = 0
     within: bool = False
     resumes_s: float = 0.0
+    task: Annotated[int, Limits(at_least=0)] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    in_turn: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,23 @@ class Submitted(Event):
     job: JobId
     scheduler: str = ""
     looked_up: bool = False
+
+
+@dataclass(frozen=True)
+class JobAdded(Event):
+    """The scheduler accepted a further job for the run, which begins after the one that was accepted before it."""
+
+    kind = "job_added"
+    job: JobId
+    looked_up: bool = False
+
+
+@dataclass(frozen=True)
+class NoMoreJobs(Event):
+    """The submission ends with fewer jobs than `Submitting` has, for this reason."""
+
+    kind = "no_more_jobs"
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -82,7 +103,8 @@ class Refused(Event):
 class Started(Event):
     """The job began on these hosts, in the order in which ranks fill them.
 
-    If the run leaves the grid to the job, `grid_reason` says why the job chose this grid.
+    If the run leaves the grid to the job, `grid_reason` says why the job chose this grid. `standby` says that its ranks
+    had been started beside the attempt before, and waited.
     """
 
     kind = "started"
@@ -90,6 +112,7 @@ class Started(Event):
     hosts: tuple[str, ...]
     grid: Levels | None = None
     grid_reason: str = ""
+    standby: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,6 +133,23 @@ class LeftOut(Event):
 
 
 @dataclass(frozen=True)
+class GivenBadHosts(Event):
+    """A `job` was given these bad hosts, with the reason for each, and had no spares: it began no further attempt."""
+
+    kind = "given_bad_hosts"
+    job: JobId
+    hosts: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class RequestChanged(Event):
+    """Later jobs of the run leave out these bad hosts, with the reason for each, in place of those at submission."""
+
+    kind = "request_changed"
+    left_out: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class NetworkChosen(Event):
     """The network that NCCL reported, on a site with InfiniBand: IB, Socket, or the name of a plug-in."""
 
@@ -126,11 +166,29 @@ class CancelRequested(Event):
 
 @dataclass(frozen=True)
 class KeptGoing(Event):
-    """No further attempt follows without the user, for the reason `why`; `cancelled` says that the user wants this."""
+    """No further attempt follows without the user, for the reason `why`; `cancelled` says that the user wants this.
+
+    `hosts` are the bad hosts that are the cause, if any are.
+    """
 
     kind = "kept_going"
     why: str
     cancelled: bool = False
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Notified(Event):
+    """Notices of these `moments` were sent by these `ways`; `failed` has the ways that failed, with the reason.
+
+    Ways that are `left` failed in a job: the next command of the user tries them.
+    """
+
+    kind = "notified"
+    moments: tuple[str, ...]
+    ways: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,13 +230,18 @@ KINDS: dict[str, type[Event]] = {
     for cls in (
         Submitting,
         Submitted,
+        JobAdded,
+        NoMoreJobs,
         Refused,
         Started,
         Unordered,
         LeftOut,
+        GivenBadHosts,
+        RequestChanged,
         NetworkChosen,
         CancelRequested,
         KeptGoing,
+        Notified,
         Ended,
     )
 }

@@ -33,22 +33,39 @@ def place() -> Path:
 
 
 @contextmanager
-def announced(run: RunFolder) -> Iterator[None]:
-    """Add the run to the index; the context makes its folder. Raises SiteError if the index cannot be written."""
+def announced(*runs: RunFolder) -> Iterator[None]:
+    """Add runs to the index; the context makes their folders. Raises SiteError if the index cannot be written."""
     private.make(place())
     with _locked(LOCK_S, shared=True):
         with explained(f"{place()}: the run cannot be written into this list"):
-            (place() / run.run_id).symlink_to(run.folder)
+            for run in runs:
+                (place() / run.run_id).symlink_to(run.folder)
         yield
 
 
 def forget(run: RunFolder) -> None:
-    """Remove a run that was not submitted. It is renamed first, so that a part of it never looks like a run."""
+    """Remove a run that is not at work. It is renamed first, so that a part of it never looks like a run."""
     with contextlib.suppress(OSError):
-        run.folder.rename(run.unfinished)
-    shutil.rmtree(run.unfinished, ignore_errors=True)
-    if not run.unfinished.exists():
+        run.folder.rename(run.removed)
+    shutil.rmtree(run.removed, ignore_errors=True)
+    if run.removed.exists():
+        return
+    if run.sweep and not any(run.sweep.glob(f"*{run.sweep.name}.*")):  # it was the last member
+        shutil.rmtree(run.sweep, ignore_errors=True)
+    if made_ns(run) is not None:  # else the link is that of another run, of which this folder is a copy
         (place() / run.run_id).unlink(missing_ok=True)
+
+
+def forget_sweep(members: Sequence[RunFolder]) -> None:
+    """Remove a sweep of which nothing was submitted, with all its members. It is renamed first, as in `forget`."""
+    folder = members[0].folder.parent
+    unfinished = members[0].unfinished.parent
+    with contextlib.suppress(OSError):
+        folder.rename(unfinished)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    if not unfinished.exists():
+        for run in members:
+            (place() / run.run_id).unlink(missing_ok=True)
 
 
 def runs() -> list[RunFolder]:
@@ -69,7 +86,7 @@ def runs() -> list[RunFolder]:
         else:
             found.append((link.stat(follow_symlinks=False).st_mtime_ns, run))
     _clean(gone)
-    return [run for _, run in sorted(found, key=lambda made: made[0])]
+    return [run for _, run in sorted(found, key=lambda made: (made[0], len(made[1].run_id), made[1].run_id))]
 
 
 def made_ns(run: RunFolder) -> int | None:
@@ -100,7 +117,7 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
     if "/" in word:
         return _folder(word)
     known = runs() if known is None else known
-    named = known if word == "last" else [run for run in known if run.run_id.startswith(word)]
+    named = known if word == "last" else [run for run in known if _is_meant(run, word)]
     exact = [run for run in named if run.run_id == word]
     matching = there(exact or named, 1 if word == "last" else MOST_NAMED + 1)
     if len(matching) == 1:
@@ -108,9 +125,17 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
     if matching:
         more = "..., " if len(matching) > MOST_NAMED else ""
         some = ", ".join(run.run_id for run in matching[-MOST_NAMED:])
+        if matching[0].sweep and all(run.sweep == matching[0].sweep for run in named):
+            raise UserError(f"{word!r} is a sweep: name one of its members: {more}{some}")
         raise UserError(f"{word!r} begins the ids of {len(named)} runs: {more}{some}")
     hint = did_you_mean(word, [run.run_id for run in known])
     raise UserError(f"there is no run {word!r}{hint}; `torusrun status` lists your runs (write ./{word} for a folder)")
+
+
+def _is_meant(run: RunFolder, word: str) -> bool:
+    """Whether a run's id is, or begins with, this word. The id of a member that was removed names no other member."""
+    beyond_sweep = run.sweep and len(word) > len(run.sweep.name)  # SWEEP.1 is not SWEEP.10
+    return run.run_id == word or (run.run_id.startswith(word) and not beyond_sweep)
 
 
 def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder]:
@@ -181,13 +206,22 @@ def is_gone(run: RunFolder) -> bool:
 
 def _clean(gone: list[RunFolder]) -> None:
     """Remove the remains of runs that killed clients left, unless a client is just making a run."""
-    there = [run for run in gone if run.folder.parent.is_dir()]
+    there = [run for run in gone if (run.sweep or run.folder).parent.is_dir()]
     if not there:
         return
     with contextlib.suppress(SiteError), _locked(0.0):
         for run in filter(is_gone, there):
-            if private.is_mine(run.unfinished) or not os.path.lexists(run.unfinished):
+            if run.sweep and not os.path.lexists(run.sweep):
+                _forget_member(run)
+            elif private.is_mine(run.removed) or not os.path.lexists(run.removed):
                 forget(run)
+
+
+def _forget_member(run: RunFolder) -> None:
+    """Remove the remains of a sweep that was never finished, or was removed."""
+    unfinished = run.unfinished.parent
+    if private.is_mine(unfinished) or not os.path.lexists(unfinished):
+        forget_sweep([run])
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import parsed
 from orchestrator.base.whole_lines import last_lines
-from training.reporting.events import COUNTS, LARGEST, LISTS, NUMBERS, STEP
+from training.reporting.events import COUNTS, LARGEST, LISTS, NUMBERS, START, STEP
 
 LARGEST_BYTES = 64 * 1024 * 1024
 
@@ -47,6 +47,12 @@ def row_of(line: bytes) -> dict[str, Any] | None:
     whole = all(type(row[key]) is int and 0 <= row[key] < LARGEST for key in COUNTS if key in row)
     lists = all(type(row[key]) is list and all(map(_is_number, row[key])) for key in LISTS if key in row)
     return row if whole and lists and all(_is_number(row[key]) for key in NUMBERS if key in row) else None
+
+
+def began_after(rows: list[dict[str, Any]]) -> dict[int, int]:
+    """The steps after which each attempt began, from the row of its start."""
+    starts = (row for row in rows if row["event"] == START)
+    return {row["attempt"]: row["step"] for row in starts if type(row.get("attempt")) is int and "step" in row}
 
 
 def _is_number(value: object) -> bool:

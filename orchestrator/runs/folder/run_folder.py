@@ -20,7 +20,9 @@ class Held:
 
     name: str
     what: str = ""
-    of: Literal["", "image", "train", "command", "code", "hold", "shells", "keep_going", "preflight"] = ""
+    of: Literal[
+        "", "image", "train", "command", "code", "hold", "shells", "keep_going", "standby", "preflight", "secrets"
+    ] = ""
 
 
 class At(Held):
@@ -49,6 +51,10 @@ class Attempt:
     jobs_output = Held("jobs.out jobs.err", "the output of these jobs", "keep_going")
     jobs_stdout, jobs_stderr = At("jobs.out"), At("jobs.err")
     jobs_pulse = At("jobs.pulse", "touched every few seconds by the first host of such a job", "keep_going")
+    standby_script = At("standby.sh", "the script that starts the standby of the next attempt", "standby")
+    standby_output = Held("standby.out standby.err", "the output of the standby until it is an attempt", "standby")
+    standby_stdout, standby_stderr = At("standby.out"), At("standby.err")
+    standby = At("standby.json", "which attempt the standby became", "standby")
     output = Held("job.out job.err", "the output of the job: of the supervisor and the launcher")
     stdout, stderr = At("job.out"), At("job.err")
     times = Held("job.out.times job.err.times", "when they had grown how far (runs/folder/log_times.py)")
@@ -75,6 +81,7 @@ class Attempt:
     rank_start = OfRank("ranks/NNNN.start.json", "where each rank runs")
     rank_end = OfRank("ranks/NNNN.end.json", "how each rank ended")
     rank_told = OfRank("ranks/NNNN.told.json", "a note that the rank received a request to end")
+    rank_standby = OfRank("ranks/NNNN.standby.json", "that a program waits for the next attempt", "standby")
     rank_seen = OfRank("ranks/NNNN.seen.json", "the state of a rank's process in a hang")
     node_load = OfRank("ranks/NNNN.load.json", "the load of a node, and the step times of its ranks, by its first rank")
     beat = At("ranks/beat.json", "what the training does now, by the wrapper of rank 0", "train")
@@ -109,6 +116,7 @@ class RunFolder:
     plan = At("plan.json", "what was computed from it")
     provenance = At("provenance.json", "code, versions and machine")
     code_diff = At("code.diff", "changes that git does not have, if there are any")
+    secrets = At(".secrets.env", "the values of secret variables, and the URL of a webhook", "secrets")
     image = At("image.json", "the container image: path, checksum, labels, versions found inside", "image")
     definition = At("image.def", "the definition of the image, if it was built from an image file", "image")
     code = At("code/", "the code of the user as it was at submit, which the ranks use", "code")
@@ -120,6 +128,7 @@ class RunFolder:
     of_command = Held("checkpoints/", "what the command writes, unless it names an absolute folder", "command")
     attempts = At("attempts/", "a folder for each attempt")
     current = At(".current", "the number of the newest attempt that has begun")
+    notices_lock = At(".notices.lock")
     lock = At(".lock", "held while a later attempt is submitted")
 
     @property
@@ -127,8 +136,21 @@ class RunFolder:
         return self.folder.name
 
     @property
+    def sweep(self) -> Path | None:
+        """The folder of its sweep, if it is a member of one: SWEEP for SWEEP/SWEEP.3. None for any other run."""
+        sweep, _, number = self.run_id.rpartition(".")
+        return self.folder.parent if sweep == self.folder.parent.name and number.isdigit() else None
+
+    @property
     def unfinished(self) -> Path:
-        """The path of the folder while it is unfinished."""
+        """The path of the folder while it is unfinished. The members of a sweep are finished together."""
+        if self.sweep:
+            return self.sweep.with_name(f".{self.sweep.name}") / self.run_id
+        return self.removed
+
+    @property
+    def removed(self) -> Path:
+        """The path of the folder while it is removed."""
         return self.folder.with_name(f".{self.folder.name}")
 
     def attempt(self, number: int) -> Attempt:

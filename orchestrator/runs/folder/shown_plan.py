@@ -33,6 +33,7 @@ class Planned:
     command_timeout_s: float
     poll_interval_s: float
     site: str = ""  # its name, or the name of its file; '' if the plan does not have it
+    notices: tuple[str, ...] = ()  # the moments of notices, if there are any
     command: bool = False  # whether the run is a user's program, which need not record steps
 
 
@@ -75,8 +76,25 @@ def read(path: Path) -> Planned | None:
     spec = kept.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     return Planned(
-        run, scheduler, size, ranks, timeout_s, interval_s, site_name(spec.get("site")), bool(spec.get("command"))
+        run,
+        scheduler,
+        size,
+        ranks,
+        timeout_s,
+        interval_s,
+        site_name(spec.get("site")),
+        _moments(spec.get("notify"), site.get("notify")),
+        bool(spec.get("command")),
     )
+
+
+def _moments(of_run: object, of_site: object) -> tuple[str, ...]:
+    """The moments of notices of a run and its site; () without a way."""
+    both = [each if isinstance(each, dict) else {} for each in (of_run, of_site)]
+    if not any(each.get(way) for each in both for way in ("command", "webhook", "mail")):
+        return ()
+    named = next((each["at"] for each in both if isinstance(each.get("at"), list) and each["at"]), ["over"])
+    return tuple(map(str, named))
 
 
 def _seconds(path: Path, site: dict[str, Any], key: str) -> float:

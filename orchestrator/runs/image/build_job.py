@@ -19,6 +19,7 @@ from orchestrator.runs.plan.job_request import of_site
 from orchestrator.schedulers import answers, client
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
+from orchestrator.spec.secret import plain
 from orchestrator.spec.site import Site
 
 LOOK_S = 1.0
@@ -52,7 +53,7 @@ def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str
     private.make(pickles)
     request = _request(prepared, site, folder)
     text = job_script(
-        site, request, attempt=folder, environment=site.env,
+        site, request, attempt=folder, environment=plain(site.env),
         entry=process.module(python, "submitit.core._submit", pickles),
         title=f"torusrun: build of the image {shlex.quote(prepared.name)}",
     )  # fmt: skip

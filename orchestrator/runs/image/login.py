@@ -12,6 +12,7 @@ from orchestrator.base import process
 from orchestrator.base.environment import clean_environment, which
 from orchestrator.base.errors import SiteError
 from orchestrator.images.runtime import COMMANDS, Runtime, parse_version
+from orchestrator.spec.secret import plain
 from orchestrator.spec.site import Site
 
 LOADING_S = 60.0
@@ -46,7 +47,7 @@ def login(site: Site) -> Login:
 
 def _environment(site: Site) -> tuple[dict[str, str], str, str]:
     """(the environment with the site's modules, the commands that loaded them in words, why they failed or '')."""
-    own = {**clean_environment(), **site.env}
+    own = {**clean_environment(), **plain(site.env)}
     if not site.modules and not site.purge_modules:
         return own, "", ""
     from orchestrator.base.render.environment import Text, render
@@ -63,4 +64,4 @@ def _environment(site: Site) -> tuple[dict[str, str], str, str]:
         said = (done.stderr.strip() or f"exit code {done.exit_code}").splitlines()[-1]
         return own, did, f"`{'; '.join(lines)}`: {said}"
     pairs = (entry.partition("=") for entry in done.stdout.split("\0") if "=" in entry)
-    return {**{name: value for name, _, value in pairs}, **site.env}, did, ""
+    return {**{name: value for name, _, value in pairs}, **plain(site.env)}, did, ""

@@ -15,9 +15,11 @@ from orchestrator.runs.plan.phase_groups import Stretch, stretches
 from orchestrator.schedulers.launchers import family
 from orchestrator.schedulers.words import not_plain
 from orchestrator.spec.load import Loaded
-from orchestrator.spec.paths import absolute, expanded
+from orchestrator.spec.notify import Notify
+from orchestrator.spec.paths import expanded
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.run import RunSpec
+from orchestrator.spec.secret import Env, Secret, secret
 from orchestrator.spec.site import Site
 from training.counted import counted
 from training.recipe import fits as recipe
@@ -27,6 +29,7 @@ from training.recipe.reading import ConfigError
 from training.recipe.train import Train
 from training.schedule.phases import named
 
+NEVER_SECRET = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 MOST_RANKS = 1_000_000  # more would make a plan take minutes
 
 
@@ -50,7 +53,7 @@ def check(loaded: Loaded, *, later: bool = False) -> None:
         schedulers.get(loaded.site.scheduler)
     except UserError as error:
         raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {error}")]) from None
-    run, site, folder = loaded.run, loaded.site, absolute(loaded.source).parent
+    run, site, folder = loaded.run, loaded.site, loaded.folder
     found = [(misfit.key, str(misfit)) for misfit in misfits(run, site)]
     found += fits_command.misfits(run, loaded.marks, folder)
     found += fits_files.misfits(run, site, folder, later=later)
@@ -83,20 +86,46 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
         yield Misfit("image", f"'image': {wrong}")
     yield from _not_words({"queue": run.queue, "account": run.account}, site)
     yield from _keep_going(run, site)
+    yield from _secrets(run.env, run.notify)
+
+
+def _secrets(env: Env, notify: Notify) -> Iterator[Misfit]:
+    """Every secret without one source, and those that torusrun itself has to read."""
+    for name, given in secret(env).items():
+        yield from _source(f"env.{name}", given)
+        if name in NEVER_SECRET:
+            yield Misfit(f"env.{name}", f"'env.{name}' cannot be a secret: torusrun uses it too", "write its value")
+    if notify.webhook:
+        yield from _source("notify.webhook", notify.webhook)
+
+
+def _source(key: str, given: Secret) -> Iterator[Misfit]:
+    if bool(given.file) == given.from_shell:
+        yield Misfit(key, f"{key!r} must have one source", "write {from: FILE} or {from_shell: true}")
+    elif given.file and not given.file.startswith(("/", "~")):
+        yield Misfit(key, f"{key!r}: {given.file!r} is no absolute path", "begin it with / or ~")
 
 
 def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:
     """Every misfit of a run that keeps going."""
     settings, traits = run.keep_going, schedulers.get(site.scheduler).traits
-    if (settings.attempts or 1) > 1 and not traits.has_arrays and not traits.one_machine:
-        yield Misfit("keep_going.attempts", f"'keep_going.attempts': {site.scheduler} has no job arrays")
+    if (settings.attempts or 1) > 1 and site.attempts_by == "array" and not (traits.has_arrays or traits.one_machine):
+        wrong = f"'keep_going.attempts': {site.scheduler} has no job arrays"
+        yield Misfit("keep_going.attempts", wrong, "write 'attempts_by: dependency' into the site's file")
     if settings.spares and traits.one_machine:
         yield Misfit("keep_going.spares", "'keep_going.spares': a local site is one machine", "leave it out")
+    others = settings.attempts or settings.spares or settings.min_nodes or site.attempts > 1
+    if settings.without_progress and not others:
+        wrong = "'keep_going.without_progress' alone does not keep the run going"
+        yield Misfit("keep_going.without_progress", wrong, "add 'attempts', as in {attempts: 20}")
     if settings.min_nodes is not None and settings.min_nodes > run.nodes:
         wrong = f"'keep_going.min_nodes' ({settings.min_nodes}) must be at most 'nodes' ({run.nodes})"
         yield Misfit("keep_going.min_nodes", wrong)
     if settings.min_nodes is not None and stretches(run):
         yield Misfit("keep_going.min_nodes", "'keep_going.min_nodes': phases of this training set the number of nodes")
+    if settings.standby and (run.command or run.program != "train"):
+        wrong = "'keep_going.standby': only the training that ships with torusrun can wait for the next attempt"
+        yield Misfit("keep_going.standby", wrong, "leave it out")
 
 
 def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Iterator[Misfit]:
@@ -143,6 +172,7 @@ def _named(run: RunSpec, stretch: Stretch | None) -> str:
 
 def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     """Every misfit in keys of the site."""
+    yield from _secrets(site.env, site.notify)
     container, topology = site.container, site.topology
     yield from _not_paths(
         {

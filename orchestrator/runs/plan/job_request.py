@@ -22,10 +22,11 @@ def request(
 
     The job begins once the jobs `after` ended well and the jobs `after_any` ended. Its name is the run's id, in the
     queue with the attempt's number: unique, so that it can be found again. A run that keeps going gets an array of jobs
-    of which one runs at a time.
+    of which one runs at a time, or the first of jobs that are submitted in turn.
     """
     plan, settings = planned.plan, planned.plan.run.keep_going
-    several = plan.jobs > 1 and schedulers.get(plan.site.scheduler).traits.has_arrays
+    has_arrays = schedulers.get(plan.site.scheduler).traits.has_arrays
+    several = plan.jobs > 1 and has_arrays and not plan.jobs_in_turn
     return of_site(
         plan.site,
         plan.run.nodes + settings.spares,
@@ -43,6 +44,7 @@ def request(
         array=plan.jobs if several else 0,
         parallel=1 if several else 0,
         lives_on=plan.outlives_hosts,
+        secrets=tuple(plan.secrets),
     )
 
 

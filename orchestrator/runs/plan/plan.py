@@ -10,15 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator import schedulers
 from orchestrator.base.errors import UserError
 from orchestrator.images import source
 from orchestrator.network.placement.grid import Grid, asked
 from orchestrator.runs.plan.fits import check
 from orchestrator.runs.plan.phase_groups import for_first_attempt
 from orchestrator.schedulers.launchers import family
-from orchestrator.spec.load import Loaded, load
+from orchestrator.spec.load import Loaded, RunSource, load
+from orchestrator.spec.nodes import KeyValue
+from orchestrator.spec.notify import Notify
 from orchestrator.spec.paths import absolute
 from orchestrator.spec.run import NO_CODE, RunSpec
+from orchestrator.spec.secret import Secret, plain, secret
 from orchestrator.spec.site import Site
 from orchestrator.spec.write import as_written
 from training.recipe.files import Change
@@ -88,10 +92,21 @@ class Plan:
         return self.run.keep_going.attempts or self.site.attempts
 
     @property
+    def jobs_in_turn(self) -> bool:
+        """Whether each of these jobs is submitted by itself, to begin after the one before it."""
+        one_machine = schedulers.get(self.site.scheduler).traits.one_machine
+        return self.jobs > 1 and self.site.attempts_by == "dependency" and not one_machine
+
+    @property
     def keeps_going(self) -> bool:
         """Whether the job itself begins the next attempt after one that ended early."""
         settings = self.run.keep_going
         return self.jobs > 1 or settings.spares > 0 or settings.min_nodes is not None
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether the processes of the next attempt are started while one runs, and wait."""
+        return self.keeps_going and self.run.keep_going.standby
 
     @property
     def outlives_hosts(self) -> bool:
@@ -113,8 +128,18 @@ class Plan:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables for the ranks: the site's, overridden by the run's."""
-        return {**self.site.env, **self.run.env}
+        """The variables for the ranks without the secret ones: the site's, overridden by the run's."""
+        return plain({**self.site.env, **self.run.env})
+
+    @property
+    def secrets(self) -> dict[str, Secret]:
+        """The secret variables for the ranks."""
+        return secret({**self.site.env, **self.run.env})
+
+    @property
+    def notify(self) -> Notify:
+        """The notices of the run: its own keys, and those of its site where they are missing."""
+        return self.run.notify.over(self.site.notify)
 
     @property
     def secret_files(self) -> tuple[str, ...]:
@@ -147,26 +172,27 @@ class Plan:
 
 
 def plan(
-    path: str | Path,
+    path: RunSource,
     *,
     site: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Sequence[str | KeyValue] = (),
     run_id: str | None = None,
     later: bool = False,
 ) -> Plan:
     """Compute the plan of the run file at `path`; `run_id` is an id chosen elsewhere, if any.
 
-    `later` says that it begins after other runs or in a held allocation: missing files may exist then. Raises SpecError
-    if keys of the run do not fit together.
+    The values of a sweep are left out: runs/sweeps/ makes a plan with each of them. `later` says that it begins after
+    other runs or in a held allocation: missing files may exist then. Raises SpecError if keys of the run do not fit
+    together.
     """
     loaded, changes = _filled_in(_with_nodes(load(path, site=site, settings=settings)))
     check(loaded, later=later)
-    run = for_first_attempt(_beside(loaded.run, absolute(path).parent))
+    run = for_first_attempt(_beside(loaded.run, loaded.folder))
     run_id = run_id or new_id(loaded.run.name)
     folder = absolute(loaded.site.runs) / run_id
     return Plan(
         run_id, run, loaded.site, folder, loaded.site.interpreter, loaded.text, recipe_changes=changes,
-        sources=(loaded.source, loaded.site_source),
+        sources=loaded.files,
     )  # fmt: skip
 
 
@@ -201,4 +227,4 @@ def _beside(run: RunSpec, folder: Path) -> RunSpec:
     """The run with absolute paths of its image and code: in the run's file they are relative to it."""
     image = source.beside(run.image, folder) if run.image else None
     code = run.code if run.code == NO_CODE else str(absolute(run.code or ".", folder))
-    return replace(run, image=image, code=code if run.command or run.train.needs_code else None)
+    return replace(run, image=image, code=code if run.command or run.train.needs_code else None, sweep=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.base.errors import UserError
-from orchestrator.network.prediction.checkpoints import Saving, mean_time_to_failure_s, predicted_s
+from orchestrator.network.prediction.checkpoints import Saving, in_memory, mean_time_to_failure_s, predicted_s
 from orchestrator.network.prediction.workload import Workload, workload_of
 from orchestrator.runs.plan.plan import Plan
 
@@ -16,8 +16,11 @@ def failure_s(plan: Plan) -> float:
 def saving(plan: Plan, trained: Workload) -> Saving:
     """The cost of a save of the network `trained`."""
     measured_us = plan.site.save_us.get(trained.name)
-    save_s = measured_us / 1e6 if measured_us else predicted_s(sum(layer.parameters for layer in trained.layers))
-    return Saving(save_s, measured_us is not None, plan.run.train.checkpoint_every_steps, failure_s(plan))
+    parameters = sum(layer.parameters for layer in trained.layers)
+    save_s = measured_us / 1e6 if measured_us else predicted_s(parameters)
+    every_steps, copies = plan.run.train.checkpoint_every_steps, plan.run.train.checkpoints.memory
+    kept = in_memory(parameters, plan.ranks_per_node) if copies else None
+    return Saving(save_s, measured_us is not None, every_steps, failure_s(plan), kept)
 
 
 def saving_of(plan: Plan) -> Saving | None:

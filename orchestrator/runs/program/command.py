@@ -13,6 +13,7 @@ from orchestrator.runs.folder.checkpoints import newest
 from orchestrator.runs.folder.records import Meaning
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.saving import failure_s
 from orchestrator.runs.program.what_runs import MetricsSource, Program
 from orchestrator.spec.program import ExitCodes
 
@@ -54,6 +55,8 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> P
             "TORUSRUN_RESUME": str(newest(kept) or ""),
             "TORUSRUN_METRICS": str(attempt.metrics),
             "TORUSRUN_HEARTBEAT": str(attempt.heartbeat),
+            "TORUSRUN_STOP_SIGNAL": plan.run.stop.signal,
+            "TORUSRUN_MEAN_TIME_TO_FAILURE_S": f"{failure_s(plan):.0f}",
         },
         directory=str(directory),
         stop_signal=signal.Signals[plan.run.stop.signal],

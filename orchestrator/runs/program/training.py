@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 
 from orchestrator.base import process
 from orchestrator.base.json_files import write_json
@@ -12,11 +13,14 @@ from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.saving import failure_s
 from orchestrator.runs.program.what_runs import Program
 from orchestrator.spec.write import as_written
+from training.checkpoint import node_memory
 from training.config import SCHEMA as CONFIG_SCHEMA
 from training.reporting import exits
+from training.standby import OPTION
 
 RENDEZVOUS_TIMEOUT_S = 120.0
 STAGING_TIMEOUT_S = 3600.0  # if nodes first copy shards to their own disks, which takes different times
+ENDING_S = 600.0  # how much longer than its time limit a job may take, at most, to be gone
 TOKEN_BYTES = 32  # of the secret that only the ranks of an attempt know
 MODULES = {"train": "training", "measure": "training.measure"}
 EXIT_CODES = {
@@ -42,6 +46,7 @@ def program(plan: Plan, attempt: Attempt, python: str) -> Program:
         shows_stack=True,
         rendezvous=False,
         own_group=False,
+        standby=tuple(process.module(python, MODULES["train"], OPTION)) if plan.stands_by else (),
     )
 
 
@@ -60,6 +65,8 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "stretch": list(plan.stretch) if plan.stretch else None,
         "mean_time_to_failure_s": failure_s(plan),
         "checkpoints": str(run.checkpoints),
+        "memory": str(node_memory.of_run(plan.run_id, run.checkpoints)),
+        "memory_until_s": time.time() + plan.run.time_s + plan.site.kill_after_s + ENDING_S,
         "metrics": str(run.metrics),
         "trace": str(attempt.trace),
         "train": as_written(plan.run.train),

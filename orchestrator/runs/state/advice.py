@@ -41,7 +41,8 @@ ADVICE = {
             CONTINUES,
             AVOIDS,
             "preflight.json in the attempt's folder has all checks; show it to an administrator",
-            "if the host is fine, change the limit in `preflight` of the site, or set `preflight: false` in a new run",
+            "if the host is fine again, `torusrun nodes forgive {hosts}`",
+            "if it always was, change the limit in `preflight` of the site, or set `preflight: false` in a new run",
         ),
     ),
     Cause.KILLED: Advice(

@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.base.states import Cause, State
 from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from training.reporting.events import START
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,9 @@ class AttemptFacts:
     """One attempt. Times are of time.time(); `begun_s` is None before its start.
 
     `until_s` is when it ended, or now. If its end was not recorded, it is the last time that its records name, or the
-    submission of the next attempt. `cause` is '' before its end. `resumes` is the checkpoint from which it continues;
-    None is step 0. `follows` is the attempt whose job submitted it; 0 if a client did.
+    submission of the next attempt. `cause` is '' before its end. `resumes` is the checkpoint, or the memory of a host,
+    from which it continues; None is step 0. `follows` is the attempt whose job submitted it; 0 if a client did.
+    `standby` says that its ranks had been started beside the attempt before, and waited.
     """
 
     attempt: int
@@ -29,6 +31,7 @@ class AttemptFacts:
     hosts: tuple[str, ...] = ()
     resumes: str | None = None
     follows: int = 0
+    standby: bool = False
 
     @property
     def took_s(self) -> float | None:
@@ -45,13 +48,13 @@ def attempts(
     its end is LOST.
     """
     found: list[AttemptFacts] = []
-    of_number, last_s = _by_number(events), _last_times(rows)
+    of_number, last_s, origins = _by_number(events), _last_times(rows), _origins(rows)
     works = _working(of_number)
     for number in sorted(of_number, reverse=True):
         known = state if number == works else State.PENDING if number > works else State.LOST
         last = max([event.time_s for event in of_number[number]] + [last_s.get(number, 0.0)])
         until_s = found[0].submitted_s if found and number < works else last if known.over else now_s
-        found.insert(0, _facts(of_number[number], known, until_s))
+        found.insert(0, _facts(of_number[number], known, until_s, origins.get(number)))
     return found
 
 
@@ -76,6 +79,12 @@ def _last_times(rows: Iterable[Mapping[str, Any]]) -> dict[Any, float]:
     return found
 
 
+def _origins(rows: Iterable[Mapping[str, Any]]) -> dict[Any, str]:
+    """Where the state of each attempt came from that has begun to train, as its ranks say."""
+    starts = [row for row in rows if row.get("event") == START and type(row.get("resumed_from")) is str]
+    return {row["attempt"]: row["resumed_from"] for row in starts if type(row.get("attempt")) is int}
+
+
 def _working(of_number: Mapping[int, Sequence[Event]]) -> int:
     """The newest attempt, or the one whose end it waits for; 0 without attempts."""
     number = max(of_number, default=0)
@@ -94,8 +103,11 @@ def _end(events: Sequence[Event]) -> Ended | None:
     return next((event for event in events if isinstance(event, Ended)), None)
 
 
-def _facts(events: Sequence[Event], known: State, until_s: float) -> AttemptFacts:
-    """The facts of one attempt. `known` and `until_s` hold if its end was not recorded."""
+def _facts(events: Sequence[Event], known: State, until_s: float, origin: str | None) -> AttemptFacts:
+    """The facts of one attempt. `known` and `until_s` hold if its end was not recorded.
+
+    `origin` is None until its ranks have said where their state came from; its submission knew the checkpoint.
+    """
     end = _end(events)
     intent = next((event for event in reversed(events) if isinstance(event, Submitting)), None)
     first = next((event for event in events if isinstance(event, Started)), None)
@@ -109,6 +121,7 @@ def _facts(events: Sequence[Event], known: State, until_s: float) -> AttemptFact
         first.time_s if first else None,
         (end.cause if end else Cause.of(known)).value if end or known.over else "",
         next((event.hosts for event in reversed(events) if isinstance(event, Started)), ()),
-        intent.resumes if intent else None,
+        origin or (intent.resumes if intent else None),
         intent.follows if intent else 0,
+        first.standby if first else False,
     )

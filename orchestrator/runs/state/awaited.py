@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
 from orchestrator.runs.folder import allocation, index, ledger
@@ -21,7 +22,8 @@ from orchestrator.runs.state.view import View
 class Awaited:
     """A job that must end first, and the folder of its run. Unless `any_end`, its run must be COMPLETED.
 
-    `several` says that it is an array of jobs of one run that keeps going: then single jobs may end badly.
+    `several` says that it is an array of jobs, or the last job, of a run that keeps going, or the array of a sweep:
+    then single jobs may end badly.
     """
 
     job: str
@@ -57,7 +59,10 @@ def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:
         raise UserError(f"{seen.run} runs in the held allocation {Path(held).name}: no job can wait for it")
     if seen.scheduler != scheduler:
         raise UserError(f"{seen.run} is a job of {seen.scheduler}: a job of {scheduler} cannot wait for it")
-    return Awaited(seen.job, seen.folder, any_end, several=next_job.may_begin_another(events, seen.attempt))
+    job = [seen.job, *next_job.later_jobs(events, seen.attempt, seen.job)][-1]
+    array = schedulers.get(scheduler).awaitable(job)
+    several = array != job or next_job.may_begin_another(events, seen.attempt)
+    return Awaited(array, seen.folder, any_end, several)
 
 
 def _goes_on(seen: View) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from orchestrator.base.states import Cause, State
+from orchestrator.runs.state.in_vain import SAME_BAD_HOST
 from training.counted import counted
 
 FORCE = "if you know that it is not at work any more, resume it with --force"
@@ -21,10 +22,14 @@ class Resume:
 
 @dataclass(frozen=True)
 class Stop:
-    """No attempt follows. Messages print `why` after the run's name. `by_user` says that the user wants this."""
+    """No attempt follows. Messages print `why` after the run's name. `by_user` says that the user wants this.
+
+    `hosts` are the bad hosts that are the cause, if any are.
+    """
 
     why: str
     by_user: bool = False
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class History:
     which `most_in_vain` are allowed. `same_error` says that the attempt before it failed after the same step with the
     same message. `other_job` says that another job works for the run now, `ever_began` that an attempt since the last
     submission has begun. `not_handed_over` says that its next phase wants other nodes, and could not be submitted.
+    `bad_hosts` are the bad hosts that its jobs were given again and again.
     """
 
     attempt: int
@@ -72,6 +78,7 @@ class History:
     other_job: bool = False
     ever_began: bool = False
     not_handed_over: bool = False
+    bad_hosts: tuple[str, ...] = ()
 
 
 class Policy(Enum):
@@ -147,6 +154,12 @@ def _no_hand_over(history: History) -> Step | None:
     return Stop("its next phase wants other nodes, and no job could be submitted") if history.not_handed_over else None
 
 
+def _same_bad_hosts(history: History) -> Step | None:
+    named = f"{'host' if len(history.bad_hosts) == 1 else 'hosts'} {', '.join(history.bad_hosts)}"
+    why = f"the bad {named} ended {SAME_BAD_HOST} jobs in a row before any rank started"
+    return Stop(why, hosts=history.bad_hosts) if history.bad_hosts else None
+
+
 def _no_progress(history: History) -> Step | None:
     attempts = counted(history.in_vain, "attempt")
     why = f"{attempts} in a row made no new checkpoint (keep_going.without_progress)"
@@ -200,8 +213,8 @@ RULES: dict[Policy, tuple[Callable[[History], Step | None], ...]] = {
     Policy.FORCED: (_held, _completed, _another),
     Policy.JOB: (_stopped, _cancelled, _followed, _same_nodes, _another),
     Policy.KEEP_GOING: (
-        _not_mine, _done, _cancelled, _not_begun, _no_hand_over, _stopped, _in_vain, _would_fail_again, _no_progress,
-        _another,
+        _not_mine, _done, _cancelled, _not_begun, _no_hand_over, _stopped, _in_vain, _would_fail_again,
+        _same_bad_hosts, _no_progress, _another,
     ),
     Policy.KEEPER: (_cancelled, _not_its_turn, _no_time, _this),
 }

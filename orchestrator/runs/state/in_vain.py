@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from orchestrator.base.states import Cause
-from orchestrator.runs.folder.events import Ended, Event, Started, Submitting
+from orchestrator.runs.folder.events import Ended, Event, GivenBadHosts, Started, Submitting
 from orchestrator.runs.folder.ledger import last
 
 NOT_ITS_OWN = (Cause.BAD_HOST, Cause.HOST_LOST, Cause.PREEMPTED)  # causes that say nothing about the run itself
+SAME_BAD_HOST = 3  # jobs in a row that a bad host may end before they began anything
 Checkpoint = tuple[str | None, float]  # its name, and when it was written if a program may overwrite it (else 0.0)
 
 
-def in_vain(events: Sequence[Event], attempt: int, newest: Checkpoint) -> int:
+def in_vain(events: Sequence[Event], attempt: int, newest: Checkpoint, steps: Mapping[int, int] | None = None) -> int:
     """How many attempts in a row, up to `attempt`, made no new checkpoint; `newest` is the newest checkpoint now.
 
-    Only attempts since the user's last submission count, and none that a lost or bad host or a preemption ended.
+    `steps` has the steps after which attempts began: one that a later attempt continued beyond its own begin, from the
+    memory of a node, was not in vain. Only attempts since the user's last submission count, and none that a lost or bad
+    host or a preemption ended.
     """
-    count = 0
+    count, later, began_after = 0, -1, steps or {}
     for number in attempts_of_submission(events, attempt):
         intent, end = last(events, Submitting, number), last(events, Ended, number)
         if intent is None or (intent.resumes, intent.resumes_s) != newest:
             break
+        if later > began_after.get(number, later):
+            break
+        later = max(later, began_after.get(number, later))
         count += end is None or end.cause not in NOT_ITS_OWN
     return count
 
@@ -38,6 +45,20 @@ def same_error(events: Sequence[Event], attempt: int) -> bool:
         return False
     begins = [last(events, Submitting, number) for number in two]
     return ends[0].step is not None or len({(one.resumes, one.resumes_s) for one in begins if one}) == 1
+
+
+def bad_hosts_again(events: Sequence[Event], attempt: int) -> tuple[str, ...]:
+    """The bad hosts that ended SAME_BAD_HOST jobs in a row, or more, up to now: each before it started any rank."""
+    found: Counter[str] = Counter()
+    for number in attempts_of_submission(events, attempt):
+        for event in events:
+            if isinstance(event, GivenBadHosts) and event.attempt == number:
+                found.update({*event.hosts})
+        end = last(events, Ended, number)
+        if end is None or end.cause is not Cause.BAD_HOST:
+            break
+        found.update({*end.hosts})
+    return tuple(sorted(host for host, times in found.items() if times >= SAME_BAD_HOST))
 
 
 def ever_began(events: Sequence[Event], attempt: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path
 
@@ -9,9 +10,12 @@ from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import State, Status
 from orchestrator.runs.folder import allocation, ledger
-from orchestrator.runs.folder.events import Started, Submitted, Submitting
+from orchestrator.runs.folder.events import JobAdded, NoMoreJobs, Started, Submitted, Submitting
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.folder.sweep_folder import SweepFolder
+from orchestrator.runs.state.in_vain import first_of_submission
+from orchestrator.runs.state.next_job import jobs_of, lacks_jobs
 from orchestrator.runs.state.outcome import SHOWN_AFTER_S
 from orchestrator.runs.state.view import Record, read_record
 from orchestrator.schedulers import answers
@@ -34,9 +38,12 @@ def look_up(record: Record, now_s: float, until_s: float = math.inf) -> tuple[Re
         return _in_held(record, RunFolder(Path(intent.held_in)), young=young)
     if young:
         return record, None
+    if record.folder.sweep and SweepFolder(record.folder.sweep).is_being_submitted:
+        return record, Status(State.UNKNOWN, "its sweep is being submitted")
     name, cut_off = intent.name, CUT_OFF.format(record.attempt)
     try:
-        client = Client(schedulers.get(record.scheduler), record.plan.command_timeout_s, until_s=until_s)
+        scheduler = schedulers.get(record.scheduler)
+        client = Client(scheduler, record.plan.command_timeout_s, until_s=until_s)
         found = answers.named(client, name, record.plan.poll_interval_s)
     except TorusrunError as error:
         return record, Status(State.UNKNOWN, f"{cut_off}: {error}")
@@ -46,7 +53,25 @@ def look_up(record: Record, now_s: float, until_s: float = math.inf) -> tuple[Re
     if not (new := [job for job in found if job not in known]):
         reason = f"{cut_off}, and {record.scheduler} has no job named {name!r}"
         return record, Status(State.LOST, reason)
-    return _note(record, new[-1])
+    return _note(record, new[-1] if intent.task is None else scheduler.task_id(new[-1], intent.task))
+
+
+def look_up_added(record: Record, now_s: float, until_s: float = math.inf) -> Record:
+    """The record, with a further job whose answer was lost, if the scheduler has one; else with the end of the jobs."""
+    if not record.plan or not record.mine or record.settled or not lacks_jobs(record.events, record.attempt):
+        return record
+    first, known = first_of_submission(record.events, record.attempt), jobs_of(record.events, record.attempt)
+    intent, newest_s = last(record.events, Submitting, first), max(event.time_s for event in record.events)
+    if not intent or not known or now_s < newest_s + SHOWN_AFTER_S + record.plan.command_timeout_s:
+        return record
+    with contextlib.suppress(TorusrunError):  # then the next look asks again
+        client = Client(schedulers.get(record.scheduler), record.plan.command_timeout_s, until_s=until_s)
+        found = answers.named(client, f"{intent.name}.{len(known)}", record.plan.poll_interval_s) or []
+        new = [job for job in found if job not in known]
+        cut_off = NoMoreJobs(first, CUT_OFF.format(first))
+        ledger.append(record.folder.ledger, JobAdded(first, new[-1], looked_up=True) if new else cut_off)
+        return read_record(record.folder)
+    return record
 
 
 def _in_held(record: Record, held: RunFolder, *, young: bool) -> tuple[Record, Status | None]:

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.base.states import Cause, State, Status
-from orchestrator.runs.folder.events import CancelRequested, Ended, Event, KeptGoing, Submitting
+from orchestrator.runs.folder.events import (
+    CancelRequested,
+    Ended,
+    Event,
+    JobAdded,
+    KeptGoing,
+    NoMoreJobs,
+    Submitted,
+    Submitting,
+)
 from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.state.in_vain import first_of_submission
 
@@ -19,6 +28,28 @@ def may_begin_another(events: Sequence[Event], attempt: int) -> bool:
     intent, seen = last(events, Submitting, attempt), last(events, Ended, attempt)
     done = seen is not None and seen.state is State.COMPLETED
     return bool(intent and intent.jobs) and not done and last(events, KeptGoing, attempt) is None
+
+
+def jobs_of(events: Sequence[Event], attempt: int) -> tuple[str, ...]:
+    """The jobs that were submitted with an attempt, or with the one that it follows, in turn; an array is one job."""
+    first = first_of_submission(events, attempt)
+    submitted = last(events, Submitted, first)
+    added = [event.job for event in events if isinstance(event, JobAdded) and event.attempt == first]
+    return (*((submitted.job,) if submitted else ()), *added)
+
+
+def lacks_jobs(events: Sequence[Event], attempt: int) -> bool:
+    """Whether the submission of an attempt goes on, or was cut off: it has fewer jobs than it asked for."""
+    first = first_of_submission(events, attempt)
+    intent = last(events, Submitting, first)
+    in_turn = intent is not None and intent.in_turn and last(events, NoMoreJobs, first) is None
+    return in_turn and intent is not None and len(jobs_of(events, first)) < intent.jobs
+
+
+def later_jobs(events: Sequence[Event], attempt: int, job: str) -> tuple[str, ...]:
+    """The jobs of the submission of an attempt that begin after `job`."""
+    every = jobs_of(events, attempt)
+    return every[every.index(job) + 1 :] if job in every else ()
 
 
 def submitted_s(events: Sequence[Event], attempt: int) -> float | None:
@@ -39,6 +70,8 @@ def status(events: Sequence[Event], attempt: int, own: Status, job: Status | Non
     if job is None or job.state is State.UNKNOWN:
         why = job.reason if job else "the state of its jobs is not known"
         return Status(State.UNKNOWN, f"{before}; whether another attempt follows is not known: {why}")
+    if job.state.over and lacks_jobs(events, attempt):
+        return Status(State.UNKNOWN, f"{before}; whether another job was submitted is not known yet")
     if job.state.over:
         return own
     follows = WAITS if job.state is State.PENDING else BEGINS
@@ -50,5 +83,9 @@ def at_the_end(events: Sequence[Event], attempt: int, own: Status) -> Status:
     closed = last(events, KeptGoing, attempt)
     if closed is None or not own.state.over or own.state is State.COMPLETED:
         return own
-    state, cause = (State.CANCELLED, Cause.STOPPED) if closed.cancelled else (own.state, own.cause)
-    return replace(own, state=state, reason=f"{own.reason}; no further attempt: {closed.why}", cause=cause)
+    ended = replace(own, reason=f"{own.reason}; no further attempt: {closed.why}")
+    if closed.cancelled:
+        return replace(ended, state=State.CANCELLED, cause=Cause.STOPPED)
+    if closed.hosts:
+        return replace(ended, state=Cause.BAD_HOST.state, cause=Cause.BAD_HOST, hosts=closed.hosts)
+    return ended

@@ -21,12 +21,14 @@ from orchestrator.runs.folder.records import End, no_room, on_full_disk
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.settled import Settled
 from orchestrator.runs.folder.shown_plan import POLL_INTERVAL_S
+from orchestrator.runs.notices import begin
 from orchestrator.runs.state import dependencies, ended, next_job
 from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
-from orchestrator.runs.state.lookup import look_up
+from orchestrator.runs.state.lookup import look_up, look_up_added
 from orchestrator.runs.state.view import Record, View, read_record
 from orchestrator.schedulers import answers, last_action
 from orchestrator.schedulers.answers import Answer
+from orchestrator.schedulers.arrays import whole
 from orchestrator.schedulers.client import Client
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -98,6 +100,7 @@ def standing(
     records, jobs = [], {}
     for one in read:
         record, answer = look_up(one, now_s, until_s)
+        record = look_up_added(record, now_s, until_s)
         records.append(record)
         if answer:
             jobs[id(record)] = answer
@@ -117,7 +120,7 @@ def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status
     for name, group in by_scheduler.items():
         timeout_s = max(record.plan.command_timeout_s if record.plan else DEFAULT_TIMEOUT_S for record in group)
         interval_s = min(record.plan.poll_interval_s if record.plan else POLL_INTERVAL_S for record in group)
-        jobs = [str(record.job) for record in group]
+        jobs = [job for record in group for job in record.jobs]
         try:
             client = Client(schedulers.get(name), timeout_s, until_s=until_s)
             if fresh:
@@ -131,7 +134,8 @@ def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status
 
 def _begun(record: Record, answer: Answer) -> Status:
     """The scheduler's answer for a run's job, or RUNNING if the job began after the answer, by its ledger."""
-    status, started = answer.jobs[str(record.job)], last(record.events, Started, record.attempt)
+    status = whole(*(answer.jobs[job] for job in record.jobs))
+    started = last(record.events, Started, record.attempt)
     if status.state is State.PENDING and started and started.time_s > answer.asked_s:
         return Status(State.RUNNING, hosts=started.hosts)
     return status
@@ -173,6 +177,8 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
                 ledger.append(record.folder.ledger, KeptGoing(record.attempt, NO_MORE_JOBS))
     if status.state.over and record.attempt < record.newest:  # the queued attempt follows
         return standing([record.folder], now_s, newest=True, patience_s=until_s - time.monotonic())[0]
+    if record.mine and status.state.over and record.plan and record.plan.notices:
+        begin.from_client(record.folder, record.attempt, record.plan.notices, status.state, record.events)
     return record, status
 
 

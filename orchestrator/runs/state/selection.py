@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Protocol
 
 from orchestrator.base.errors import UserError
@@ -16,6 +17,7 @@ from orchestrator.runs.folder import index, settled
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.settled import Settled
 from orchestrator.runs.folder.shown_plan import site_name
+from orchestrator.runs.folder.sweep_folder import members_of
 from orchestrator.runs.state import ended as over
 from orchestrator.runs.state.view import View, read_record
 from orchestrator.spec.kinds import seconds
@@ -39,11 +41,12 @@ class HasSite(Protocol):
 
 @dataclass(frozen=True)
 class Selection:
-    """The runs to show. Empty or None selects all. `since_s` is of time.time()."""
+    """The runs that are meant, submitted from `since_s` on and before `before_s`, of time.time(). None selects all."""
 
     states: frozenset[State] = frozenset()
     site: str = ""
     since_s: float | None = None
+    before_s: float | None = None
 
     def asks_about(self, run: HasSite) -> bool:
         """Whether the run may be selected. A run whose time of submission is unknown may be selected by any time."""
@@ -51,14 +54,21 @@ class Selection:
             return False
         if isinstance(run, Settled) and self.states and run.state not in self.states:
             return False
-        return self.since_s is None or run.submitted_s is None or run.submitted_s >= self.since_s
+        if run.submitted_s is None:
+            return True
+        since_s, before_s = self.since_s, self.before_s
+        return (since_s is None or run.submitted_s >= since_s) and (before_s is None or run.submitted_s < before_s)
 
     def shows(self, view: View) -> bool:
+        if self.before_s is not None and view.submitted_s is None:  # it may be new
+            return False
         return not self.states or view.state in self.states
 
 
 def named(words: Sequence[str]) -> list[RunFolder]:
     """The runs that these names or patterns match, in the order of the index; all runs if there are no words.
+
+    The name of a sweep stands for its members.
 
     Raises UserError for a name or a pattern that matches no run.
     """
@@ -76,19 +86,32 @@ def named(words: Sequence[str]) -> list[RunFolder]:
 def newest(known: Sequence[RunFolder]) -> tuple[list[RunFolder], int]:
     """(the runs that may not be over and the newest of the others, the number of runs left out)."""
     ended = over.ids(known)
-    old = {run.run_id for run in [run for run in known if run.run_id in ended][:-SHOWN_OVER]}
+    entries = dict.fromkeys(entry_of(run) for run in known if run.run_id in ended)  # a sweep counts once
+    left = {*list(entries)[:-SHOWN_OVER]}
+    old = {run.run_id for run in known if run.run_id in ended and entry_of(run) in left}
     return index.there([run for run in known if run.run_id not in old]), len(old)
+
+
+def entry_of(run: RunFolder) -> str:
+    """The entry of a run in the list: its sweep's, or its own."""
+    return str(run.sweep or run.folder)
 
 
 def newest_views(views: Sequence[View]) -> list[View]:
     """The views of runs that are not over, and the newest of the others."""
-    old = {id(view) for view in [view for view in views if view.state.over][:-SHOWN_OVER]}
-    return [view for view in views if id(view) not in old]
+    entries = [(view, entry_of(RunFolder(Path(view.folder)))) for view in views]
+    left = {*list(dict.fromkeys(entry for view, entry in entries if view.state.over))[:-SHOWN_OVER]}
+    return [view for view, entry in entries if not view.state.over or entry not in left]
+
+
+def is_pattern(word: str) -> bool:
+    """Whether a word matches the ids of runs, and names none; a word with a slash is a folder."""
+    return "/" not in word and bool(PATTERN.search(word))
 
 
 def _meant(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
-    if "/" in word or not PATTERN.search(word):
-        return [index.find(word, known)]
+    if not is_pattern(word):
+        return members_of(word, known) or [index.find(word, known)]
     found = index.there([run for run in known if fnmatchcase(run.run_id, word)])
     if not found:
         raise UserError(f"no run's name matches {word!r}; `torusrun status` lists your runs")
@@ -130,9 +153,10 @@ def site(text: str, elsewhere: Collection[str] = ()) -> str:
     return name
 
 
-def since(text: str, now_s: float | None = None) -> float:
-    """'2h' before `now_s`, or '2026-11-01' or '2026-11-01T14:30' in this machine's time, in seconds of time.time().
+def moment(option: str, text: str, now_s: float | None = None) -> float:
+    """The value of an option, in seconds of time.time().
 
+    '2h' is before `now_s`, '2026-11-01' or '2026-11-01T14:30' in this machine's time.
     Raises UserError for anything else.
     """
     try:
@@ -143,4 +167,4 @@ def since(text: str, now_s: float | None = None) -> float:
         return (time.time() if now_s is None else now_s) - seconds(text)
     except ValueError:
         wanted = "a time ago as in 90m, 2h or 3d, or a date as in 2026-11-01 or 2026-11-01T14:30"
-        raise UserError(f"--since: {shown(text)} is no time; write {wanted}") from None
+        raise UserError(f"{option}: {shown(text)} is no time; write {wanted}") from None

@@ -123,6 +123,11 @@ class Record:
         return event.job if event else None
 
     @property
+    def jobs(self) -> tuple[str, ...]:
+        """Its job, and those that begin after it without the user; () if it is not known."""
+        return (self.job, *next_job.later_jobs(self.events, self.attempt, self.job)) if self.job else ()
+
+    @property
     def scheduler(self) -> str:
         """The scheduler's name; '' if unknown."""
         event = last(self.events, Submitted, self.attempt)

@@ -94,6 +94,9 @@ class GridEngine(Scheduler):
         # By name: -V would store the whole login environment, with keys and tokens, and qstat -j would show it.
         return ["qsub", "-terse", "-v", ",".join(HANDED_ON), *request.submit_args, str(script)]
 
+    def in_turn_args(self, name: str, before: str) -> list[str]:
+        return ["-N", name, "-hold_jid", before]
+
     def ask_command(self, request: Request) -> list[str]:
         return ["qsub", "-w", "v", *request.submit_args]
 
@@ -105,6 +108,9 @@ class GridEngine(Scheduler):
 
     def task_id(self, job_id: str, index: int) -> str:
         return f"{job_id}.{index + 1}"
+
+    def awaitable(self, job_id: str) -> str:
+        return job_id.partition(".")[0]  # -hold_jid takes '7.3' for the name of a job
 
     def cancel_tasks_command(self, job_id: str, first: int, last: int) -> list[str]:
         return ["qdel", job_id, "-t", f"{first + 1}-{last + 1}"]

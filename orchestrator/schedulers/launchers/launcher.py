@@ -29,6 +29,7 @@ class Launch:
 
     `remote_shell` is a command before HOST COMMAND... that runs COMMAND on another host, None if the launcher needs
     none. `passed` are the variables that the ranks on other hosts get. `mpi`: the ranks may run an MPI program.
+    `beside`: the ranks share their cores and memory with those of another launcher in the same job.
     """
 
     python: str
@@ -39,6 +40,7 @@ class Launch:
     remote_shell: tuple[str, ...] | None = None
     passed: tuple[str, ...] = ()
     mpi: bool = False
+    beside: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Launcher(ABC):
     stop_signal: ClassVar[signal.Signals] = signal.SIGUSR2  # it passes this on to the ranks, and must pass SIGUSR1 too
     pmi: ClassVar[Pmi] = Pmi.MPI
     one_node: ClassVar[bool] = False  # whether it starts ranks on its own machine only
+    beside: ClassVar[bool] = False  # whether a second one can start ranks in a job while a first one runs
     built_in: ClassVar[bool] = False  # whether it is a part of torusrun, not a program on PATH
 
     def __init__(self, program: str) -> None:

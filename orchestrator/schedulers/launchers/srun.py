@@ -19,6 +19,7 @@ class Srun(Launcher):
 
     numbers = ("SLURM_PROCID", "SLURM_LOCALID")
     pmi = Pmi.SLURM
+    beside = True
 
     def command(self, launch: Launch) -> list[str]:
         # Slurm sorts hosts alphabetically; only a host file with arbitrary distribution keeps an order.
@@ -30,6 +31,7 @@ class Srun(Launcher):
             f"--cpus-per-task={launch.cpus_per_rank}",
             "--cpu-bind=none",
             *(() if launch.mpi else ("--mpi=none",)),
+            *(("--overlap",) if launch.beside else ()),
             "--kill-on-bad-exit=1",
             "--export=ALL",
         ]

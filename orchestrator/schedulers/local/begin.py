@@ -28,6 +28,11 @@ def main() -> None:
 
 
 def _lives(job_id: str) -> bool:
+    """Whether a process of the job lives. While its first one does, no other has to be looked at."""
+    with contextlib.suppress(OSError):
+        stat = Path(f"/proc/{job_id.partition('.')[0]}/stat").read_text(errors="replace").replace("\n", " ")
+        if found(stat, [job_id]):
+            return True
     stats = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # a process that has just ended

@@ -119,6 +119,9 @@ class PBS(Scheduler):
         # Without -V: OpenPBS 23.06.06 accepts it but passes nothing on (qsub.c, env_array_to_varlist), others pass all.
         return ["qsub", *request.submit_args, str(script)]
 
+    def in_turn_args(self, name: str, before: str) -> list[str]:
+        return ["-N", name, "-W", f"depend=afterany:{before}"]
+
     def job_id(self, stdout: str) -> str:
         match = re.search(r"^(\d+(?:\[\])?\.[\w.-]+)\s*$", stdout, re.MULTILINE)
         if not match:
@@ -127,6 +130,9 @@ class PBS(Scheduler):
 
     def task_id(self, job_id: str, index: int) -> str:
         return job_id.replace("[]", f"[{index}]", 1)
+
+    def awaitable(self, job_id: str) -> str:
+        return re.sub(r"\[\d+\]", "[]", job_id, count=1)
 
     def cancel_tasks_command(self, job_id: str, first: int, last: int) -> list[str]:
         tasks = f"[{first}-{last}]" if first < last else f"[{first}]"  # PBS refuses [3-3]

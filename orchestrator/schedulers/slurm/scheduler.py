@@ -94,6 +94,9 @@ class Slurm(Scheduler):
     def submit_command(self, script: Path, request: Request) -> list[str]:
         return ["sbatch", "--parsable", *request.submit_args, str(script)]
 
+    def in_turn_args(self, name: str, before: str) -> list[str]:
+        return [f"--job-name={name}", f"--dependency=afterany:{before}"]
+
     def ask_command(self, request: Request) -> list[str]:
         return ["sbatch", "--test-only", *request.submit_args]
 
@@ -113,7 +116,8 @@ class Slurm(Scheduler):
 
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         # If ids are named, squeue fails as a whole if one is too old. One answer has all of the user's jobs.
-        return Query(["squeue", "--me", "--states=all", "--noheader", "--format=%i|%T|%r|%N"], states.queued)
+        # --array: a line for each task; else waiting ones share a line, whose list of them squeue may cut.
+        return Query(["squeue", "--me", "--states=all", "--array", "--noheader", "--format=%i|%T|%r|%N"], states.queued)
 
     def accounting_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         columns = "--format=JobID,State,ExitCode,NodeList"
@@ -126,6 +130,13 @@ class Slurm(Scheduler):
 
     def cancel_command(self, job_id: str) -> list[str]:
         return ["scancel", job_id]
+
+    def leave_out_command(self, job_id: str, tasks: tuple[int, int] | None, request: Request) -> list[str] | None:
+        words = (*request.extra, *request.submit_args)
+        if any(word.startswith(("--exclude", "-x")) for word in words):  # the site's list, which this would replace
+            return None
+        named = job_id if tasks is None else f"{job_id}_[{tasks[0]}-{tasks[1]}]"
+        return ["scontrol", "update", f"JobId={named}", f"ExcNodeList={','.join(request.exclude)}"]
 
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         text = environment.get("SLURM_JOB_NODELIST")

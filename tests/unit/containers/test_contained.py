@@ -9,8 +9,8 @@ import pytest
 from orchestrator.base.errors import SiteError
 from orchestrator.images.command import Bind
 from orchestrator.images.runtime import Runtime
-from orchestrator.job.contained import contained
-from orchestrator.job.launch_order import RankImage
+from orchestrator.job.image.contained import contained
+from orchestrator.job.start.launch_order import RankImage
 from orchestrator.runs.folder.run_folder import Attempt
 
 NOTHING = contextlib.ExitStack()

@@ -9,9 +9,9 @@ import pytest
 from orchestrator.base.errors import SiteError
 from orchestrator.images.command import ContainerExec
 from orchestrator.images.runtime import Runtime
-from orchestrator.job import mounted as mounts
-from orchestrator.job import node_folder
-from orchestrator.job.mounted import mounted
+from orchestrator.job.image import mounted as mounts
+from orchestrator.job.image import node_folder
+from orchestrator.job.image.mounted import mounted
 from training.files import own_folder
 
 RANKS = 8

@@ -9,7 +9,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.images.checks.compat import runs_on
 from orchestrator.images.command import ContainerExec, inside, start_instance, stop_instance
 from orchestrator.images.runtime import SINCE, Runtime
-from orchestrator.job import node_folder
+from orchestrator.job.image import node_folder
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.image import checking, run_image
 from orchestrator.runs.image.recorded import Image

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.network.prediction.checkpoints import Saving, cost, mean_time_to_failure_s
+from orchestrator.network.prediction.checkpoints import Saving, cost, in_memory, mean_time_to_failure_s
 from orchestrator.report.prediction.checkpoints import line, line_without_rate
 
 
@@ -22,3 +22,12 @@ def test_the_line_names_interval_cost_source_and_share() -> None:
         "every 2.0 s as the run names it (a failure in 116 days), 50.00 ms each (predicted), 2.4 % of the time"
     )
     assert line_without_rate(named) == "every 20 steps, 50.00 ms each (predicted)"
+
+
+def test_the_line_says_what_copies_in_memory_cost() -> None:
+    copies = in_memory(25e6, ranks_per_node=4)
+    assert copies.bytes == 2 * 8 * 25e6, "two copies of weights and velocities"
+    saving = Saving(0.05, False, 20, 1e7, copies)
+    said = "; after each step a copy in memory, 13.50 ms (predicted), 12 % of the time, 381M of each node"
+    assert line(cost(saving, 0.1)).endswith(said)
+    assert line_without_rate(saving).endswith("a copy in memory, 13.50 ms (predicted), 381M of each node")

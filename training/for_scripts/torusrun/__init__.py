@@ -1,7 +1,15 @@
-"""For your own script in a run with `command:`: the torus all-reduce for DistributedDataParallel.
+"""For your own script in a run with `command:`: checkpoints, and the torus all-reduce for DistributedDataParallel.
 
     model = DistributedDataParallel(model)
     model.register_comm_hook(None, torusrun.torus_hook())
+
+    checkpoints = torusrun.Checkpoints(model=model, optimizer=optimizer)
+    for step in range(checkpoints.resume(), total):
+        ...
+        checkpoints.after_step(step + 1)
+        if checkpoints.asked_to_stop:
+            sys.exit(torusrun.LATER)
+    checkpoints.close()
 
 Every rank finds this package on its path. The names of the script's own folders do not matter, because torusrun's
 training is loaded under a name below this one.
@@ -21,7 +29,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["torus_hook"]
+    from training.script.checkpoints import Checkpoints
+
+__all__ = ["LATER", "Checkpoints", "torus_hook"]
+LATER = 75  # an exit code (EX_TEMPFAIL) for `exit_codes: {later: [75]}`: stopped after a checkpoint, to continue
 TRAINING = Path(__file__).resolve().parents[2]
 
 
@@ -42,6 +53,13 @@ def torus_hook(
 
     hook.torus = torus  # type: ignore[attr-defined]
     return hook
+
+
+def __getattr__(name: str) -> Any:
+    """Checkpoints, once it is used: it loads torch."""
+    if name == "Checkpoints":
+        return _load("script.checkpoints").Checkpoints
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _grid_of_run() -> tuple[int, ...]:

@@ -1,0 +1,107 @@
+"""The verbs, by what they are for, and their parsers. A verb's module is imported for its own parser alone."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+from orchestrator.base.version import __version__
+
+TYPE_CHECKING = False  # without `typing`, which takes a tenth of the start
+if TYPE_CHECKING:
+    from types import ModuleType
+
+GROUPS = {
+    "start a run": {
+        "run": "submit a command without a run file, or write its run file (--save)",
+        "submit": "submit a run (--wait follows it to its end, --dry-run shows its job)",
+        "hold": "keep an allocation in which submit --in starts attempts without the queue",
+    },
+    "look before the start": {
+        "plan": "show a run before it is submitted: site, nodes, ranks, grid, training",
+        "check": "find mismatches between a run, its image and its site",
+        "predict": "predict how long a run takes; compare with published records and other sizes",
+    },
+    "look at runs": {
+        "status": "show the state of your runs: step, time left, loss, hosts or reason",
+        "sweep": "show the members of a sweep in one table: settings, states, results",
+        "watch": "follow one run or many to their ends, on the whole screen of a terminal",
+        "logs": "show the log of rank 0, of another rank, or of all by time; --errors for tracebacks",
+        "report": "write one HTML file about one run or several: results, curves, attempts, time",
+        "debug": "pack what happened in a run into an archive for support, without secrets",
+        "explain": "explain why a run ended: cause, first error, evidence, what to do",
+    },
+    "act on runs": {
+        "cancel": "end runs, after a checkpoint",
+        "resume": "submit the next attempt of a run, from its newest complete checkpoint",
+        "shell": "open a terminal, or run a command, beside a running rank, in its image",
+        "collect": "copy logs, metrics and checkpoints of a run into a folder",
+        "rm": "remove runs that are over, with their logs and checkpoints",
+    },
+    "sites": {
+        "init": "write the file of a site from what this login node and its scheduler report",
+        "doctor": "find out what a site lacks for a run, and name the remedies",
+        "sites": "list the sites that --site can name",
+        "calibrate": "measure compute, latency and bandwidth of a site, for predict and plan",
+        "nodes": "list the nodes that broke runs and are left out of requests; add or forgive some",
+    },
+    "images": {
+        "build": "build a container image, unless the cache has it",
+        "image": "list, inspect, verify, export, sign or remove built images, or print a definition",
+    },
+    "learn": {
+        "recipes": "list published trainings, and show one: its schedule, its sources, the changes of a run",
+        "schema": "print the JSON schema of a run, site or image file",
+        "help": "show the options of a verb, or all of them as a man page (--man)",
+        "completion": "print what completes verbs, options, runs and files in bash, zsh or fish",
+        "version": "print the version of torusrun",
+    },
+}
+VERBS = {verb: text for group in GROUPS.values() for verb, text in group.items()}
+EPILOG = """
+exit codes: 0 done, 1 the run failed, 2 a mistake in the request, 3 the scheduler or the site failed
+
+  torusrun submit examples/digits.yaml --wait
+  torusrun help VERB
+"""
+
+
+def top_parser() -> argparse.ArgumentParser:
+    """The parser of what comes before a verb. Its help lists the verbs."""
+    listing = "\n\n".join(
+        "\n".join([f"{group}:", *(f"  {verb:12}{text}" for verb, text in verbs.items())])
+        for group, verbs in GROUPS.items()
+    )
+    parser = argparse.ArgumentParser(
+        prog="torusrun",
+        usage="torusrun VERB ...",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"One YAML becomes a placed, watched and resumable multi-node training.\n\n{listing}",
+        epilog=EPILOG,
+    )
+    parser.add_argument("--version", action="version", version=f"torusrun {__version__}")
+    return parser
+
+
+def no_verb(verb: str) -> str:
+    """The message about a verb that does not exist."""
+    from training.recipe.near import did_you_mean
+
+    return f"there is no verb {verb!r}{did_you_mean(verb, VERBS)} (verbs: {', '.join(VERBS)})"
+
+
+def module_of(verb: str) -> ModuleType:
+    return importlib.import_module(f"orchestrator.cli.verbs.{verb}")
+
+
+def parser_of(verb: str) -> argparse.ArgumentParser:
+    """The parser of what comes after a verb."""
+    module = module_of(verb)
+    parser = argparse.ArgumentParser(
+        prog=f"torusrun {verb}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.",
+        epilog=module.__doc__,
+    )
+    module.arguments(parser)
+    return parser

@@ -1,0 +1,127 @@
+"""The runs on which a verb acts: named one by one, or selected by patterns and filters. Then it asks before it acts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from orchestrator.base.errors import DONE, TorusrunError, UserError
+from orchestrator.cli.verbs import shared_arguments
+from training.counted import counted
+
+if TYPE_CHECKING:
+    from orchestrator.runs.folder.run_folder import RunFolder
+    from orchestrator.runs.state.view import View
+
+RUNS = f"{shared_arguments.RUN}; a sweep's id, for its members; or a pattern as in 'digits*'"
+SHOWN = 20  # runs in a question
+YES = ("y", "yes")
+
+One = TypeVar("One")
+
+
+@dataclass(frozen=True)
+class Meant:
+    """The runs that were chosen; `named` says that the user named each of them, so that no question is needed."""
+
+    runs: Sequence[RunFolder]
+    named: bool
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Add the arguments by which a verb that acts on runs chooses them."""
+    parser.add_argument("run_ids", metavar="RUN", nargs="*", help=RUNS)
+    shared_arguments.filters(parser)
+    parser.add_argument("--yes", "-y", action="store_true", help=f"{verb} what is selected without being asked")
+
+
+def chosen(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why_not: str) -> Meant:
+    """The local runs that the arguments choose. A filter or a pattern leaves out the runs that it `may` not act on.
+
+    If none is left, this is printed; `why_not` says what the others are. Raises UserError if nothing chooses runs.
+    """
+    from orchestrator.runs.folder import index
+    from orchestrator.runs.state import selection
+    from orchestrator.runs.state.poll import views
+
+    filtered = shared_arguments.selection(args)
+    if not args.run_ids and filtered == selection.Selection():
+        raise UserError("which runs? Name them, or select them, as by --state failed --since 2d")
+    known = index.runs()
+    exact = filtered == selection.Selection() and not any(map(selection.is_pattern, args.run_ids))
+    if exact:
+        words = (run for word in args.run_ids for run in _named(word, known, may, why_not))
+        return Meant(list(dict.fromkeys(words)), named=True)
+    runs = selection.named(args.run_ids)
+    seen = [view for view in views(runs, keep=filtered.asks_about, fresh=True) if filtered.shows(view)]
+    left = {view.folder for view in seen if may(view)}
+    found = [run for run in runs if str(run.folder) in left]
+    if not found:
+        others = f": {len(seen)} {'matches' if len(seen) == 1 else 'match'}, {why_not}" if seen else ""
+        print(f"no run to {verb}{others}", file=sys.stderr)
+    return Meant(found, named=False)
+
+
+def _named(word: str, known: Sequence[RunFolder], may: Callable[[View], bool], why_not: str) -> Sequence[RunFolder]:
+    """The run that `word` names, or those members of a sweep on which a verb `may` act. Raises UserError for none."""
+    from orchestrator.runs.folder import index
+    from orchestrator.runs.folder.sweep_folder import members_of
+    from orchestrator.runs.state.poll import views
+
+    members = members_of(word, known)
+    if not members:
+        return [index.find(word, known)]
+    left = {view.folder for view in views(members, fresh=True) if may(view)}
+    if not left:
+        raise UserError(f"{word} has {counted(len(members), 'member')}, {why_not}")
+    return [run for run in members if str(run.folder) in left]
+
+
+def check_no_filters(args: argparse.Namespace, verb: str) -> None:
+    """Raise UserError if the options select runs: those on login nodes are only named."""
+    from orchestrator.runs.state.selection import Selection
+
+    if shared_arguments.selection(args) != Selection():
+        options = "--state, --site, --since and --before"
+        raise UserError(f"{options} select runs of this machine: name runs on a login node, or {verb} them there")
+
+
+def agreed(names: Sequence[str], does: str, *, yes: bool) -> bool:
+    """Show the runs of these ids and ask whether to go on, unless `yes`; `does` is as in 'cancel'. False without runs.
+
+    Raises UserError if there is no terminal on which to ask.
+    """
+    more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    what = f"{does} {len(names)} {'run' if len(names) == 1 else 'runs'}: {', '.join(names[:SHOWN])}{more}"
+    if yes or not names:
+        return bool(names)
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UserError(f"this would {what}; add --yes to do it without being asked")
+    print(f"this will {what}", file=sys.stderr)
+    print("go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in YES
+
+
+def refused(act: Callable[[One], None], runs: Iterable[One]) -> list[TorusrunError]:
+    """Act on each of these runs; the errors of those that refuse it."""
+    errors = []
+    for run in runs:
+        try:
+            act(run)
+        except TorusrunError as error:
+            errors.append(error)
+    return errors
+
+
+def complained(errors: Iterable[TorusrunError]) -> int:
+    """Print each of these errors once, after the output; the exit code, DONE without an error."""
+    from orchestrator.base import private
+
+    once = list({id(error): error for error in errors}.values())
+    sys.stdout.flush()
+    for error in once:
+        print(f"torusrun: {private.plain(str(error))}", file=sys.stderr)
+    return max((error.exit_code for error in once), default=DONE)

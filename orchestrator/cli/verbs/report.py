@@ -1,0 +1,44 @@
+"""
+The file needs nothing else: no network, no scripts. It has the results, the curves, the attempts with their causes,
+where the time went, the step times of ranks, the placement, the settings and the environment. Several runs are
+overlaid and compared. The values of `env` are not in it; the last lines of the first error are.
+
+examples:
+  torusrun report last
+  torusrun report 'digits*' -o digits.html
+  torusrun report RUN -o report.html --force
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from orchestrator.base.errors import DONE
+from orchestrator.cli.verbs import chosen
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_ids", metavar="RUN", nargs="+", help=chosen.RUNS)
+    one, several = "report-RUN.html", "report.html for several runs"
+    parser.add_argument("-o", metavar="FILE", dest="file", help=f"the file to write; default: {one}, or {several}")
+    parser.add_argument("--force", action="store_true", help="overwrite the file")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.remote import verbs
+    from orchestrator.report.page import made
+    from orchestrator.runs.state import selection
+
+    there = verbs.of_one_host(args.run_ids)
+    here = [] if there else selection.named(args.run_ids)
+    names = [run.run for run in there] + [run.run_id for run in here]
+    name = args.file or (f"report-{names[0]}.html" if len(names) == 1 else "report.html")
+    path = made.check(Path(name), force=args.force)
+    if there:
+        from orchestrator.remote.report import html
+
+        print(made.write(path, html(there)))
+        return DONE
+    print(made.write(path, made.html(here)))
+    return DONE

@@ -1,0 +1,41 @@
+"""
+The folder of a run has its logs, metrics, checkpoints and the copy of its code: all of it is removed for good. A run
+that is not over, or for which another one waits, stays. Checkpoints that a command wrote elsewhere stay, too.
+
+examples:
+  torusrun rm last
+  torusrun rm --state failed,cancelled --older-than 30d
+  torusrun rm 'trial*' --yes
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from orchestrator.base.errors import DONE, UserError
+from orchestrator.cli.verbs import chosen
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    chosen.arguments(parser, "remove")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.remote import remote_runs
+    from orchestrator.report.numbers import size
+    from orchestrator.runs.folder import disk
+    from orchestrator.runs.remove import remove_all
+
+    if args.run_ids and (away := remote_runs.split(args.run_ids)[1]):
+        raise UserError(f"{away[0].run} is on {away[0].host.address}: remove it there")
+    found = chosen.chosen(args, "remove", lambda view: view.state.over, "none of which is over")
+    takes = sum((disk.used(run) for run in found.runs), disk.Used())
+    if not chosen.agreed(
+        [run.run_id for run in found.runs], f"free {size(takes.total)}, and remove all files of", yes=args.yes
+    ):
+        return DONE
+    refused = remove_all(found.runs)
+    for run in found.runs:
+        if run not in refused:
+            print(f"{run.run_id} removed")
+    return chosen.complained(refused.values())

@@ -1,0 +1,163 @@
+"""
+The command follows '--'. It runs on every rank, with the environment of torchrun,
+in a copy of the working directory. --save writes the run file that `torusrun
+submit` takes: it has the same run.
+
+examples:
+  torusrun run --ranks-per-node 2 --dry-run -- python examples/programs/ddp.py
+  torusrun run -n 4 --gpus 4 --time 2h --site slurm --image pytorch-cpu -- python train.py --lr 0.1
+  torusrun run --ranks-per-node 2 --save run.yaml -- python train.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import DONE, UserError
+from orchestrator.cli.verbs import shared_arguments, submit
+
+if TYPE_CHECKING:
+    from orchestrator.spec.typed_run import Option, TypedRun
+
+TAKES_A_COMMAND = True
+KEYS = {"nodes": "nodes", "ranks": "ranks_per_node", "time": "time", "image": "image", "queue": "queue",
+        "account": "account", "code": "code"}  # fmt: skip
+MOST_NAME = 63  # characters
+RUNS_A_SCRIPT = re.compile(r"(python[0-9.]*|(ba|da|k|z)?sh)")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "torusrun run [options] -- COMMAND ..."
+    parser.add_argument("-n", "-N", "--nodes", metavar="N", help="nodes to ask for; default: 1")
+    ranks = parser.add_mutually_exclusive_group()
+    ranks.add_argument("--gpus", metavar="N", help="GPUs to use on a node, with one rank for each")
+    ranks.add_argument("--ranks-per-node", metavar="N", dest="ranks", help="ranks on a node; default: the site's")
+    parser.add_argument("--time", metavar="TIME", help="time limit, as in 2h; default: 1h")
+    parser.add_argument("--image", metavar="IMAGE", help="the container image of the ranks; default: none")
+    parser.add_argument("--queue", metavar="NAME", help="partition or queue; default: the site's")
+    parser.add_argument("--account", metavar="NAME", help="account to charge; default: the site's")
+    parser.add_argument(
+        "--env", metavar="NAME=VALUE", action="append", default=[], help="a variable for the ranks; may be repeated"
+    )
+    parser.add_argument(
+        "--code",
+        metavar="FOLDER",
+        help="folder of your code, which is copied; none: no code; default: the working directory",
+    )
+    parser.add_argument("--name", metavar="NAME", help="a name for the run; default: that of the script or program")
+    shared_arguments.site(parser)
+    shared_arguments.settings(parser)
+    parser.add_argument("--save", metavar="FILE", help="write the run file into the new FILE; submit nothing")
+    submit.how(parser)
+    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.spec.load import load_site
+    from orchestrator.spec.typed_run import TypedRun
+
+    if not args.command or args.words:
+        raise UserError(_without_command(args.words))
+    if args.gpus:
+        _check_gpus(args.gpus, args.site, load_site(args.site).node.gpus)
+    typed = TypedRun(tuple(_options(args)), Path())
+    if args.save and (args.sweep or args.at_once is not None):
+        raise UserError("--save writes one run: leave out --sweep and --at-once, and write `sweep` into the file")
+    if args.save:
+        return _save(args, typed)
+    return submit.run(argparse.Namespace(**{**vars(args), "file": typed, "site": None}))
+
+
+def _without_command(words: list[str]) -> str:
+    """What is wrong with words that no '--' separates from the options."""
+    if words and words[0].endswith((".yaml", ".yml")):
+        return f"{words[0]}: a run file is submitted by `torusrun submit {shlex.quote(words[0])}`"
+    command = shlex.join(words) or "python train.py"
+    return f"write the command after '--', as in `torusrun run --ranks-per-node 2 -- {command}`"
+
+
+def _check_gpus(text: str, site: str, there: int) -> None:
+    """Raise UserError if a node of the site has fewer GPUs. Other mistakes in the number are the reader's."""
+    if text.isdecimal() and int(text) > there:
+        has = f"a node of the site {site!r} has {there or 'no'} GPUs (node.gpus)"
+        raise UserError(
+            f"--gpus {text}: {has}; for as many ranks without GPUs of their own, write --ranks-per-node {text}"
+        )
+
+
+def _options(args: argparse.Namespace) -> list[Option]:
+    """The keys of the run, in the order of a run file."""
+    from orchestrator.spec.typed_run import Option
+
+    name = args.name if args.name is not None else _name(args.command)
+    found = [Option(("name",), name, f"--name {name}"), Option(("site",), args.site, f"--site {args.site}")]
+    if args.gpus is not None:
+        found.append(Option(("ranks_per_node",), args.gpus, f"--gpus {args.gpus}"))
+    for option, key in KEYS.items():
+        if (value := getattr(args, option)) is not None:
+            found.append(Option((key,), value, f"--{key.replace('_', '-')} {value}"))
+    for variable in args.env:
+        key, equals, value = variable.partition("=")
+        if not (key and equals):
+            raise UserError(f"--env {variable}: write it as NAME=VALUE")
+        found.append(Option(("env", key), value, f"--env {key}=..."))
+    return [*found, Option(("command",), tuple(args.command), f"-- {shlex.join(args.command)}")]
+
+
+def _name(command: list[str]) -> str:
+    """A name for the run of a command: its script's, or its program's. All users see it, so no code is in it."""
+    if "-c" in command[1:]:
+        command = command[: command.index("-c", 1)]
+    named = [word for word in command if not word.startswith("-")] or command
+    if RUNS_A_SCRIPT.fullmatch(os.path.basename(named[0])) and len(named) > 1:
+        named = named[1:]
+    base = re.sub(r"\.(py|sh)$", "", os.path.basename(named[0]))
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", base).lstrip("0123456789._-")
+    return name[:MOST_NAME] or "run"
+
+
+def _save(args: argparse.Namespace, typed: TypedRun) -> int:
+    """Write the run file. Read in its folder, it has the same run."""
+    from orchestrator.runs.plan.plan import plan
+    from orchestrator.spec.paths import absolute
+
+    if args.dry_run or args.print_script or args.wait or args.ask or args.json or args.held:
+        raise UserError("--save submits nothing: leave out the options of a submission")
+    plan(typed, settings=args.settings, later=bool(args.after or args.after_any))
+    file = absolute(args.save)
+    text = typed.text([*args.settings, *_moved(typed, args.settings, file.parent)])
+    try:
+        with file.open("x", encoding="utf-8") as written:
+            written.write(text)
+    except FileExistsError:
+        raise UserError(f"--save {args.save}: this file exists already; name another one, or remove it") from None
+    except OSError as error:
+        raise UserError(f"--save {args.save}: cannot be written: {error.strerror}") from None
+    print(f"{args.save}: `torusrun submit {shlex.quote(args.save)}` submits it")
+    return DONE
+
+
+def _moved(typed: TypedRun, settings: list[str], folder: Path) -> list[str]:
+    """Settings with absolute paths, for a run file in another folder than the working directory."""
+    import json
+
+    from orchestrator.images import source
+    from orchestrator.spec.load import load
+    from orchestrator.spec.paths import absolute
+    from orchestrator.spec.run import NO_CODE
+
+    here = absolute(typed.folder)
+    if folder == here:
+        return []
+    loaded = load(typed, settings=settings)
+    moved = {"site": str(absolute(loaded.site_source))} if "/" in loaded.run.site else {}
+    if loaded.run.image:
+        moved["image"] = source.beside(loaded.run.image, here)
+    if loaded.run.code != NO_CODE:
+        moved["code"] = str(absolute(loaded.run.code or ".", here))
+    return [f"{key}={json.dumps(value)}" for key, value in moved.items()]

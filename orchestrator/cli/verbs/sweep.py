@@ -1,0 +1,48 @@
+"""
+It shows the settings in which the members differ, their states, and the newest value of each of their metrics.
+
+examples:
+  torusrun sweep last
+  torusrun sweep last --best accuracy
+  torusrun sweep last --best min:perplexity --csv > results.csv
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from orchestrator.base.errors import DONE
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sweep_id", metavar="SWEEP", help="a sweep's id, the start of its id, a member's id, or 'last'")
+    parser.add_argument(
+        "--best",
+        metavar="METRIC",
+        help="sort by this metric, the best first: accuracy, loss, or max:NAME and min:NAME for any other",
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--csv", action="store_true", help="as CSV")
+    how.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.base.terminal import output
+    from orchestrator.report import sweep_table
+    from orchestrator.report.sweep_rows import rows_of
+    from orchestrator.runs.folder.sweep_folder import find
+
+    sweep, members = find(args.sweep_id)
+    rows = rows_of(sweep, members)
+    if args.best:
+        rows = sweep_table.ranked(rows, sweep_table.goal(args.best, rows))
+    if args.json:
+        print(json.dumps({"schema": 1, "sweep": sweep.sweep_id, "members": sweep_table.as_json(rows)}, indent=1))
+    elif args.csv:
+        print(sweep_table.as_csv(rows), end="")
+    else:
+        width = output.width(sys.stdout)
+        print("\n".join(sweep_table.table(rows).lines(width)))
+    return DONE

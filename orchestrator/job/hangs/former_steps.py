@@ -1,0 +1,31 @@
+"""How long a step took in an earlier attempt of a run, by the run's metrics."""
+
+from __future__ import annotations
+
+from orchestrator.base.errors import SiteError
+from orchestrator.network.placement.mapping import Placement
+from orchestrator.runs.folder import ledger, metrics
+from orchestrator.runs.folder.events import Started
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.pace import step_s
+
+TAIL_BYTES = 65_536
+
+
+def former_step_s(run: RunFolder, number: int, placement: Placement) -> float | None:
+    """The mean time of a step in attempts before `number` whose grid and number of hosts were the same: the shortest.
+
+    Pauses are part of a mean, and a slow first step is most of that of a short attempt. None if no such attempt
+    recorded two steps.
+    """
+    try:
+        rows = metrics.read(run.metrics, TAIL_BYTES)
+    except SiteError:
+        return None
+    began = {event.attempt: event for event in ledger.events(run.ledger) if isinstance(event, Started)}
+    same = (
+        earlier
+        for earlier, event in began.items()
+        if earlier < number and event.grid == placement.grid.dims and len(event.hosts) == len(placement.hosts)
+    )
+    return min((found for earlier in same if (found := step_s(rows, earlier)) is not None), default=None)

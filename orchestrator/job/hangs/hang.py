@@ -1,0 +1,142 @@
+"""Finds the rank that holds up a run without progress, from the wrappers' answers and the ranks' stacks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.job.hangs.patience import Symptom
+from orchestrator.network.placement.mapping import Placement
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.how_ended import WAITS_FOR_DISK, How
+from orchestrator.runs.folder.records import End
+
+NOT_BEGUN = "not begun"
+STANDS = {
+    NOT_BEGUN: "its program has not begun",
+    "T": "it is stopped, as by SIGSTOP",
+    "t": "it is stopped by a debugger",
+    "D": WAITS_FOR_DISK,
+    "Z": "it has ended, and nobody has noticed",
+    "": "its process is gone",
+}
+STOPPED = ("T", "Z", "")
+STACK = re.compile(r"^Current thread 0x|^Thread 0x|^Stack \(most recent call first\)")
+FRAME = re.compile(r'  File "([^"]+)", line (\d+) in (\S+)')
+# Files of exchanges with other ranks, wherever they are in a stack.
+WAITS_FOR_OTHERS = re.compile(
+    r"torch/distributed/(distributed_c10d|rendezvous|_functional_collectives)\.py"
+    r"|training/(collectives|meeting)/|training/step/late\.py"
+)
+# Files that call model, optimizer or disk, too: only where they are innermost does their rank wait, in a C function.
+WAITS_INNERMOST = re.compile(r"torch/distributed/(?!checkpoint/|optim/)")
+# What may take longer than a step: reading data, writing files, and activities that their rank could not announce.
+LONG_WORK = re.compile(r"training/(data|files|checkpoint|evaluation|reporting)/")
+
+
+@dataclass(frozen=True)
+class Where:
+    """A rank's answer to a query: the state of its process as in proc(5), and its stack, innermost frame first.
+
+    `state` is None if its wrapper did not answer, NOT_BEGUN if the rank left no record of its start. `disk` says that
+    one of its threads or of the processes that it started waits for a disk.
+    """
+
+    state: str | None = None
+    stack: Sequence[str] = ()
+    disk: bool = False
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether its known frames show an exchange with other ranks."""
+        innermost = self.stack[0] if self.stack else ""
+        return any(WAITS_FOR_OTHERS.search(frame) for frame in self.stack) or bool(WAITS_INNERMOST.search(innermost))
+
+    def works(self, before: Where) -> bool:
+        """Whether it is at work, or waits for a disk or a debugger. `before` is its answer to an earlier query."""
+        if self.disk or self.state in (NOT_BEGUN, "D", "t"):
+            return True
+        if not self.stack:  # a command without py-spy
+            return self.state == "R"
+        if self.waits_for_others:
+            return False
+        moved = bool(before.stack) and before.stack != self.stack
+        return moved or self.state == "R" or any(LONG_WORK.search(frame) for frame in self.stack)
+
+
+def symptom(ranks: Collection[int], where: Mapping[int, Where], before: Mapping[int, Where]) -> Symptom:
+    """What the answers of the `ranks` that run show, beside those to an earlier query."""
+    known = [(where.get(n, Where()), before.get(n, Where())) for n in ranks]
+    if any(now.state in STOPPED for now, _ in known):
+        return Symptom.STOPPED
+    if all(now.state is None for now, _ in known):
+        return Symptom.UNKNOWN  # the launcher may not have passed the query on, or all have ended
+    if any(now.state is None for now, _ in known):
+        return Symptom.SILENT
+    return Symptom.WORKING if any(now.works(earlier) for now, earlier in known) else Symptom.WAITING
+
+
+@dataclass(frozen=True)
+class Pause:
+    """An attempt without progress for `idle_s` seconds after `step` (None before the first), and its limit."""
+
+    idle_s: float
+    limit_s: float
+    step: int | None = None
+    doing: str = ""
+
+
+def hung(placement: Placement, where: Mapping[int, Where], pause: Pause, over: Collection[int] = ()) -> End:
+    """The end of an attempt by a pause, from the answers of its ranks without those that are `over`."""
+
+    def end(how: How, ranks: Sequence[int] = (), **evidence: Any) -> End:
+        during = {"idle_s": pause.idle_s, "limit_s": pause.limit_s, "doing": pause.doing, **evidence}
+        return ended(how, placement, ranks=ranks, step=pause.step, **during)
+
+    ranks = [n for n in range(len(placement.slots)) if n not in over]
+    known = {n: where.get(n, Where()) for n in ranks}
+    if stuck := [n for n in ranks if known[n].state in STANDS] or [n for n in ranks if known[n].disk]:
+        return end(How.RANK_STANDS, stuck, process=STANDS.get(known[stuck[0]].state or "", STANDS["D"]))
+    mute = [n for n in ranks if known[n].state is None]
+    if len(mute) == len(ranks):
+        return end(How.NO_WRAPPER)
+    if mute:
+        there = _whole_host(placement, ranks, mute)
+        return end(How.HOST_NO_ANSWER, there) if there else end(How.WRAPPER_SILENT, mute)
+    apart = [n for n in ranks if known[n].stack and not known[n].waits_for_others]
+    if apart and len(apart) < len(ranks):
+        return end(How.RANK_APART, apart, frame=known[apart[0]].stack[0])
+    return end(How.ALL_WAIT, first_at=next((known[n].stack[0] for n in ranks if known[n].stack), ""))
+
+
+def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float, step: int | None) -> End | None:
+    """The end of an attempt with hosts that are silent for more than `limit_s`; None if there are none.
+
+    `silences_s` has for each host how many seconds longer it is silent than the host that was heard last.
+    """
+    hosts = [host for host, silent_s in silences_s.items() if silent_s > limit_s]
+    if not hosts:
+        return None
+    longest_s = max(silences_s[host] for host in hosts)
+    return ended(How.HOST_SILENT, placement, hosts=hosts, step=step, silent_s=longest_s)
+
+
+def _whole_host(placement: Placement, ranks: Sequence[int], mute: Sequence[int]) -> list[int]:
+    """Those of `ranks` on the first mute one's host, if there are several and all are mute: it does not answer."""
+    host = placement.slots[mute[0]].host
+    there = [n for n in ranks if placement.slots[n].host == host]
+    return there if len(there) > 1 and set(there) <= set(mute) else []
+
+
+def stack(log: Sequence[str]) -> list[str]:
+    """The frames of the main thread in faulthandler's last stack, as 'file:line function'; [] without a stack.
+
+    faulthandler writes the running thread, or else the main thread, last.
+    """
+    begins = [number for number, line in enumerate(log) if STACK.match(line)]
+    if not begins:
+        return []
+    frames = (FRAME.match(line) for line in log[begins[-1] + 1 :])
+    return [f"{match[1]}:{match[2]} {match[3]}" for match in frames if match]

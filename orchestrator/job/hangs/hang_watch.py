@@ -1,0 +1,120 @@
+"""Watches an attempt for hangs: suspects one, queries its ranks, and decides that the attempt has to end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from orchestrator.base.private import READABLE, write_bytes
+from orchestrator.job import gather
+from orchestrator.job.gather import RankRecords
+from orchestrator.job.hangs.former_steps import former_step_s
+from orchestrator.job.hangs.hang import Pause, Where, hung, silent, symptom
+from orchestrator.job.hangs.patience import NEVER, OTHER_S, UNKNOWN, Patience, Symptom
+from orchestrator.job.hangs.signs import Signs
+from orchestrator.job.ranks.rank_program import host_pulse_s
+from orchestrator.network.placement.mapping import Placement
+from orchestrator.runs.folder.records import NO_ROOM, End
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan import Plan
+
+ANSWER_S = 5.0  # how long the wrappers may take to answer where their ranks are
+WRITTEN_S = 0.5  # a stack is written in several pieces
+STARTING_S = 300.0  # at least, before the first sign of progress, while Python and data load
+PROBED_S = 2.0  # without a sign of progress before the disk is tried
+PULSES = 5  # that a silent host has left out, at least
+
+
+class HangWatch:
+    """Decides from the signs of an attempt, once a second, whether it has to end. `query` asks the wrappers."""
+
+    def __init__(
+        self, plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, query: Callable[[], None]
+    ) -> None:
+        self._run, self._attempt, self._placement, self._query = run, attempt, placement, query
+        self._ranks = placement.grid.ranks
+        self._records = RankRecords(attempt)
+        ours, named_s = not plan.run.command, plan.run.hang_timeout_s
+        other_s = OTHER_S if ours else NEVER
+        self._signs = Signs(run, attempt, placement, ours=ours)
+        former_s = former_step_s(run, attempt.number, placement) if ours else None
+        start_s = max(STARTING_S, named_s or other_s)
+        self._patience = Patience(time.monotonic(), named_s, other_s, start_s, former_s)
+        self._pulse_s = host_pulse_s(len(placement.hosts))
+        self._listened_s = 0.0
+        self._queried_s: float | None = None  # when the query was sent to which answers may still come
+        self._where: Mapping[int, Where] = {}
+        self._before: Mapping[int, Where] = {}
+        self._full = False  # whether the disk had no room at a look in this pause
+
+    def look(self, now_s: float) -> End | None:
+        """The attempt's end if it hangs, else None."""
+        paused = self._patience.idle_s > PROBED_S
+        sign = self._signs.now(queried=self._queried_s is not None, paused=paused)
+        if self._patience.observe(now_s, sign, disk=not paused or self._disk_answers()):
+            self._queried_s, self._where, self._before, self._full = None, {}, {}, False
+            return None
+        if self._queried_s is None and self._patience.asks():
+            self._send(now_s)
+        elif self._queried_s is not None and self._answered(now_s):
+            self._read()
+        if (what := self._patience.over) and what is self._shown():  # a rank may have ended since
+            pause = self._pause(self._patience.limits.of(what))
+            return hung(self._placement, self._where, pause, self._records.ends)
+        return self._silent(now_s)
+
+    def _send(self, now_s: float) -> None:
+        for rank in self._records.answered():  # to an earlier query
+            self._attempt.rank_seen(rank).unlink(missing_ok=True)
+        self._query()
+        self._queried_s = now_s
+
+    def _answered(self, now_s: float) -> bool:
+        """Whether all wrappers have answered, or have had enough time."""
+        since_s = now_s - (self._queried_s or 0.0)
+        return since_s > ANSWER_S or (since_s > WRITTEN_S and self._records.answered().issuperset(self._running()))
+
+    def _read(self) -> None:
+        self._before, self._where = self._where, self._records.where(self._running())
+        self._queried_s = None
+        self._patience.answered(self._shown())
+
+    def _running(self) -> list[int]:
+        """The ranks without a record of an end: the others never answer again."""
+        self._records.read()
+        return [rank for rank in range(self._ranks) if rank not in self._records.ends]
+
+    def _shown(self) -> Symptom:
+        """What the newest answers of the ranks that run show. On a full disk a wrapper may be unable to answer."""
+        shown = symptom(self._running(), self._where, self._before)
+        return Symptom.UNKNOWN if shown is Symptom.SILENT and self._full else shown
+
+    def _silent(self, now_s: float) -> End | None:
+        """The end by a host without a sign of life while no step comes."""
+        limits = self._patience.limits
+        if self._patience.idle_s < limits.query_s or now_s < self._listened_s + self._pulse_s:
+            return None
+        self._listened_s = now_s
+        limit_s = max(limits.host_s, PULSES * self._pulse_s)
+        step = gather.newest_step(self._run, self._attempt)
+        self._records.read()
+        silences_s = gather.silences(self._attempt, self._placement, self._records.ends)
+        return silent(self._placement, silences_s, limit_s, step)
+
+    def _pause(self, limit_s: float) -> Pause:
+        doing = self._patience.doing if self._patience.doing != UNKNOWN else "the start"
+        step = gather.newest_step(self._run, self._attempt)
+        return Pause(self._patience.idle_s, limit_s, step, doing)
+
+    def _disk_answers(self) -> bool:
+        """Whether a small file can be written, or is refused for want of room, which is an answer, too.
+
+        An NFS client then also looks for new files of other hosts there.
+        """
+        try:
+            write_bytes(self._attempt.probe, b"\n", READABLE)
+        except OSError as error:
+            full = error.errno in NO_ROOM
+            self._full = self._full or full
+            return full
+        return True

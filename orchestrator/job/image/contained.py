@@ -1,0 +1,68 @@
+"""Builds the command that runs a rank's program in its image."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError, explained
+from orchestrator.images.command import NO_SECRETS, TMPFS, ContainerExec, ContainerLaunch, SecretVariables, inside
+from orchestrator.job.image import node_folder
+from orchestrator.job.image.mounted import mounted
+from orchestrator.job.image.stage import copied
+from orchestrator.job.start.launch_order import RankImage
+from orchestrator.runs.folder.run_folder import Attempt
+
+
+def contained(
+    image: RankImage,
+    command: Sequence[str],
+    given: Mapping[str, str],
+    inherited: Mapping[str, str],
+    attempt: Attempt,
+    rank: int,
+    held: contextlib.ExitStack,
+    secret: SecretVariables = NO_SECRETS,
+) -> tuple[list[str], dict[str, str]]:
+    """(arguments, environment) that run `command` in `image`, from the node's own copy if it is staged.
+
+    If the site asks for one mount per node, the mount stays until `held` is closed.
+
+    Values that the runtime cannot pass are written beside the rank's records, and read from there in the image.
+    Raises SiteError if the image cannot be staged, or a variable cannot be passed in.
+    """
+    if image.stage:
+        image = replace(image, image=str(copied(Path(image.image), image.stage, image.sha256, attempt.folder)))
+    if image.writable not in ("", TMPFS):
+        image = replace(image, writable=str(node_folder.of_rank(image.writable, attempt, rank)))
+    if image.instance:
+        held.enter_context(mounted(image, inherited))
+    file = attempt.rank_variables(rank)
+    started = start(image, command, given, inherited, file, secret)
+    if started.file_text:
+        with explained(f"{file}: cannot be written"):
+            private.write_bytes(file, started.file_text.encode("utf-8", "surrogateescape"))
+    return list(started.argv), started.environment
+
+
+def start(
+    image: ContainerExec,
+    command: Sequence[str],
+    given: Mapping[str, str],
+    inherited: Mapping[str, str],
+    file: Path,
+    secret: SecretVariables = NO_SECRETS,
+) -> ContainerLaunch:
+    """The launch of `command` in `image`; `file` is for values that need a file, except those of `secret`.
+
+    Raises SiteError if a variable or a bind cannot be passed in.
+    """
+    try:
+        return inside(image, command, given, inherited, str(file), secret)
+    except ValueError as error:
+        raise SiteError(
+            f"{image.image}: cannot be started: {error}; correct 'env' or 'container' of the site"
+        ) from None

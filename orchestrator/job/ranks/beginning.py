@@ -1,0 +1,81 @@
+"""Starts the program of a rank, on the host or in its image."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from orchestrator.base import process
+from orchestrator.job.ranks.left_behind import LeftBehind
+from orchestrator.job.start.launch_order import Rank, secrets_of
+
+OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # if torchrun started torusrun itself: they would mislead the program
+
+
+def begin(rank: Rank, lock: int, log: IO[bytes], held: contextlib.ExitStack) -> subprocess.Popen[bytes]:
+    """Start the program of `rank`, which writes to `log` and keeps the descriptor `lock`."""
+    return started(rank, rank.order.program.argv, [lock], log, held)
+
+
+def started(
+    rank: Rank, argv: Sequence[str], keep: Sequence[int], output: IO[bytes] | None, held: contextlib.ExitStack
+) -> subprocess.Popen[bytes]:
+    """Start `argv` as the program of `rank` with the descriptors `keep`.
+
+    What it needs stays until `held` is closed, which waits for the process that writes a checkpoint.
+    """
+    program, container = rank.order.program, rank.order.container
+    left = LeftBehind()
+    kept = (*keep, left.kept)
+    command, environment = _command(rank, argv, kept, held)
+    if not program.own_group:  # mpirun also sends these to the program, which they would kill
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+    child = process.start(
+        command,
+        environment=environment,
+        output=output,
+        cwd=Path(program.directory) if program.directory and not container else None,
+        keep=[*kept, *_of_pmi(environment)],
+        own_group=program.own_group,
+        parent_death=signal.SIGKILL,
+    )
+    left.begun()
+    held.callback(left.wait, rank.order.kill_after_s)
+    return child
+
+
+def _command(
+    rank: Rank, argv: Sequence[str], kept: Sequence[int], held: contextlib.ExitStack
+) -> tuple[list[str], dict[str, str]]:
+    """(command, environment) by which this rank starts `argv`, on the host or in its image.
+
+    `kept` are the descriptors that a process of the program may keep. Rank 0 first opens the meeting point, if the
+    program has one.
+    """
+    program, meets, inherited = rank.order.program, None, dict(os.environ)
+    if program.rendezvous:
+        from orchestrator.job.ranks.meeting import meeting, open_meeting
+
+        if rank.number == 0:
+            held.enter_context(open_meeting(rank.attempt, rank.order.interface))
+        meets = meeting(rank.attempt)
+        inherited = {name: value for name, value in inherited.items() if not name.startswith(OF_TORCHRUN)}
+    own = {**rank.variables(meets, os.environ), "TORUSRUN_KEEP": ",".join(map(str, kept))}
+    secret = secrets_of(rank.attempt, rank.order.secrets)
+    if not rank.order.container:
+        return list(argv), {**inherited, **own, **secret.values}
+    from orchestrator.job.image.contained import contained
+
+    return contained(rank.order.container, argv, own, inherited, rank.attempt, rank.number, held, secret)
+
+
+def _of_pmi(environment: Mapping[str, str]) -> list[int]:
+    """The descriptor by which an MPICH program communicates with Hydra, which passed it to this wrapper."""
+    number = environment.get("PMI_FD", "")
+    return [int(number)] if number.isdigit() else []

@@ -1,0 +1,94 @@
+"""Runs a command, or a shell, beside a rank: on its host, in its image, with its variables and in its folder.
+
+`orchestrator.job.ranks.beside_rank ATTEMPT_FOLDER RANK [COMMAND...]`, started on the rank's host. The rank's variables
+are computed again, by the function that the wrapper uses. Inherited variables are read from the rank's wrapper or, in a
+held allocation, from the keeper.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.base.environment import safe
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base.json_files import read_object, required
+from orchestrator.base.private import write_bytes
+from orchestrator.images.command import TMPFS
+from orchestrator.job.image import node_folder
+from orchestrator.job.image.contained import start
+from orchestrator.job.image.stage import place
+from orchestrator.job.start.launch_order import Rank, ordered, secrets_of
+from orchestrator.runs.folder import allocation
+from orchestrator.runs.folder.run_folder import Attempt
+
+SHELL = ("/bin/sh", "-c", "if command -v bash > /dev/null; then exec bash; else exec sh; fi")
+
+
+def main() -> None:
+    folder, rank, *command = sys.argv[1:]
+    try:
+        argv, environment, directory = beside(Attempt(Path(folder)), int(rank), command or list(SHELL))
+        os.chdir(directory)
+        os.execvpe(argv[0], argv, environment)
+    except TorusrunError as error:
+        print(f"torusrun: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except OSError as error:
+        sys.exit(f"torusrun: {error.filename}: cannot be started: {error.strerror}")
+
+
+def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], dict[str, str], str]:
+    """(arguments, environment, folder) of `command` beside a rank. Raises SiteError if the rank has ended."""
+    order, placement = ordered(attempt)
+    inherited = _inherited(attempt, rank)
+    own = Rank(rank, attempt, order, placement).variables(_meets(attempt), inherited)
+    secret = secrets_of(attempt, order.secrets)
+    own["TERM"] = os.environ.get("TERM", "dumb")  # of this terminal; a job has none
+    if not (image := order.container):
+        return command, safe({**inherited, **own, **secret.values}), order.program.directory or str(attempt.folder)
+    if image.stage:
+        image = replace(image, image=str(place(image.stage, image.sha256)))
+    if image.writable not in ("", TMPFS):  # the rank alone may write there: no two mounts may
+        image = replace(image, writable=f"{node_folder.of_rank(image.writable, attempt, rank)}:ro")
+    file = attempt.rank_variables(rank)
+    started = start(image, command, own, inherited, file, secret)
+    if started.file_text and not file.exists():
+        write_bytes(file, started.file_text.encode("utf-8", "surrogateescape"))
+    return list(started.argv), safe(started.environment), str(attempt.folder)
+
+
+def _meets(attempt: Attempt) -> tuple[str, int] | None:
+    """The address and port at which the ranks of a command meet, as rank 0 recorded them; None for our training."""
+    record = read_object(attempt.rendezvous) or {}
+    if type(record.get("address")) is str and type(record.get("port")) is int:
+        return record["address"], record["port"]
+    return None
+
+
+def _inherited(attempt: Attempt, rank: int) -> dict[str, str]:
+    """The environment of the rank's wrapper, or of the keeper if this is the attempt of a held allocation."""
+    if keeper := allocation.keeper_state(attempt):
+        here = keeper.host == socket.gethostname()
+        return _environment_of(keeper.pid, "the keeper of the held allocation") if here else dict(os.environ)
+    if attempt.rank_end(rank).exists():
+        raise SiteError(f"rank {rank} has ended")
+    path = attempt.rank_start(rank)
+    kept = read_object(path) or {}
+    return _environment_of(required(path, kept, "wrapper", int), f"rank {rank}")
+
+
+def _environment_of(pid: int, whose: str) -> dict[str, str]:
+    try:
+        content = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        raise SiteError(f"{whose} is not at work on {socket.gethostname()} any more") from None
+    words = content.decode("utf-8", "surrogateescape").split("\0")
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+if __name__ == "__main__":
+    main()

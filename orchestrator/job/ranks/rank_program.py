@@ -1,0 +1,128 @@
+"""Follows the program of a rank to its end, and handles the requests to its wrapper meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from orchestrator.base import proc
+from orchestrator.base.errors import TorusrunError
+from orchestrator.base.json_files import write_json
+from orchestrator.job.ranks import stacks
+from orchestrator.job.start.launch_order import Rank
+from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.log_times import Recorder
+from orchestrator.runs.folder.run_folder import RunFolder
+
+POLL_S = 0.2
+HOST_PULSE_S = 2.0  # at least, between the signs of life that one rank of each host gives
+HOSTS_PER_S = 50  # that give one
+NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, but may have ended
+
+
+def host_pulse_s(hosts: int) -> float:
+    """The seconds between two signs of life of each of some hosts."""
+    return max(HOST_PULSE_S, hosts / HOSTS_PER_S)
+
+
+class RankProgram:
+    """The program of a rank from its start to its end, and the requests to its wrapper meanwhile."""
+
+    def __init__(self, child: subprocess.Popen[bytes], rank: Rank, times: Recorder) -> None:
+        self.child, self.attempt, self.rank, self.times = child, rank.attempt, rank.number, times
+        self.program, self.kill_after_s = rank.order.program, rank.order.kill_after_s
+        self.pulse_s = time.monotonic() if rank.slot.local_rank == 0 else float("inf")
+        self.every_s = host_pulse_s(len(rank.placement.hosts))
+        self.newer_s = time.monotonic()
+        self.joined = bool(rank.order.container and rank.order.container.instance)
+        self.told_s: float | None = None
+        self.asked_where = False
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+            signal.signal(number, self._ask_to_stop)
+        signal.signal(signal.SIGUSR1, self._ask_where)
+
+    def wait(self) -> tuple[int, bool]:
+        """(the exit code, negative for a signal; whether the program had been asked to stop)."""
+        noted = False
+        while True:
+            try:
+                code = self.child.wait(timeout=POLL_S)
+                self._kill()
+                self.times.look(last=True)
+                return code, self.told_s is not None
+            except subprocess.TimeoutExpired:
+                self.times.look()
+                if self.told_s and not noted:
+                    noted = True
+                    self._note(self.attempt.rank_told(self.rank))
+                if self.told_s and time.monotonic() - self.told_s > self.kill_after_s:
+                    self._kill()
+                if time.monotonic() > self.pulse_s + self.every_s:
+                    self.pulse_s = time.monotonic()
+                    with contextlib.suppress(OSError):  # the record's time is the host's sign of life
+                        os.utime(self.attempt.rank_start(self.rank))
+                if time.monotonic() > self.newer_s + NEWER_S:
+                    self.newer_s = time.monotonic()
+                    if self._is_superseded():
+                        self._kill()
+                if self.asked_where:
+                    self.asked_where = False
+                    self._answer()
+
+    def _answer(self) -> None:
+        """Record where the program is, for the supervisor."""
+        program = self._program()
+        shown = self.program.shows_stack or stacks.by_py_spy(program, self.attempt.rank_log(self.rank))
+        stacks.ask_flight_recorder(program, self.rank)
+        disk = proc.waits_for_disk(program)
+        self._note(self.attempt.rank_seen(self.rank), process=proc.state_of(program), disk=disk, stack=shown)
+
+    def _is_superseded(self) -> bool:
+        """Whether a newer attempt has begun. Else this rank might wait for ever for a rank on a silent host."""
+        try:
+            claim.check(RunFolder(self.attempt.folder.parents[1]), self.attempt.number)
+        except claim.Superseded as error:
+            print(f"torusrun: {error}", file=sys.stderr, flush=True)
+            return True
+        return False
+
+    def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
+        """Pass a request to stop on to the program, once, as the signal after which it checkpoints and stops."""
+        if self.told_s is None:
+            self._send(self.program.stop_signal)
+            self._send(signal.SIGCONT)  # a stopped program handles no signal, and shows no stack
+            self.told_s = time.monotonic()
+
+    def _ask_where(self, number: int, frame: FrameType | None) -> None:
+        """On the supervisor's query where the ranks are: the program writes its stack to its log, if it can."""
+        if self.program.shows_stack:
+            self._send(signal.SIGUSR1)
+        self.asked_where = True
+
+    def _send(self, number: int) -> None:
+        if self.child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._program(), number)
+
+    def _program(self) -> int:
+        """The process that gets the program's signals. A runtime passes them on, unless the rank joined an instance."""
+        return proc.child_of(self.child.pid) if self.joined else self.child.pid
+
+    def _kill(self) -> None:
+        """End the program and, if it has its own process group, the processes that it started."""
+        self.child.kill()
+        if self.program.own_group:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.child.pid, signal.SIGKILL)
+
+    def _note(self, path: Path, **values: Any) -> None:
+        """Write a record for the supervisor. Errors are ignored: the supervisor notices a full disk itself."""
+        with contextlib.suppress(TorusrunError):
+            write_json(path, {"t": time.time(), **values})

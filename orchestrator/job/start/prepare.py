@@ -1,0 +1,89 @@
+"""Writes the files that the ranks of an attempt read, once the hosts are known."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from orchestrator.base.environment import absolute_only
+from orchestrator.base.json_files import write_json, write_text
+from orchestrator.images import runtime
+from orchestrator.images.mounts import TRAINING, own_training
+from orchestrator.job.start.launch_order import LaunchOrder, RankImage
+from orchestrator.network.placement.binding import beside
+from orchestrator.network.placement.mapping import Placement
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.program import command, training
+from orchestrator.runs.program.what_runs import Program
+from orchestrator.schedulers.launchers.launcher import Launcher
+from orchestrator.schedulers.topology import node_type
+
+FOR_SCRIPTS = "for_scripts"  # the folder below our training that users' scripts may import from
+
+
+def prepare(
+    plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, image: Image | None, launcher: Launcher
+) -> Program:
+    """Write the placement, the launcher's host file and the launch order; the program that every rank starts."""
+    attempt.logs.mkdir(exist_ok=True)
+    attempt.ranks.mkdir(exist_ok=True)
+    write_json(attempt.placement, placement.as_json())
+    write_text(attempt.hostfile, placement.hostfile)
+    (command if plan.run.command else training).make_ready(plan, run, attempt)
+    program = program_of(plan, run, attempt, image)
+    found = runtime.required(plan.site.container.runtime) if image else None
+    order = launch_order(plan, program, launcher, image, found)
+    write_json(attempt.launch, order.as_json(), secret=True)  # it has values of env
+    return program
+
+
+def launch_order(
+    plan: Plan, program: Program, launcher: Launcher, image: Image | None, found: runtime.Runtime | None
+) -> LaunchOrder:
+    """The order for every rank's wrapper; `found` is the runtime that starts the image, if any."""
+    return LaunchOrder(
+        run=plan.run_id,
+        program=program,
+        numbers=launcher.numbers,
+        hcas=plan.site.node.hcas,
+        beside=beside(node_type(plan.site.node), plan.ranks_per_node),
+        interface=plan.site.node.interface,
+        container=_rank_image(plan, image, program, found) if image and found else None,
+        kill_after_s=plan.site.kill_after_s,
+        umask=plan.site.umask,
+        secrets=tuple(plan.secrets),
+    )
+
+
+def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None) -> Program:
+    """The program of the ranks: the user's command, or the one that ships with torusrun."""
+    threads = {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank)}
+    if plan.run.command:
+        for_scripts = f"{TRAINING}/training/{FOR_SCRIPTS}" if image else str(own_training() / FOR_SCRIPTS)
+        program = command.program(plan, run, attempt, for_scripts)
+        return replace(program, environment={**threads, **program.environment})
+    path = _python_path(plan, run, image)
+    own = {"PYTHONPATH": path} if path else {}
+    program = training.program(plan, attempt, "python3" if image else plan.python)
+    return replace(program, environment={**threads, **plan.environment, **own})
+
+
+def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
+    """PYTHONPATH with our training, the user's own entries and the copy of the user's code; '' to change nothing."""
+    own = plan.environment.get("PYTHONPATH")
+    entries = [TRAINING] if image and image.bound_training else []
+    if own or (plan.code and not image):
+        entries.append(absolute_only(own or os.environ.get("PYTHONPATH", "")))
+    if plan.code:
+        entries.append(str(run.code))
+    return os.pathsep.join(filter(None, entries))
+
+
+def _rank_image(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> RankImage:
+    from orchestrator.runs.image import run_image  # half of a start's time
+
+    container = run_image.container(plan, image, found)
+    known = {**vars(container), "directory": program.directory or container.directory}
+    return RankImage(**known, stage=plan.site.container.stage, sha256=image.sha256)

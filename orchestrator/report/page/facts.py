@@ -1,0 +1,136 @@
+"""All that the page says about one run, read from its folder. Records that are missing or damaged are left out."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.base.errors import explained as explained_error
+from orchestrator.base.json_files import read_object
+from orchestrator.base.private import read_bytes
+from orchestrator.base.terminal.plain import plain
+from orchestrator.network.prediction.forecast import Forecast
+from orchestrator.report.explanation import Explanation, explained
+from orchestrator.report.logs.files import logs
+from orchestrator.report.placement import Outlook, outlook
+from orchestrator.report.screen.detail import nodes
+from orchestrator.report.screen.nodes import NodeHeard
+from orchestrator.runs.folder import kept_secrets, ledger, metrics
+from orchestrator.runs.folder.events import Event
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.image.recorded import Image, kept
+from orchestrator.runs.plan.forecast import forecast_of, stood
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.runs.state.account import Account, account
+from orchestrator.runs.state.slow import Slow
+from orchestrator.runs.state.view import View
+from orchestrator.runs.support.without_secrets import SHORTEST, forms_of
+
+LARGEST_BYTES = 1_000_000  # of a run's file
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A run at `now_s` (of time.time()). None or empty is unknown.
+
+    `spec` is the run's file. `account` is None without readable metrics. `hidden` are its secret variables, none of
+    which is shown. `nodes` are those of the newest attempt, with the last report of each rank. `outlook` is its
+    placement by today's topology, `forecast` what torusrun predicts for it on its hosts.
+    """
+
+    view: View
+    now_s: float
+    rows: Sequence[Mapping[str, Any]] = ()
+    events: Sequence[Event] = ()
+    account: Account | None = None
+    explanation: Explanation | None = None
+    plan: Plan | None = None
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    spec: str = ""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    has_diff: bool = False
+    image: Image | None = None
+    nodes: Sequence[NodeHeard] = ()
+    slow: Slow | None = None
+    outlook: Outlook | None = None
+    forecast: Forecast | None = None
+
+    @property
+    def predicted_images_per_s(self) -> float | None:
+        """The predicted throughput; None if it is unknown, or differs from phase to phase."""
+        found = self.forecast
+        return found.images_per_s if found and len(found.phases) < 2 else None
+
+    def shown(self, text: str) -> str:
+        """A text about the run in one line, without control characters and without the values of its `env`."""
+        for form, name in self._forms:
+            text = text.replace(form, f"[value of {name}]")
+        return plain(text)
+
+    @cached_property
+    def _forms(self) -> list[tuple[str, str]]:
+        """(text, name) of all forms in which the values of `env` may be written, the longest first."""
+        environment = {**(self.plan.environment if self.plan else {}), **self.hidden}
+        found = {(form, name) for name, value in environment.items() for form in forms_of(value)}
+        return sorted((one for one in found if len(one[0]) >= SHORTEST), key=lambda one: (-len(one[0]), one))
+
+
+def read(run: RunFolder, view: View) -> RunFacts:
+    """The facts of a run with this view. It queries the source of the site's topology, if it has one."""
+    now_s, attempt = time.time(), run.attempt(view.attempt)
+    rows, events = _known(lambda: metrics.read(run.metrics)), ledger.events(run.ledger)
+    plan = _known(lambda: read_plan(run, view.attempt))
+    return RunFacts(
+        view=view,
+        now_s=now_s,
+        rows=rows or (),
+        events=events,
+        account=None if rows is None else account(events, rows, now_s, view.state),
+        explanation=_known(lambda: explained(logs(run, None))) if view.state.over else None,
+        plan=plan,
+        hidden=_known(lambda: kept_secrets.all_of(run)) or {},
+        spec=_known(lambda: _text(run.spec)) or "",
+        provenance=_known(lambda: read_object(run.provenance) or {}) or {},
+        has_diff=run.code_diff.exists(),
+        image=_known(lambda: kept(run)),
+        nodes=sorted(nodes(attempt, now_s), key=lambda node: min(node.ranks, default=0)),
+        slow=Slow.read(attempt.slow),
+        outlook=_placed(plan, view.hosts) if plan else None,
+        forecast=_known(lambda: _forecast(plan, view.hosts)) if plan and view.hosts else None,
+    )
+
+
+def _known(make: Callable[[], Value]) -> Value | None:
+    """A value; None if it cannot be read or is not known."""
+    with contextlib.suppress(TorusrunError):
+        return make()
+    return None
+
+
+def _text(path: Path) -> str:
+    with explained_error(f"{path}: cannot be read"):
+        return read_bytes(path, LARGEST_BYTES).decode(errors="replace")
+
+
+def _placed(plan: Plan, hosts: Sequence[str]) -> Outlook | None:
+    """The placement on these hosts; None without a topology, or if today's topology leads to another order."""
+    if not plan.site.topology or len(hosts) < 2:
+        return None
+    found = _known(lambda: outlook(plan, hosts))
+    return found if found and found.arrangement.hosts == tuple(hosts)[: len(found.arrangement.hosts)] else None
+
+
+def _forecast(plan: Plan, hosts: Sequence[str]) -> Forecast:
+    if plan.run.command:
+        raise SiteError("a command is not predicted")
+    placed, stand = stood(plan, hosts)
+    return forecast_of(placed, stand)

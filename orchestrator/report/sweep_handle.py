@@ -1,0 +1,78 @@
+"""The Python interface of a sweep: its members, their states, and its verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.report.handle import Run
+from orchestrator.runs.attempts.cancel import cancel_all
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.folder.sweep_folder import SweepFolder, find
+from orchestrator.runs.plan.attempt_plan import changes
+from orchestrator.runs.state.follow import follow_all
+from orchestrator.runs.state.poll import views
+from orchestrator.runs.state.view import View
+from orchestrator.runs.sweeps.results import results
+from orchestrator.runs.sweeps.resume import resume
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A submitted sweep: a handle on its folder."""
+
+    folder: SweepFolder
+
+    @property
+    def id(self) -> str:
+        return self.folder.sweep_id
+
+    @property
+    def folders(self) -> list[RunFolder]:
+        """The folders of its members, without those that were removed."""
+        return find(self.id)[1]
+
+    @property
+    def runs(self) -> list[Run]:
+        """Its members."""
+        return [Run(folder) for folder in self.folders]
+
+    def status(self) -> list[View]:
+        """The current view of each member. It queries the scheduler if necessary."""
+        return views(self.folders)
+
+    def results(self) -> list[dict[str, float]]:
+        """The newest value of each metric of each member."""
+        return [results(folder) for folder in self.folders]
+
+    def settings(self) -> list[dict[str, str]]:
+        """The settings in which the members differ, by number. Raises SiteError if the sweep is damaged."""
+        record = self.folder.read()
+        return list(record.members) if record else []
+
+    def cancel(self) -> None:
+        """End the members that are not over. Raises the first error."""
+        left = [run for run, view in zip(self.folders, self.status(), strict=True) if not view.state.over]
+        for error in cancel_all(left).values():
+            raise error
+
+    def resume(
+        self,
+        *,
+        time: str | None = None,
+        nodes: int | None = None,
+        grid: str | None = None,
+        exclude: Sequence[str] = (),
+        force: bool = False,
+    ) -> list[Run]:
+        """Submit a new attempt of each member that is over and not COMPLETED, together; these members.
+
+        The changes are those of `Run.resume`. Raises the errors of `sweeps.resume.resume`.
+        """
+        made = changes(time, nodes, grid, exclude)
+        return [Run(folder) for folder in resume(self.folder, self.folders, made, force=force)]
+
+    def wait(self) -> list[View]:
+        """Wait until all members are over; their last views."""
+        *_, last = follow_all(self.folders)
+        return last

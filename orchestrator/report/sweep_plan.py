@@ -1,0 +1,68 @@
+"""A sweep before it is submitted: its members as a table, and what all of them cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.base.terminal.plain import plain
+from orchestrator.report.numbers import duration
+from orchestrator.report.table import Column, Table
+from orchestrator.runs.sweeps.cost import SweepCost
+from orchestrator.runs.sweeps.plans import PlannedMember, PlannedSweep
+from training.counted import counted
+
+MOST_SHOWN = 12  # members; of more, the first and the last ones
+EACH_SIDE = 5
+
+
+def members(sweep: PlannedSweep) -> Table[tuple[int, PlannedMember]]:
+    """The members with their settings."""
+    rows = list(enumerate(sweep.members))
+    keys = list(dict.fromkeys(key for member in sweep.members for key in member.settings))
+    number: Column[tuple[int, PlannedMember]] = Column("MEMBER", lambda row: row[0], key="member")
+    return Table([number, *map(_column, keys)], rows)
+
+
+def _column(key: str) -> Column[tuple[int, PlannedMember]]:
+    return Column(plain(key), lambda row: row[1].settings.get(key), plain, key=key)
+
+
+def lines(sweep: PlannedSweep, cost: SweepCost, width: int | None = None) -> list[str]:
+    """The table of the members, the first and last ones if there are many, and the cost of all."""
+    title, *rows = members(sweep).lines(width)
+    if len(rows) > MOST_SHOWN:
+        left_out = len(rows) - 2 * EACH_SIDE
+        rows = [*rows[:EACH_SIDE], f"... {counted(left_out, 'more member')} ...", *rows[-EACH_SIDE:]]
+    return [title, *rows, "", *_cost(sweep, cost)]
+
+
+def _cost(sweep: PlannedSweep, cost: SweepCost) -> list[str]:
+    several = counted(len(sweep.members), "member")
+    most = "at most " if cost.unknown else ""
+    what = f"{several}, {most}{cost.node_hours:.3g} node-hours, {most}{duration(cost.wall_s)} without the queue"
+    how = f"{cost.at_once} at once" if cost.at_once < len(sweep.members) else "all at once"
+    why = [f"{'':12}by their time limits: {plain(cost.unknown)}"] if cost.unknown else []
+    return [f"{'sweep':12}{what}, {how}", *why, *_lanes(sweep)]
+
+
+def _lanes(sweep: PlannedSweep) -> list[str]:
+    """How members that keep going are submitted."""
+    if not sweep.at_once or not any(member.plan.keeps_going for member in sweep.members):
+        return []
+    return [f"{'':12}members keep going: each waits for the end of the one {sweep.at_once} places before it"]
+
+
+def as_json(sweep: PlannedSweep, cost: SweepCost) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "sweep": sweep.folder.sweep_id,
+        "folder": str(sweep.folder.folder),
+        "at_once": sweep.at_once or None,
+        "members": [
+            {"run": member.run.run_id, "settings": member.settings, "plan": member.plan.as_json()}
+            for member in sweep.members
+        ],
+        "node_hours": cost.node_hours,
+        "wall_s": cost.wall_s,
+        "by_time_limits": cost.unknown or None,
+    }

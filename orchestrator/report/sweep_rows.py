@@ -1,0 +1,25 @@
+"""The rows of a sweep's table, from its folder and the states of its members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.report.sweep_table import MemberRow
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.folder.sweep_folder import SweepFolder, number_of
+from orchestrator.runs.state.poll import views
+from orchestrator.runs.sweeps.results import results
+
+
+def rows_of(sweep: SweepFolder, members: Sequence[RunFolder]) -> list[MemberRow]:
+    """A row for each of these members. It queries the scheduler if necessary. Raises SiteError for a damaged sweep."""
+    record = sweep.read()
+    settings = record.members if record else ()
+    found = []
+    for view in views(members):
+        run = RunFolder(Path(view.folder))
+        number = number_of(run)
+        own = settings[number] if number < len(settings) else {}
+        found.append(MemberRow(number, own, view, results(run)))
+    return found

@@ -1,0 +1,85 @@
+"""Sends the notices of an attempt that are due: `orchestrator.runs.notices.sending RUN ATTEMPT WHO MOMENT...`.
+
+WHO is `job` or `client`. A job leaves a way that failed to the next client, for the node may not reach it. A client
+tries each way once, and the ledger has the result. One process at a time sends, so that no notice is sent twice.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.base import lock
+from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Notified
+from orchestrator.runs.folder.kept_secrets import kept
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.notices.notice import notice
+from orchestrator.runs.notices.send import send
+from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.runs.plan.secret_values import WEBHOOK
+
+LONGEST_S = 30  # then the kernel ends this process, whatever it waits for
+TIME_S = 12.0  # for the lock and all ways: a job waits for 15 s, and what is not recorded by then is sent again
+LEAST_S = 2.0  # of it for the ways
+
+
+def main() -> None:
+    folder, number, who, *moments = sys.argv[1:]
+    signal.alarm(LONGEST_S)
+    os.umask(0o077)
+    try:
+        send_due(RunFolder(Path(folder)), int(number), tuple(moments), by_client=who == "client")
+    except TorusrunError as error:
+        sys.exit(f"torusrun: the notices of {Path(folder).name} are not sent: {error}")
+
+
+def send_due(run: RunFolder, number: int, moments: tuple[str, ...], *, by_client: bool) -> None:
+    """Send what is due. Raises SiteError if the run cannot be read or the ledger cannot be written."""
+    plan = read_plan(run, number)
+    settings, until_s = plan.notify, time.monotonic() + TIME_S
+    with lock.held(run.notices_lock, wait_s=TIME_S - LEAST_S) as mine:
+        if mine is False:
+            return
+        said = notice(run, number, moments)
+        asked = [moment for moment in said.moments if moment in settings.at]
+        done = _done(run, number)
+        due = tuple(moment for moment in asked if any((moment, way) not in done for way in settings.ways))
+        ways = [way for way in settings.ways if any((moment, way) not in done for moment in due)]
+        if not ways:
+            return
+        url, lacks = _url(run) if "webhook" in ways else ("", "")
+        others = [way for way in ways if way != "webhook" or url]
+        why = send(settings, others, url, replace(said, moments=due), max(until_s - time.monotonic(), LEAST_S))
+        why = {way: why.get(way, lacks) for way in ways}
+        failed = {way: reason for way, reason in why.items() if reason}
+        for way, reason in failed.items():
+            print(f"torusrun: the notice by {way} failed: {reason}", file=sys.stderr)
+        sent = tuple(way for way in ways if way not in failed)
+        if by_client:
+            ledger.append(run.ledger, Notified(number, due, sent, failed))
+        elif sent:
+            ledger.append(run.ledger, Notified(number, due, sent, left=tuple(failed)))
+
+
+def _url(run: RunFolder) -> tuple[str, str]:
+    """The URL of the webhook, or '' and why it is not known: its user may have removed the file."""
+    try:
+        return kept(run, [WEBHOOK])[WEBHOOK], ""
+    except SiteError as error:
+        return "", str(error)
+
+
+def _done(run: RunFolder, number: int) -> set[tuple[str, str]]:
+    """The notices of an attempt that are not to be sent any more: (moment, way)."""
+    events = [e for e in ledger.events(run.ledger) if isinstance(e, Notified) and e.attempt == number]
+    return {(moment, way) for event in events for moment in event.moments for way in (*event.ways, *event.failed)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Removes runs that are over: their folders, with logs, metrics and checkpoints. A run at work is never touched."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from orchestrator.base.errors import SiteError, TorusrunError, UserError
+from orchestrator.base.states import State
+from orchestrator.runs.attempts import submit
+from orchestrator.runs.folder import attempt_folders, claim, index, ledger, settled
+from orchestrator.runs.folder.events import Submitting
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.state.poll import look, views
+from orchestrator.runs.state.view import View
+
+
+def remove_all(runs: Sequence[RunFolder]) -> dict[RunFolder, TorusrunError]:
+    """Remove these runs; the errors by those that stay."""
+    refused: dict[RunFolder, TorusrunError] = {}
+    needed = _awaited(index.runs())
+    for run in runs:
+        try:
+            _remove(run, needed)
+        except TorusrunError as error:
+            refused[run] = error
+    return refused
+
+
+def _remove(run: RunFolder, needed: Collection[Path]) -> None:
+    """Remove a run. Raises UserError if it is not over or another run waits for it, SiteError if a part is left."""
+    index.own(run)
+    if not run.ledger.exists():
+        raise UserError(f"{run.folder}: this has no ledger, so nobody can say whether the run is over; look at it")
+    with submit.alone(run):  # nobody resumes it meanwhile
+        _check(run, look(run), needed)
+        settled.forget([run.run_id])
+        index.forget(run)
+    if run.folder.exists() or run.removed.exists():
+        left = run.removed if run.removed.exists() else run.folder
+        raise SiteError(f"{left}: this could not be removed wholly; see its permissions, and remove it again")
+
+
+def _check(run: RunFolder, seen: View, needed: Collection[Path]) -> None:
+    if not seen.state.over:
+        raise UserError(f"{run.run_id} is {seen.state.value}; cancel it first: `torusrun cancel {run.run_id}`")
+    alive = [claim.held(run.attempt(number)) for number in attempt_folders.attempts(run)]
+    if any(alive) or (seen.state is State.LOST and None in alive):
+        raise UserError(f"{run.run_id} may have processes that are still at work; see where: `torusrun explain`")
+    if run.folder in needed:
+        raise UserError(f"another run waits for {run.run_id} (--after): remove it once that one is over")
+
+
+def _awaited(runs: Sequence[RunFolder]) -> set[Path]:
+    """The folders of runs for which others that are not over wait."""
+    waiting = [view for view in views(runs) if not view.state.over]
+    found: set[Path] = set()
+    for view in waiting:
+        events = ledger.events(RunFolder(Path(view.folder)).ledger)
+        for event in events:
+            if isinstance(event, Submitting):
+                found |= {Path(folder) for folder in (*event.after, *event.after_any)}
+    return found

@@ -1,0 +1,100 @@
+"""Removes secrets from records and output: the values of `env`, and what looks like a token, a password or a key."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+REMOVED = "***"
+SHORTEST = 4  # characters of a value that is looked for in text; "1" would be everywhere
+ENVIRONMENTS = ("env", "environment")
+NAMES = r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization)"
+NAMED = re.compile(NAMES, re.IGNORECASE)
+SHELL_WORD = r"""(?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'",;])+"""
+# Repetitions are bounded, so that no output makes the search slow.
+PATTERNS = [
+    (re.compile(r"-----BEGIN [^-\n]*PRIVATE KEY-----.*?-----END [^-\n]*PRIVATE KEY-----", re.DOTALL), REMOVED),
+    (re.compile(r"\A.*-----END [^-\n]*PRIVATE KEY-----", re.DOTALL), REMOVED),  # its beginning is not in the tail
+    (re.compile(r"-----BEGIN [^-\n]*PRIVATE KEY-----.*\Z", re.DOTALL), REMOVED),
+    (re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://)[^/\s@'\"]{1,500}@", re.IGNORECASE), rf"\1{REMOVED}@"),
+    (re.compile(r"\b((?:bearer|basic)\s+)[A-Za-z0-9+/=._~-]{6,}", re.IGNORECASE), rf"\1{REMOVED}"),
+    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), REMOVED),
+    (re.compile(r"\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA)[\w-]{10,}"), REMOVED),
+    (re.compile(rf"((?<!-)--[\w-]{{0,40}}{NAMES}[\w-]{{0,40}}\s{{1,9}}){SHELL_WORD}", re.IGNORECASE), rf"\1{REMOVED}"),
+    (re.compile(rf"({NAMES}[\w-]{{0,40}}['\"]?\s{{0,9}}[=:]\s{{0,9}}){SHELL_WORD}", re.IGNORECASE), rf"\1{REMOVED}"),
+]
+
+
+class Cleaner:
+    """Removes these variables' values, and all that the patterns find."""
+
+    def __init__(self, variables: Iterable[tuple[str, str]]) -> None:
+        found = set(variables)
+        forms = {form for _, value in found for form in forms_of(value) if len(form) >= SHORTEST}
+        longest_first = sorted(forms, key=len, reverse=True)
+        self._values = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        names = "|".join(re.escape(name) for name in sorted({name for name, _ in found}))
+        self._assigned = re.compile(rf"\b({names})=(?:{SHELL_WORD})?") if names else None
+
+    def text(self, text: str) -> str:
+        """The text without secrets."""
+        if self._assigned:
+            text = self._assigned.sub(rf"\1={REMOVED}", text)
+        if self._values:
+            text = self._values.sub(REMOVED, text)
+        for pattern, left in PATTERNS:
+            text = pattern.sub(left, text)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """A JSON value without secrets."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            after = [False, *(isinstance(item, str) and _takes_a_secret(item) for item in value)]
+            return [REMOVED if hidden else self.value(item) for hidden, item in zip(after, value, strict=False)]
+        if isinstance(value, dict):
+            return {self.text(key): self._of_key(key, inner) for key, inner in value.items()}
+        return value
+
+    def _of_key(self, key: str, value: Any) -> Any:
+        if key in ENVIRONMENTS and isinstance(value, dict):
+            return dict.fromkeys(value, REMOVED)
+        if NAMED.search(key) and isinstance(value, str) and value:
+            return REMOVED
+        return self.value(value)
+
+
+def variables_of(record: Any) -> Iterator[tuple[str, str]]:
+    """(name, value) of every variable in the environments of a JSON value, and of every key with a secret's name."""
+    if isinstance(record, list):
+        for item in record:
+            yield from variables_of(item)
+    elif isinstance(record, dict):
+        for key, value in record.items():
+            if key in ENVIRONMENTS and isinstance(value, dict):
+                yield from ((name, text) for name, text in value.items() if isinstance(text, str))
+            elif isinstance(value, str) and NAMED.search(key):
+                yield key, value
+            else:
+                yield from variables_of(value)
+
+
+def secret_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The variables with names of secrets, as WANDB_API_KEY: a scheduler may pass them to the ranks."""
+    return ((name, value) for name, value in environment.items() if NAMED.search(name))
+
+
+def forms_of(value: str) -> Iterator[str]:
+    """A value as programs, records and scripts write it; of several lines, each one."""
+    for part in (value, *(line.strip() for line in value.splitlines())):
+        yield from (part, json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1])
+        yield from (repr(part)[1:-1], shlex.quote(part))
+
+
+def _takes_a_secret(word: str) -> bool:
+    """Whether the next word of a command is a secret, as after '--api-key'."""
+    return word.startswith("-") and "=" not in word and NAMED.search(word) is not None

@@ -1,0 +1,158 @@
+"""Attempts of a sweep's members, in the batches in which they are submitted: arrays of jobs, and single jobs.
+
+The tasks of an array have one request. So members with another request are in another array. A run that keeps going
+is an array of its own, this machine has no arrays, and PBS refuses an array of one job: such members are single jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator import schedulers
+from orchestrator.base import process
+from orchestrator.base.private import FOLDER
+from orchestrator.base.version import __version__
+from orchestrator.runs.attempts.script import Scripts, python_path, scripts, submitted
+from orchestrator.runs.attempts.submit import intent, request_of
+from orchestrator.runs.folder.events import Submitting
+from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.folder.sweep_folder import ArrayFolder, SweepFolder
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.state.awaited import Awaited
+from orchestrator.schedulers.interface import Request
+from orchestrator.schedulers.script import job_script
+from orchestrator.spec.site import Site
+
+
+@dataclass(frozen=True)
+class MemberAttempt:
+    """An attempt of a member, with its scripts and the event before its submission."""
+
+    run: RunFolder
+    planned: AttemptPlan
+    texts: Scripts
+    event: Submitting
+
+    @property
+    def attempt(self) -> Attempt:
+        return self.run.attempt(self.planned.number)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Attempts that one command submits with one request: as the tasks of an `array`, or one as its own job."""
+
+    attempts: tuple[MemberAttempt, ...]
+    asked: Request
+    array: ArrayFolder | None = None
+
+    @property
+    def site(self) -> Site:
+        return self.attempts[0].planned.plan.site
+
+    def script_path(self) -> Path:
+        one = self.attempts[0]
+        return self.array.script if self.array else submitted(one.planned.plan, one.attempt)
+
+    def text(self, after_any: Sequence[str] = ()) -> str:
+        """The script for the scheduler; the job begins after these jobs have ended, too."""
+        asked = self.after(after_any)
+        if not self.array:
+            one = self.attempts[0]
+            return scripts(one.planned, one.attempt, asked).submitted
+        plan = self.attempts[0].planned.plan
+        return job_script(
+            plan.site,
+            asked,
+            attempt=self.array.folder,
+            entry=process.module(plan.python, "orchestrator.job.member", self.array.folder, plan.site.scheduler),
+            title=f"torusrun {__version__}: {len(self.attempts)} members of the sweep {asked.name}",
+            environment=python_path(),
+            umask=plan.site.umask,
+            loads=False,
+            records_end=False,
+        )
+
+    def after(self, after_any: Sequence[str]) -> Request:
+        """The request, to begin after these jobs have ended, too."""
+        return replace(self.asked, after_any=(*self.asked.after_any, *after_any))
+
+    def make(self, folder: ArrayFolder) -> None:
+        """Make the folder of the array at `folder`, with all that its tasks read."""
+        folder.folder.mkdir(parents=True, mode=FOLDER)
+        folder.write([one.attempt for one in self.attempts])
+
+
+def batches(
+    sweep: SweepFolder,
+    members: Sequence[tuple[RunFolder, AttemptPlan]],
+    at_once: int,
+    after: Sequence[Awaited] = (),
+    first_array: int = 1,
+) -> list[Batch]:
+    """The batches of these attempts, in the order of their submission: arrays, then single jobs.
+
+    The arrays are numbered from `first_array` on. Raises UserError if an attempt has no request.
+    """
+    together: dict[Request, list[tuple[RunFolder, AttemptPlan]]] = {}
+    alone: list[tuple[RunFolder, AttemptPlan]] = []
+    for run, planned in members:
+        asked = request_of(planned, run, after)
+        has_arrays = schedulers.get(planned.plan.site.scheduler).traits.has_arrays
+        (alone if planned.plan.keeps_going or not has_arrays else together.setdefault(_alike(asked), [])).append(
+            (run, planned)
+        )
+    found: list[Batch] = []
+    for asked, group in together.items():
+        for part in _parts(group, group[0][1].plan.site.largest_array):
+            if len(part) == 1:
+                alone += part
+                continue
+            array = sweep.array(first_array + len(found))
+            found.append(_array(sweep, array, asked, part, at_once, after))
+    return [*found, *(_single(run, planned, after) for run, planned in alone)]
+
+
+def _alike(asked: Request) -> Request:
+    """The request without what is of one run alone."""
+    return replace(asked, name="", token="", stdout=Path(), stderr=Path())
+
+
+def _parts(
+    group: Sequence[tuple[RunFolder, AttemptPlan]], most: int
+) -> Iterator[Sequence[tuple[RunFolder, AttemptPlan]]]:
+    for start in range(0, len(group), most):
+        yield group[start : start + most]
+
+
+def _array(
+    sweep: SweepFolder,
+    array: ArrayFolder,
+    asked: Request,
+    members: Sequence[tuple[RunFolder, AttemptPlan]],
+    at_once: int,
+    after: Sequence[Awaited],
+) -> Batch:
+    asked = replace(
+        asked,
+        name=sweep.sweep_id,
+        token=f"{sweep.sweep_id}-{array.folder.name}",  # a member's own job is called SWEEP.MEMBER.ATTEMPT
+        stdout=array.stdout,
+        stderr=array.stderr,
+        array=len(members),
+        parallel=at_once if at_once < len(members) else 0,
+    )
+    prepared = []
+    for task, (run, planned) in enumerate(members):
+        own = request_of(planned, run, after)
+        texts = scripts(planned, run.attempt(planned.number), own, held=True)
+        prepared.append(MemberAttempt(run, planned, texts, intent(planned, asked, texts, after, task)))
+    return Batch(tuple(prepared), asked, array)
+
+
+def _single(run: RunFolder, planned: AttemptPlan, after: Sequence[Awaited]) -> Batch:
+    asked = request_of(planned, run, after)
+    texts = scripts(planned, run.attempt(planned.number), asked)
+    return Batch((MemberAttempt(run, planned, texts, intent(planned, asked, texts, after)),), asked)

@@ -1,0 +1,53 @@
+"""What a whole sweep costs: node-hours, and the time from its first start to its last end."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.base.errors import UserError
+from orchestrator.runs.plan.auto_grid import with_expected_grid
+from orchestrator.runs.plan.forecast import forecast_of
+from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.sweeps.plans import PlannedSweep
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class SweepCost:
+    """The cost of all members: predicted, or at most (by their time limits) if `unknown` says why it is not known.
+
+    `wall_s` is the time from the first start to the last end, without the queue, if `at_once` members always run.
+    """
+
+    node_hours: float
+    wall_s: float
+    at_once: int
+    unknown: str = ""
+
+
+def cost(sweep: PlannedSweep) -> SweepCost:
+    """The cost of a sweep by the forecasts of its members, or by their time limits if one has no forecast."""
+    plans, unknown = [member.plan for member in sweep.members], ""
+    try:
+        times_s = [forecast_of(with_expected_grid(plan)).total_s for plan in plans]
+    except UserError as error:
+        times_s, unknown = [plan.run.time_s * plan.jobs for plan in plans], str(error)
+    at_once = sweep.at_once or len(plans)
+    node_s = sum(time_s * _nodes(plan) for time_s, plan in zip(times_s, plans, strict=True))
+    return SweepCost(node_s / HOUR_S, _wall_s(times_s, at_once), at_once, unknown)
+
+
+def _nodes(plan: Plan) -> int:
+    return plan.run.nodes + plan.run.keep_going.spares
+
+
+def _wall_s(times_s: Sequence[float], at_once: int) -> float:
+    """The time until the last one ends if each begins as soon as one of those `at_once` before it has ended."""
+    ends: list[float] = []
+    for time_s in times_s:
+        begins = heapq.heappop(ends) if len(ends) >= at_once else 0.0
+        heapq.heappush(ends, begins + time_s)
+    return max(ends)

@@ -1,0 +1,112 @@
+"""The plans of a sweep's members, all of them made and checked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator import schedulers
+from orchestrator.base.errors import UserError
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.folder.sweep_folder import SweepFolder
+from orchestrator.runs.plan.plan import Plan, new_id, plan
+from orchestrator.spec.combinations import Member, in_words, members, with_option
+from orchestrator.spec.load import RunSource, load
+from orchestrator.spec.paths import absolute
+from orchestrator.spec.site import Site
+from orchestrator.spec.sweep import MEMBERS, SweepKeys
+from training.counted import counted
+
+
+@dataclass(frozen=True)
+class PlannedMember:
+    """A run of a sweep: the settings in which it differs from the others, and its plan."""
+
+    settings: dict[str, str]
+    plan: Plan
+
+    @property
+    def run(self) -> RunFolder:
+        return RunFolder(self.plan.folder)
+
+
+@dataclass(frozen=True)
+class PlannedSweep:
+    """All members of a sweep. At most `at_once` of them run at the same time; 0 for as many as have room."""
+
+    folder: SweepFolder
+    members: tuple[PlannedMember, ...]
+    at_once: int
+
+    @property
+    def site(self) -> Site:
+        return self.members[0].plan.site
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What the options of a sweep add to its file: values of keys, and how many members run at the same time."""
+
+    values: tuple[str, ...] = ()
+    at_once: int | None = None
+
+
+def is_sweep(path: RunSource, site: str | None = None, settings: Sequence[str] = ()) -> bool:
+    """Whether the run file at `path` makes several runs."""
+    return load(path, site=site, settings=settings).run.sweep is not None
+
+
+def plan_sweep(
+    path: RunSource,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+    asked: SweepOptions | None = None,
+    later: bool = False,
+) -> PlannedSweep:
+    """The plans of all members of the sweep in the run file at `path`; nothing is written.
+
+    `later` says that they begin after other runs. Raises SpecError for values that make no members, UserError with the
+    members that do not fit.
+    """
+    loaded = load(path, site=site, settings=settings)
+    sweep = _with_options(loaded.run.sweep or SweepKeys(), asked or SweepOptions())
+    combinations = members(sweep)
+    folder = SweepFolder(absolute(loaded.site.runs) / new_id(loaded.run.name))
+    planned = tuple(_planned(path, site, settings, folder, combinations, later))
+    alone = schedulers.get(loaded.site.scheduler).traits.one_machine
+    at_once = sweep.at_once or (1 if alone else 0)
+    return PlannedSweep(folder, planned, at_once if at_once < len(planned) else 0)
+
+
+def _with_options(sweep: SweepKeys, asked: SweepOptions) -> SweepKeys:
+    for text in asked.values:
+        sweep = with_option(sweep, text)
+    if asked.at_once is None:
+        return sweep
+    if wrong := MEMBERS.complaint(asked.at_once):
+        raise UserError(f"--at-once {wrong}, not {asked.at_once}")
+    return replace(sweep, at_once=asked.at_once)
+
+
+def _planned(
+    path: RunSource,
+    site: str | None,
+    settings: Sequence[str],
+    folder: SweepFolder,
+    combinations: Sequence[Member],
+    later: bool,
+) -> Iterator[PlannedMember]:
+    """Each member with its plan. Raises UserError with the first member that does not fit, and how many do not."""
+    wrong: list[str] = []
+    for number, member in enumerate(combinations):
+        run = folder.member(number)
+        try:
+            made = plan(path, site=site, settings=[*settings, *member], run_id=run.run_id, later=later)
+        except UserError as error:
+            wrong.append(f"member {number} ({in_words(member)}):\n{error}")
+            continue
+        yield PlannedMember({one.key: one.text for one in member}, replace(made, folder=run.folder))
+    if wrong:
+        more = f"\nand {counted(len(wrong) - 1, 'other member')} of {len(combinations)}" if wrong[1:] else ""
+        raise UserError(f"{wrong[0]}{more}")

@@ -1,0 +1,124 @@
+"""New attempts of the members of a sweep that failed, submitted together as at first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.process import NoAnswer
+from orchestrator.base.states import State
+from orchestrator.runs.attempts import create
+from orchestrator.runs.attempts.resume import next_attempt
+from orchestrator.runs.attempts.submit import alone
+from orchestrator.runs.folder import index, ledger, settled
+from orchestrator.runs.folder.changes import Changes
+from orchestrator.runs.folder.events import Ended, Refused, Submitted
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.folder.sweep_folder import SweepFolder
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.state import which
+from orchestrator.runs.state.attention import counts
+from orchestrator.runs.state.decide import Policy
+from orchestrator.runs.state.poll import views
+from orchestrator.runs.sweeps.batches import Batch, MemberAttempt, batches
+from orchestrator.runs.sweeps.submit import submit, without_bad_hosts
+
+
+def resume(
+    sweep: SweepFolder, members: Sequence[RunFolder], changes: Changes, *, force: bool = False
+) -> list[RunFolder]:
+    """Submit a new attempt of each of these members that is over and not COMPLETED; these members.
+
+    With `force`, also of those of which nobody knows whether they are over. Raises UserError if there are none, or if
+    the changes do not fit, SiteError if the scheduler refuses them: then the attempts are removed.
+    """
+    for run in members:
+        index.own(run)
+    with sweep.alone():
+        record = sweep.read()
+        found = _next(members, changes, force)
+        planned = without_bad_hosts([attempt for _, attempt, _ in found])
+        resumes = {run: checkpoint for run, _, checkpoint in found}
+        attempts = [(run, attempt) for (run, _, _), attempt in zip(found, planned, strict=True)]
+        at_once = record.at_once if record else 0
+        parts = [
+            replace(part, attempts=tuple(_from(one, resumes[one.run]) for one in part.attempts))
+            for part in batches(sweep, attempts, at_once, first_array=_next_array(sweep))
+        ]
+        _make(parts)
+        try:
+            submit(parts, at_once)
+        except NoAnswer:
+            raise
+        except (SiteError, UserError) as error:
+            _take_back([one for part in parts for one in part.attempts], str(error))
+            raise
+    return list(resumes)
+
+
+def _next(
+    members: Sequence[RunFolder], changes: Changes, force: bool
+) -> list[tuple[RunFolder, AttemptPlan, str | None]]:
+    """The members to resume, each with the plan of its next attempt and the checkpoint from which it continues."""
+    seen = views(members, fresh=True, newest=True)
+    over = [(run, view) for run, view in zip(members, seen, strict=True) if _is_meant(view.state, force)]
+    if not over:
+        raise UserError(f"no member has failed or was cancelled ({counts(seen)}): there is nothing to resume")
+    found = []
+    for run, view in over:
+        planned, checkpoint = next_attempt(run, view, changes, Policy.FORCED if force else Policy.USER)
+        found.append((run, planned, checkpoint.name if checkpoint else None))
+    return found
+
+
+def _is_meant(state: State, force: bool) -> bool:
+    return (state.over and state is not State.COMPLETED) or (force and state is State.UNKNOWN)
+
+
+def _from(one: MemberAttempt, checkpoint: str | None) -> MemberAttempt:
+    return replace(one, event=replace(one.event, resumes=checkpoint))
+
+
+def _next_array(sweep: SweepFolder) -> int:
+    """The number of the next array; never one that a client has used."""
+    there = [int(path.name) for path in sweep.arrays.glob("[0-9]*") if path.name.isdigit()]
+    return max(there, default=0) + 1
+
+
+def _make(parts: Sequence[Batch]) -> None:
+    """Make the folders of the arrays and of the attempts, with the intents in the ledgers.
+
+    An array comes first, so that its number is used once. Raises UserError if another client has resumed a member.
+    """
+    done: list[MemberAttempt] = []
+    try:
+        for part in parts:
+            if part.array:
+                with private.umask(part.site.umask):
+                    part.make(part.array)
+            for one in part.attempts:
+                _make_attempt(one)
+                done.append(one)
+    except (SiteError, UserError) as error:
+        _take_back(done, str(error))
+        raise
+
+
+def _make_attempt(one: MemberAttempt) -> None:
+    with alone(one.run):
+        if which.newest_of(one.run) != one.planned.number - 1:
+            raise UserError(f"another client has resumed {one.run.run_id} meanwhile: resume the sweep again")
+        settled.forget([one.run.run_id])
+        ledger.append(one.run.ledger, one.event)
+        create.attempt(one.attempt, one.planned, one.texts)
+
+
+def _take_back(attempts: Sequence[MemberAttempt], why: str) -> None:
+    """Remove the attempts without a job or a recorded end. An array folder stays: its number is used."""
+    for one in attempts:
+        events = ledger.events(one.run.ledger)
+        if not any(ledger.last(events, kind, one.planned.number) for kind in (Submitted, Ended)):
+            create.take_back(one.attempt)
+            ledger.append(one.run.ledger, Refused(one.planned.number, why))

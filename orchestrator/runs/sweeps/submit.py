@@ -1,0 +1,174 @@
+"""Submits a sweep: all its members at first, or new attempts of those that failed.
+
+A client can be killed at any moment. One rename makes all members of a sweep at once, and their ledgers have the names
+of their jobs before these are submitted. So a member without a job is LOST, and `resume` submits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.base import private
+from orchestrator.base.errors import SiteError, TorusrunError, UserError
+from orchestrator.base.json_files import write_text
+from orchestrator.base.process import NoAnswer
+from orchestrator.base.states import Cause, State
+from orchestrator.base.terminal.plain import say
+from orchestrator.runs.attempts import create, jobs_in_turn
+from orchestrator.runs.folder import index, kept_secrets, ledger
+from orchestrator.runs.folder.events import Ended, KeptGoing, Submitted
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.folder.sweep_folder import SweepFolder, SweepRecord, number_of
+from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.plan import attempt_plan, secret_values
+from orchestrator.runs.plan.attempt_plan import AttemptPlan
+from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
+from orchestrator.runs.state import next_job
+from orchestrator.runs.state.awaited import Awaited
+from orchestrator.runs.sweeps.batches import Batch, MemberAttempt, batches
+from orchestrator.runs.sweeps.plans import PlannedSweep
+from orchestrator.schedulers import client
+
+NO_JOBS = "it has no jobs"
+
+
+def first(sweep: PlannedSweep, source: Path, after: Sequence[Awaited] = ()) -> list[RunFolder]:
+    """Make all members of a sweep whose spec is in `source`, and submit them, to begin after these jobs.
+
+    If its first array, or its first job, is refused, nothing is left. Raises SiteError or UserError if one is refused,
+    NoAnswer if it is unknown whether it was submitted; members that were made stay then.
+    """
+    members = [member.run for member in sweep.members]
+    parts = proposed(sweep, after)
+    _make(sweep, parts, source)
+    with sweep.folder.alone():
+        try:
+            submit(parts, sweep.at_once)
+        except NoAnswer:
+            raise
+        except (SiteError, UserError):
+            if not any(ledger.last(ledger.events(run.ledger), Submitted, 1) for run in members):
+                index.forget_sweep(members)
+            raise
+    return members
+
+
+def proposed(sweep: PlannedSweep, after: Sequence[Awaited] = ()) -> list[Batch]:
+    """The batches that `first` submits. This makes and submits nothing.
+
+    Raises UserError if a member has no request, or if the site has a login node.
+    """
+    if sweep.site.host:
+        raise UserError(f"the site is reached through {sweep.site.host}: submit a sweep there, or its members by --set")
+    firsts = without_bad_hosts([attempt_plan.first(member.plan) for member in sweep.members])
+    members = [(member.run, planned) for member, planned in zip(sweep.members, firsts, strict=True)]
+    return batches(sweep.folder, members, sweep.at_once, after)
+
+
+def without_bad_hosts(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
+    """The plans without bad hosts, which are printed once."""
+    found = [without_bad_nodes(one) for one in planned]
+    for line in dict.fromkeys(line for one in found for line in one.left_out.lines):
+        say(line)
+    return found
+
+
+def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path) -> None:
+    """Make the folder of a sweep with all its members. Raises the errors of `attempts.create.run`."""
+    attempts = sorted((one for part in parts for one in part.attempts), key=lambda one: number_of(one.run))
+    images = {one.planned.plan.run.image: one.planned.plan for one in attempts}
+    found = {name: create.image_of(plan) for name, plan in images.items()}
+    facts = create.facts_of(attempts[0].planned.plan, source)
+    folder, unfinished = sweep.folder, sweep.folder.unfinished
+    private.make(folder.folder.parent, sweep.site.umask)
+    with index.announced(*(one.run for one in attempts)), private.umask(sweep.site.umask):
+        try:
+            unfinished.folder.mkdir(mode=private.FOLDER)
+            copies: dict[object, RunFolder] = {}
+            for one in attempts:
+                _fill(one, found[one.planned.plan.run.image], facts, copies)
+            for part in parts:
+                if part.array:
+                    part.make(unfinished.array(int(part.array.folder.name)))
+            SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once).write(unfinished)
+            unfinished.folder.rename(folder.folder)
+        except UserError:
+            index.forget_sweep([one.run for one in attempts])
+            raise
+        except (OSError, SiteError) as error:
+            index.forget_sweep([one.run for one in attempts])
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise SiteError(f"{folder.folder}: the sweep cannot be made: {reason}") from None
+
+
+def _fill(one: MemberAttempt, image: Image | None, facts: create.Origin, copies: dict[object, RunFolder]) -> None:
+    """Make the folder of a member. `copies` are the members with the copies of code that others share."""
+    plan, made = one.planned.plan, RunFolder(one.run.unfinished)
+    code = plan.code and (plan.code, plan.run.code_limit_bytes, tuple(create.written(plan)), plan.secret_files)
+    first = copies.setdefault(code, made) if code else made
+    recipe = {"recipe": plan.recipe} if plan.recipe else {}
+    own = replace(facts, provenance={**facts.provenance, **recipe})
+    create.fill(made, one.planned, one.texts, image, own, None if first is made else first)
+    kept_secrets.keep(made, secret_values.read(plan))
+    ledger.append(made.ledger, one.event)
+
+
+def submit(parts: Sequence[Batch], at_once: int) -> None:
+    """Submit batches whose attempts are made and announced in their ledgers.
+
+    At most `at_once` members run at the same time (0: any number): arrays follow one another, and a single job waits
+    for the one `at_once` places before it. After an error the remaining members are recorded as not submitted.
+    """
+    with SweepFolder(parts[0].attempts[0].run.folder.parent).submitting():
+        _in_order(parts, at_once)
+
+
+def _in_order(parts: Sequence[Batch], at_once: int) -> None:
+    arrays: list[str] = []
+    singles: list[str] = []
+    for place, part in enumerate(parts):
+        waits = arrays[-1:] if part.array or len(singles) < at_once else singles[len(singles) - at_once :][:1]
+        try:
+            job = _submit(part, waits if at_once else ())
+        except TorusrunError as error:
+            known = isinstance(error, (SiteError, UserError)) and not isinstance(error, NoAnswer)
+            left = [one for later in parts[place if known else place + 1 :] for one in later.attempts]
+            if place or not known:
+                _not_submitted(left, error)
+            raise
+        (arrays if part.array else singles).append(job)
+
+
+def _submit(part: Batch, after_any: Sequence[str]) -> str:
+    """Submit a batch, and write the jobs into the ledgers of its members; the id of its last job."""
+    asked, script = part.after(after_any), part.script_path()
+    with private.umask(part.site.umask):  # Slurm and local sites make the job's output files with it
+        secret = bool(part.attempts[0].planned.plan.environment) and not part.array
+        write_text(script, part.text(after_any), secret=secret)
+        try:
+            job = client.of(part.site).submit(script, asked, cwd=script.parent)
+        except NoAnswer as error:
+            sweep = part.attempts[0].run.folder.parent.name
+            known = f"`torusrun status {sweep}` finds it by its name {asked.called!r}"
+            raise NoAnswer(f"{error}; there may be a job all the same: do not submit it again, {known}") from None
+    scheduler = client.of(part.site).scheduler
+    for one in part.attempts:
+        own = job if one.event.task is None else scheduler.task_id(job, one.event.task)
+        ledger.append(one.run.ledger, Submitted(one.planned.number, own, part.site.scheduler))
+    one = part.attempts[0]
+    if part.array or not one.planned.plan.jobs_in_turn:
+        return job
+    with private.umask(part.site.umask):
+        jobs_in_turn.add(one.planned, one.run, asked, job)
+    return next_job.jobs_of(ledger.events(one.run.ledger), one.planned.number)[-1]
+
+
+def _not_submitted(attempts: Sequence[MemberAttempt], error: TorusrunError) -> None:
+    """Record that these attempts have no job, so that `resume` submits their members at once."""
+    for one in attempts:
+        reason = f"it was not submitted: {error}; `torusrun resume {one.run.folder.parent.name}` submits it"
+        ledger.append(one.run.ledger, Ended(one.planned.number, State.FAILED, reason, Cause.SCHEDULER))
+        if one.event.jobs:
+            ledger.append(one.run.ledger, KeptGoing(one.planned.number, NO_JOBS))

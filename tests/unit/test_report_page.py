@@ -1,0 +1,250 @@
+"""`torusrun report`: what is on the page, that it is quoted, whole and small, and where it is written."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.base.errors import UserError
+from orchestrator.base.json_files import write_json
+from orchestrator.base.states import Cause, State
+from orchestrator.cli.main import main
+from orchestrator.network.hosts.hostlist import expand
+from orchestrator.report.handle import Run
+from orchestrator.report.page import facts as facts_of
+from orchestrator.report.page.document import document
+from orchestrator.report.page.facts import RunFacts
+from orchestrator.report.page.settings import settings
+from orchestrator.report.placement import outlook
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Ended, Started, Submitted, Submitting
+from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan.forecast import forecast_of
+from orchestrator.runs.plan.plan import plan
+from tests.unit.run_folders import make, write_specs
+
+ROOT = Path(__file__).resolve().parents[2]
+VOID = {"meta", "wbr", "br"}
+HOSTILE = "</script><b>{{ 7*7 }}<img src=x onerror=alert(1)>\x1b[31m\x00"
+DONE = End(State.COMPLETED, "all 4 ranks ended well", cause=Cause.DONE)
+
+
+class Page(HTMLParser):
+    """A page: its tags are closed in order. `text` is what a reader sees, `rows` the cells of its tables."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.text, self.tags, self.rows, self._open = "", set[str](), list[list[str]](), list[str]()
+        self.feed(html)
+        assert not self._open, f"these tags are not closed: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.add(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag, f"</{tag}> closes another tag"
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self._open:
+            self.text += data
+        if {"td", "th"} & {*self._open}:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture
+def run(home: Path) -> RunFolder:
+    return make(write_specs(home), DONE)
+
+
+def facts(run: RunFolder) -> RunFacts:
+    return facts_of.read(run, Run(run).status())
+
+
+def page(*runs: RunFolder) -> Page:
+    return Page(document([facts(run) for run in runs]))
+
+
+def test_a_page_has_the_end_the_results_the_time_and_the_settings_of_a_run(run: RunFolder) -> None:
+    text = page(run).text
+    for words in (
+        run.run_id, "COMPLETED", "all 4 ranks ended well", "97.00%", "800 images/s", "median of 40 reports", "40 of 40",
+        "1 node x 4 ranks", "Loss over time", "since submission", "queue", "grid", "2x2",
+    ):  # fmt: skip
+        assert words in text, f"the page lacks {words!r}"
+
+
+def test_the_page_asks_for_nothing_and_runs_nothing(run: RunFolder) -> None:
+    html = document([facts(run)])
+    assert not re.search(r"https?:|src=|url\(|@import|<script|<link|<img|\son\w+=", html)
+    assert "default-src 'none'" in html
+
+
+def test_texts_of_a_run_are_data(run: RunFolder) -> None:
+    ledger.append(run.ledger, Submitting(2, name=run.run_id))
+    ledger.append(run.ledger, Started(2, job="7", hosts=(HOSTILE,)))
+    ledger.append(run.ledger, Ended(2, state=State.FAILED, reason=f"it said {HOSTILE}", cause=Cause.PROGRAM))
+    run.attempt(2).logs.mkdir(parents=True)
+    run.attempt(2).rank_log(0).write_text(f"Traceback (most recent call last):\n  {HOSTILE}\nValueError: {HOSTILE}\n")
+    kept = json.loads(run.provenance.read_text())
+    write_json(run.provenance, {**kept, "torusrun": HOSTILE, "git": {"commit": HOSTILE}, "packages": {HOSTILE: [1]}})
+    html = document([facts(run)])
+    assert html.count("&lt;/script&gt;&lt;b&gt;") >= 6, "the hostile texts are not where this test puts them"
+    assert not {"script", "b", "img"} & (Page(html).tags - {"b"}) and "</script" not in html and "<b>{" not in html
+    assert "\x1b" not in html and "\x00" not in html and "49" not in re.findall(r"<b>(.*?)</b>", html)
+
+
+def test_values_of_env_are_not_shown(home: Path) -> None:
+    spec = write_specs(home)
+    env = "{TOKEN: very-secret, LEVEL: '1', WANDB_NAME: made}"
+    spec.write_text(f"{spec.read_text()}env: {env}\nsetup: [export KEY=another-one]\n")
+    run = make(spec, End(State.FAILED, "rank 0 said very-secret", cause=Cause.PROGRAM))
+    run.attempt(1).rank_log(0).write_text("Traceback (most recent call last):\nValueError: no very-secret here\n")
+    html = document([facts(run)])
+    assert "very-secret" not in html and "another-one" not in html
+    assert "LEVEL TOKEN WANDB_NAME" in html and "[value of TOKEN]" in html
+    assert f"<h1>{run.run_id}</h1>" in html, "the id of the run is no secret"
+
+
+def test_a_value_of_env_is_not_shown_by_its_lines_or_in_quotes(home: Path) -> None:
+    spec, lines, quoted = write_specs(home), "first 5577\nsecond 5578", 'it\'s "so" 5579'
+    spec.write_text(f"{spec.read_text()}env: {json.dumps({'LINES': lines, 'QUOTED': quoted})}\n")
+    run = make(spec, End(State.FAILED, f"it said {[lines]}", cause=Cause.PROGRAM))
+    said = ["Traceback (most recent call last):", f"  {lines!r}", f"  {json.dumps(quoted)}", f"ValueError: {quoted!r}"]
+    run.attempt(1).rank_log(0).write_text("\n".join(said) + "\n")
+    html = document([facts(run)])
+    assert "ValueError: " in html and not re.findall("557[0-9]", html)
+    assert "5577" not in facts(run).shown(lines.splitlines()[0]), "an error is shown line by line"
+
+
+def test_settings_are_those_of_the_file_and_those_that_are_not_the_default(home: Path) -> None:
+    spec = write_specs(home)
+    spec.write_text(spec.read_text().replace("train: {}", "train: {model: resnet-digits, batch: 64}"))
+    run = make(spec, DONE)
+    write_json(run.attempt(1).plan, plan(spec, settings=["train.epochs=3"], run_id=run.run_id).as_json())
+    assert dict(settings(facts(run))) == {
+        "grid": "2x2", "time": "600s", "train.model.name": "resnet-digits", "train.epochs": "3", "train.batch": "64"
+    }  # fmt: skip
+    run.spec.write_bytes(b"\xff: [")
+    assert "train.epochs" in dict(settings(facts(run))) and "train.batch" not in dict(settings(facts(run)))
+
+
+def test_equal_facts_give_an_equal_page(run: RunFolder) -> None:
+    known = facts(run)
+    assert document([known]) == document([replace(known)])
+
+
+def test_a_run_without_steps_has_no_curves(run: RunFolder) -> None:
+    run.metrics.unlink()
+    text = page(run).text
+    assert "Curves" not in text and "COMPLETED" in text and "unreported" in text
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "ledger.jsonl", "plan.json", "provenance.json", "image.json"])
+def test_a_damaged_record_is_left_out(name: str, run: RunFolder) -> None:
+    (run.folder / name).write_bytes(b"\xff{damaged\n[]\n")
+    if name == "plan.json":
+        (run.attempt(1).plan).write_text("[]")
+    assert f"{Run(run).status().state.value} " in page(run).text
+
+
+def test_of_many_attempts_the_newest_are_shown(run: RunFolder) -> None:
+    for number in range(2, 27):
+        ledger.append(run.ledger, Submitting(number, name=run.run_id))
+        ledger.append(run.ledger, Submitted(number, job=f"{number}00"))
+        ledger.append(run.ledger, Started(number, job=f"{number}00", hosts=("n1",)))
+        ledger.append(run.ledger, Ended(number, state=State.NODE_FAIL, reason=f"lost n{number}", cause=Cause.HOST_LOST))
+    text = page(run).text
+    assert "6 earlier ones are not shown" in text and "lost n26" in text and "host_lost" in text
+    assert "lost n6" not in text and "lost n7" in text
+
+
+def test_a_long_run_makes_a_small_file_that_keeps_the_peaks(run: RunFolder) -> None:
+    rows = (
+        f'{{"t": {n}.0, "attempt": 1, "event": "step", "step": {n}, "samples": {n}, "loss": {99 if n == 777 else 1}, '
+        '"lr": 0.1, "images_per_s": 800.5}\n'
+        for n in range(1, 100_001)
+    )
+    run.metrics.write_text("".join(rows))
+    html = document([facts(run)])
+    assert len(html) < 200_000, f"{len(html):,} bytes: thin the curves out"
+    (band, *_) = re.findall(r'aria-label="Loss".*?<polygon [^>]*points="(.*?)"', html)
+    heights = {point.partition(",")[2] for point in band.split()}
+    assert len(heights) == 2, "the band shows the one step with another loss"
+
+
+def reported(run: RunFolder, **computes_s: float) -> None:
+    """Rank 0 of the node reports that its ranks (`r0=0.1`) compute so long in a step of 0.2 s."""
+    ranks = tuple(
+        RankSteps(int(name[1:]), 9.0, 40, 0.2, 0.3, 1 - each_s / 0.2, each_s, 60) for name, each_s in computes_s.items()
+    )
+    NodeLoad(10.0, 5.0, 4, ranks=ranks).write(run.attempt(1).node_load(0))
+
+
+def test_a_slow_rank_is_named(run: RunFolder) -> None:
+    reported(run, r0=0.1, r1=0.1, r2=0.1, r3=0.19)
+    found = page(run)
+    assert "rank 3 (here) computes 1.9 times as long as the median" in found.text
+    (row,) = (row for row in found.rows if row[0] == "rank 3")
+    assert row[1:] == ["here", "computed 190.00 mswaited 10.00 ms", "200.00 ms", "5%"]
+
+
+def test_a_placed_and_predicted_run_shows_both(run: RunFolder, home: Path) -> None:
+    racks = plan(ROOT / "examples/racks/run.yaml")
+    hosts = expand((ROOT / "examples/racks/hosts.txt").read_text().strip())
+    spec = home / "imagenet.yaml"
+    spec.write_text("name: imagenet\nsite: abci-v\naccount: x\nnodes: 16\ntrain: {recipe: sony-224s}\n")
+    predicted = forecast_of(plan(spec, settings=["grid=8x8", "train.recipe=null", "train.model=resnet50"]))
+    known = replace(facts(run), outlook=outlook(racks, hosts), forecast=predicted)
+    html = document([known])
+    assert f"predicted {predicted.images_per_s:,.0f}" in Page(html).text and 'polyline class="predicted"' in html
+    assert "hottest link" in Page(html).text and "xmlns" not in html
+
+
+def test_several_runs_are_overlaid_and_compared(home: Path) -> None:
+    spec = write_specs(home)
+    one = make(spec, DONE)
+    spec.write_text(spec.read_text().replace("train: {}", "train: {batch: 512}"))
+    other = make(spec, End(State.FAILED, "rank 1 ended", cause=Cause.PROGRAM))
+    found = page(one, other)
+    assert "2 runs compared" in found.text
+    assert ["", "A", "B"] in found.rows and ["state", "COMPLETED", "FAILED"] in found.rows
+    assert ["train.batch", "64", "512"] in found.rows or ["train.batch", "256", "512"] in found.rows, found.rows[-5:]
+    with pytest.raises(UserError, match="at most 12 runs, and these are 13"):
+        document([facts(one)] * 13)
+
+
+def test_the_verb_writes_a_file_and_overwrites_none(
+    run: RunFolder, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(home)
+    file = home / f"report-{run.run_id}.html"
+    assert main(["report", "made*"]) == 0 and capsys.readouterr().out == f"{file}\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and not list(home.glob(".*.html*"))
+    file.write_text("mine")
+    assert main(["report", "last"]) == 2 and file.read_text() == "mine"
+    assert "--force" in capsys.readouterr().err
+    assert main(["report", "last", "-o", str(file), "--force"]) == 0 and run.run_id in file.read_text()
+    assert main(["report", "last", "-o", str(home)]) == 2 and "this is a folder" in capsys.readouterr().err
+    assert main(["report", "last", "-o", "none/r.html"]) == 2 and "no such folder" in capsys.readouterr().err
+
+
+def test_python_writes_the_same_file(run: RunFolder, home: Path) -> None:
+    path = Run(run).report(home / "page.html")
+    assert path == home / "page.html" and run.run_id in path.read_text()
+    with pytest.raises(UserError, match="exists already"):
+        Run(run).report(path)

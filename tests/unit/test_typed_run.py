@@ -1,0 +1,122 @@
+"""A run without a file: its options are read as a file is, and --save writes a file with the same run."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from orchestrator.cli.main import main
+from orchestrator.runs.plan.plan import plan
+from orchestrator.spec.read import read, read_tree
+from orchestrator.spec.run import RunSpec
+from orchestrator.spec.typed_run import Option, TypedRun
+
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+SLURM = ["--site", "slurm", "-n", "2", "--gpus", "4", "--time", "02:00:00", "--env", "LR=0x10"]
+RUN_ID = r"train-\d{8}-\d{6}-[0-9a-f]{4}"
+COMMAND = ["--", "python", "train.py", "--lr", "0.1", "", "null", "a: b"]
+
+
+@pytest.fixture
+def folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a program."""
+    place = home / "code"
+    place.mkdir()
+    (place / "train.py").touch()
+    monkeypatch.chdir(place)
+    return place
+
+
+@example(("\x85", "a\u2028b"))
+@given(st.lists(words, min_size=1, max_size=4).map(tuple))
+def test_any_command_is_read_as_from_the_file_that_it_makes(command: tuple[str, ...]) -> None:
+    options = [Option(("name",), "x", "--name x"), Option(("site",), "local", "--site local")]
+    typed = TypedRun((*options, Option(("command",), command, "--")), Path())
+    there, _ = read(RunSpec, typed.text(), "file")
+    here, _ = read_tree(RunSpec, typed.tree(), "options")
+    assert there == here and here.command == command
+
+
+@pytest.mark.parametrize("value", ["", "~", "null", "010"])
+def test_the_value_of_a_variable_is_text_as_in_a_shell(value: str, folder: Path) -> None:
+    assert main(["run", "--env", f"CUDA_VISIBLE_DEVICES={value}", "--save", "run.yaml", *COMMAND]) == 0
+    assert plan("run.yaml").run.env == {"CUDA_VISIBLE_DEVICES": value}
+
+
+@pytest.mark.parametrize(("command", "name"), [("python -c key=s3cret", "python"), ("bash -c s3cret train.py", "bash")])
+def test_the_name_of_a_run_has_no_code(command: str, name: str, folder: Path) -> None:
+    assert main(["run", "--save", "run.yaml", "--", *command.split()]) == 0
+    assert plan("run.yaml").run.name == name
+
+
+@pytest.mark.parametrize("place", [".", "..", "other"])
+def test_a_saved_file_has_the_same_run(place: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "other").mkdir()
+    (folder / "site.yaml").write_text("scheduler: slurm\nlauncher: srun\nnode: {gpus: 4}\n")
+    typed = ["run", *SLURM, "--site", "./site.yaml", "--set", "keep_going.attempts=3"]
+    assert main([*typed, "--save", f"{place}/run.yaml", *COMMAND]) == 0
+    assert main([*typed, "--print-script", *COMMAND]) == 0
+    script = capsys.readouterr().out.partition("\n")[2]
+    saved = plan(f"{place}/run.yaml")
+    assert (saved.run.nodes, saved.ranks_per_node, saved.run.time_s, saved.jobs) == (2, 4, 7200.0, 3)
+    assert saved.run.command == tuple(COMMAND[1:]) and saved.run.env == {"LR": "0x10"} and saved.code == folder
+    assert main(["submit", f"{place}/run.yaml", "--print-script"]) == 0
+
+    again = capsys.readouterr().out
+    assert re.sub(RUN_ID, "RUN", script) == re.sub(RUN_ID, "RUN", again)
+    assert main([*typed, "--save", f"{place}/run.yaml", *COMMAND]) == 2, "a file of the user is never overwritten"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--time", "2x"], "--time 2x: 'time': '2x' is not a duration"),
+        (["-n", "many"], "--nodes many: 'nodes' must be a whole number"),
+        (["-n", "2"], "--nodes 2: 'nodes' must be 1 on a local site"),
+        (["--ranks-per-node", "0"], "--ranks-per-node 0: 'ranks_per_node' must be"),
+        (["--gpus", "4"], "--gpus 4: a node of the site 'local' has no GPUs"),
+        (["--site", "nowhere"], "--site nowhere: there is no site 'nowhere'"),
+        (["--name", "a b"], "--name a b: 'name': 'a b' is not a name"),
+        (["--env", "LR"], "--env LR: write it as NAME=VALUE"),
+        (["--env", "BASH_ENV=s3cret"], "--env BASH_ENV=...: "),
+        (["--set", "noodes=2"], "--set noodes=2: unknown key 'noodes'; did you mean 'nodes'?"),
+        (["--set", "train.epochs=2"], "'train' and 'command' exclude each other"),
+        (["--save", "x.yaml", "--wait"], "--save submits nothing"),
+    ],
+)
+def test_a_mistake_names_its_option(
+    options: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *options, "--", "python", "train.py"]) == 2
+    said = capsys.readouterr().err
+    assert message in said and "s3cret" not in said, said
+    assert sorted(path.name for path in folder.iterdir()) == ["train.py"], "a mistake must write nothing"
+
+
+def test_a_missing_script_and_a_missing_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--", "python", "trian.py"]) == 2
+    assert "did you mean 'train.py'?" in capsys.readouterr().err
+    assert main(["run", "python", "train.py", "--lr", "0.1"]) == 2
+    assert "write the command after '--'" in capsys.readouterr().err
+    assert main(["run", "run.yaml"]) == 2
+    assert "`torusrun submit run.yaml`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [(["python", "-u", "my train.py"], "my-train"), (["./7b.sh"], "b"), (["mpi_ring"], "mpi_ring"), (["/"], "run")],
+)
+def test_a_run_has_the_name_of_its_program(command: list[str], name: str) -> None:
+    from orchestrator.cli.verbs.run import _name
+
+    assert _name(command) == name
+
+
+def test_a_plan_without_a_file_is_submitted_by_python(folder: Path) -> None:
+    values = {"name": "x", "site": "local", "command": ("true",)}
+    planned = plan(TypedRun(tuple(Option((key,), value, f"--{key}") for key, value in values.items()), Path()))
+    assert planned.code == folder and json.dumps(planned.as_json())
+    assert not [source for source in planned.sources if not Path(source).exists()], "its copies could not be private"
