@@ -40,8 +40,10 @@ from tests.e2e.places import BATCH, Place
 # The kinds after which a run should continue by itself: no request of a user, and harm that is over or can be left out.
 KIND_NAMES = ("kill-rank", "segv-rank", "kill-wrapper", "stop-rank", "bad-python", "kill-supervisor", "kill-launcher",
               "kill-shell", "node-dies-other", "node-dies-first", "link-cut-other")  # fmt: skip
-KEEP_GOING = "keep_going={{attempts: 20, without_progress: {}}}"
-SINGLE, OFTEN = KEEP_GOING.format(3), KEEP_GOING.format(20)  # a fault every 15 s often strikes a restart
+KEEP_GOING = "keep_going={{attempts: 20, without_progress: {}, standby: {}}}"
+SINGLE = KEEP_GOING.format(3, "false")
+OFTEN, WARM = (KEEP_GOING.format(20, standby) for standby in ("false", "true"))  # 20: a fault often strikes a restart
+OURS = {"torusrun": [OFTEN], "torusrun, memory and standby": [WARM, "train.checkpoints.memory=true"]}
 RESULTS = Path(__file__).parent / "results"
 NO_EVALUATION = f"train.evaluate.first={runs.NEVER}"
 
@@ -71,7 +73,7 @@ def at_steps(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, s
     whole = runs.undisturbed(place, words)
     rows: list[Struck] = []
     for faults in planned:
-        struck = single.strike_all(place, faults, whole, [*words, SINGLE])
+        struck = single.strike_all(place, faults, whole, [*words[:2], SINGLE, *asked.settings])
         rows += struck
         print(*map(_line, struck), sep="\n", flush=True)
     title = f"{len(rows)} faults at random steps on {name}, seed {asked.seed}, {asked.per_run} in a run"
@@ -109,15 +111,16 @@ def at_times(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, s
     for mean_s in asked.mean:
         faults = [*arrivals(asked.seed, mean_s, duration_s, RANKS)]
         every = max(round(best_interval_s(saved_s, mean_s) * before["torusrun"] / BATCH), 1)
-        words = [NO_EVALUATION, f"train.checkpoint_every_steps={every}", OFTEN, *asked.settings]
-        found = stretch.stretch(place, faults, duration_s, words)
-        lines.append(Line("torusrun", mean_s, len(faults), every, found.steps_per_s * BATCH, found.next_step_s,
-                          found.skipped * BATCH, found.again * BATCH, vars(found)))  # fmt: skip
+        for ours, own in OURS.items():
+            words = [NO_EVALUATION, f"train.checkpoint_every_steps={every}", *own, *asked.settings]
+            found = stretch.stretch(place, faults, duration_s, words)
+            lines.append(Line(ours, mean_s, len(faults), every, found.steps_per_s * BATCH, found.next_step_s,
+                              found.skipped * BATCH, found.again * BATCH, vars(found)))  # fmt: skip
         for peer in asked.peers:
             told = peers.training(peer, faults, duration_s, every)
             lines.append(Line(peer.name, mean_s, len(faults), every, told.samples_per_s, told.next_step_s,
                               told.lost, told.again, vars(told)))  # fmt: skip
-        print(*lines, sep="\n", flush=True)
+        print(*lines[-len(OURS) - len(asked.peers) :], sep="\n", flush=True)
     after = _usual(asked, place)
     title = f"A rank killed at random times on {name}, seed {asked.seed}, {asked.minutes:g} minutes each"
     speeds = {"before": before, "after": after}
@@ -147,8 +150,9 @@ class Line:
     def cells(self, saved_s: float, usual: float) -> list[object]:
         """The cells of its row, by the speed without faults."""
         ettr, best = self.speed / usual, None
-        if self.of == "torusrun" and self.next_step_s:
-            best = bound(saved_s, statistics.median(self.next_step_s), self.mean_s, BATCH / usual)
+        if self.of in OURS and self.next_step_s:
+            cost_s = saved_s if self.of == "torusrun" else 0.0  # the bound of a copy in memory: one that costs nothing
+            best = bound(cost_s, statistics.median(self.next_step_s), self.mean_s, BATCH / usual)
         return [self.of, f"{self.mean_s:g}", f"{self.values['faults']} of {self.due}", self.every, share(ettr),
                 share(best), share(ettr / best if best else None), of(self.next_step_s), self.lost, self.again,
                 f"{self.load:.1f}"]  # fmt: skip
@@ -157,7 +161,8 @@ class Line:
 def _ettr_table(lines: Sequence[Line], saved_s: float, before: Mapping[str, float], after: Mapping[str, float]) -> str:
     titles = ["", "s between faults", "faults", "steps between checkpoints", "ETTR", "Daly's bound", "of the bound",
               "s to next step", "samples lost", "computed twice", "load"]  # fmt: skip
-    rows = [line.cells(saved_s, (before[line.of] + after[line.of]) / 2) for line in lines]
+    usual = {name: (speed + after[name]) / 2 for name, speed in before.items()}
+    rows = [line.cells(saved_s, usual[line.of.partition(",")[0]]) for line in lines]
     speeds = ", ".join(f"{name} {speed:.0f} and {after[name]:.0f}" for name, speed in before.items())
     notes = (
         f"Samples a second without faults and checkpoints, before and after: {speeds}; the ETTR is by their mean. "

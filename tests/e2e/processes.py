@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 SUPERVISOR = "orchestrator.job.attempt"
+STANDBY_SUPERVISOR = "orchestrator.job.standby.supervisor"  # its argument is the attempt beside which it was started
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import jinja2
 import pytest
 
 from orchestrator import schedulers
-from orchestrator.base.render.environment import render, templates, word
+from orchestrator.base.render.environment import render, word
+from orchestrator.base.render.templates import templates
 from orchestrator.base.states import Cause
 from orchestrator.runs.attempts import script as scripts
 from orchestrator.runs.folder.records import End

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import UserError
-from orchestrator.base.render.environment import templates
+from orchestrator.base.render.templates import templates
 from orchestrator.images.definitions import lint
 from orchestrator.images.definitions.definition import Variant, render
 from orchestrator.images.definitions.image_file import Base, ImageFile, ImageMpi, find, load, shipped
