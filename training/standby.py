@@ -37,8 +37,11 @@ def wait(descriptor: int, imports: Callable[[], object]) -> tuple[list[str], Wri
     may_be_first = Ranks.from_environment(os.environ).local == 0  # rank 0 is the first of its node
     writing = writer.start() if may_be_first else None  # before the imports: see there
     _at_low_priority(imports)
-    channel.send(READY)
-    text, descriptors, _, _ = socket.recv_fds(channel, LARGEST_BYTES, 2)
+    try:
+        channel.send(READY)
+        text, descriptors, _, _ = socket.recv_fds(channel, LARGEST_BYTES, 2)
+    except BrokenPipeError:
+        sys.exit(0)
     if not text:
         sys.exit(0)
     log, lock = descriptors

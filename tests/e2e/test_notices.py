@@ -12,7 +12,7 @@ APPENDS = 'echo "$TORUSRUN_ATTEMPT $TORUSRUN_MOMENTS $TORUSRUN_STATE" >> "$0"'
 def notices(place: Local, script: str, name: str, *words: str) -> list[str]:
     """The notices of a run of `script` with all moments, once it is over."""
     place.write_script(script)
-    seen = place.folder / name
+    seen = place.folder / f"notices-of-{name}"
     keys = {"command": ["sh", "-c", APPENDS, str(seen)], "at": ["start", "end", "failure", "over"]}
     path = place.folder / "script.yaml"
     path.write_text(f"{path.read_text()}notify: {json.dumps(keys)}\n")

@@ -30,7 +30,7 @@ from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.schedulers.traits import Query, Traits, Variables
 
 HOUR_S = 3600.0
-NOT_IN_TIME = "sh did not answer within 0.5 s"
+NOT_IN_TIME = "sh did not answer within 1.5 s"
 
 
 def rows(said: Finished) -> dict[str, Status]:
@@ -169,7 +169,7 @@ def hang(folder: Path) -> None:
     os.mkfifo(folder / "queue")
 
 
-def brief(folder: Path, patience_s: float = 0.5) -> Client:
+def brief(folder: Path, patience_s: float = 1.5) -> Client:
     """A client for somebody who does not wait for long, of a scheduler that may take an hour."""
     return Client(Noting(folder), HOUR_S, until_s=time.monotonic() + patience_s)
 
@@ -205,7 +205,7 @@ def test_the_second_question_about_jobs_has_the_time_that_the_first_one_left(fol
     os.mkfifo(folder / "records")
     found = answers.states(brief(folder), ["1", "7"], HOUR_S).jobs
     assert found["1"].state is State.RUNNING and found["7"].state is State.UNKNOWN
-    assert "accounting did not answer (sh did not answer within 0.5 s" in found["7"].reason
+    assert "accounting did not answer (sh did not answer within 1.5 s" in found["7"].reason
 
 
 def test_a_job_that_is_looked_for_by_its_name_is_not_waited_for(folder: Path) -> None:
@@ -356,6 +356,6 @@ def test_status_does_not_wait_for_a_scheduler_that_hangs(
     views([run])
     last_action.note(Noting(folder))
     hang(folder)
-    monkeypatch.setattr(poll, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(poll, "PATIENCE_S", 1.5)
     assert main(["status", str(run.folder)]) == 0
     assert re.search(rf"x-1 .* UNKNOWN .* PENDING as of \d+ s ago: {NOT_IN_TIME}$", capsys.readouterr().out, re.M)

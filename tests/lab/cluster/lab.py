@@ -52,7 +52,7 @@ class Lab(ABC):
         """Power off, in silence: the scheduler and peers must notice it by themselves."""
         self.cluster.node[name].kill()
 
-    def start_node(self, name: str, timeout_s: float = 60) -> None:
+    def start_node(self, name: str, timeout_s: float = 180) -> None:
         """Power on; returns when the node is in service again."""
         self.cluster.node[name].start()
         self.cluster.node[name].wait_booted()
