@@ -2,13 +2,15 @@
 
 `python -m benchmarks.faults single [--place local] [--seed 1] [--faults 200]`: faults of each kind at random steps
 `python -m benchmarks.faults ettr [--mean 60,15] [--minutes 5] [--peers NAME=PYTHON,...]`: killed ranks at random times
+`python -m benchmarks.faults chain [--place slurm] [--epochs 130] [--limit 15]`: many time limits, a lost host, one submit
 
-Both print a table and write it, with all values, into `--results FOLDER`. The seed gives kinds, steps, ranks and times.
+All print a table and write it, with all values, into `--results FOLDER`. The seed gives kinds, steps, ranks and times.
 A place is as in `python -m tests.campaign`. benchmarks/under_faults/peers.py says how to install a peer.
 
 `single` measures in each run the same number of faults, one after the other. `ettr` measures before and after how fast
 the training is without checkpoints and without faults; the ETTR is the progress under faults, by that speed. A rank
-that is due to be killed during a restart is killed as soon as it is there, as Daly's formula has it.
+that is due to be killed during a restart is killed as soon as it is there, as Daly's formula has it. `chain` gives each
+attempt so many seconds until it is asked to stop.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from benchmarks.under_faults import peers, runs, single, stretch
+from benchmarks.under_faults.chain import chain
 from benchmarks.under_faults.figures import arrivals, best_interval_s, bound, markdown, of, share
 from benchmarks.under_faults.peers import Peer
 from benchmarks.under_faults.single import Struck
@@ -129,6 +132,20 @@ def at_times(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, s
     return title, table, values
 
 
+def over_limits(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
+    """Let one run continue over many time limits."""
+    spares = ", spares: 1" if place.power_off else ""
+    keep_going = f"keep_going={{attempts: 60, without_progress: 4{spares}}}"
+    words = [f"train.epochs={asked.epochs}", NO_EVALUATION, *asked.settings]
+    found = chain(place, place.stop_before_s() + asked.limit, runs.undisturbed(place, words), [*words, keep_going])
+    title = f"One submit over many time limits on {name}, {asked.limit:g} s each"
+    titles = ["state", "attempts", "jobs", "submits", "ends", "lost", "minutes", "wrong"]
+    ends = ", ".join(f"{times} {cause}" for cause, times in found.causes.items())
+    row = [found.state, found.attempts, found.jobs, found.submits, ends, found.lost, f"{found.took_s / 60:.1f}",
+           "; ".join(found.trouble) or "nothing: the same bits"]  # fmt: skip
+    return title, markdown(titles, [row]), asdict(found)
+
+
 @dataclass(frozen=True)
 class Line:
     """One training under faults. `due` faults were to come; one whose rank was not there until the end did not.
@@ -207,6 +224,8 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=KIND_NAMES, help="single")
     parser.add_argument("--mean", type=_numbers, default=[60.0, 15.0], help="ettr: seconds between faults")
     parser.add_argument("--minutes", type=float, default=5.0, help="ettr: of each training")
+    parser.add_argument("--epochs", type=int, default=130, help="chain: of the training")
+    parser.add_argument("--limit", type=float, default=15.0, help="chain: seconds of an attempt, its start among them")
     parser.add_argument("--usual", type=float, default=60.0, help="ettr: seconds of the training without faults")
     of_peers = "ettr: NAME=PYTHON,..., of torchft and nvrx: see benchmarks/under_faults/peers.py"
     parser.add_argument("--peers", type=lambda t: [*map(Peer.parse, t.split(","))], default=[], help=of_peers)
@@ -220,7 +239,7 @@ def _numbers(text: str) -> list[float]:
     return [float(word) for word in text.split(",")]
 
 
-MEASURE = {"single": at_steps, "ettr": at_times}
+MEASURE = {"single": at_steps, "ettr": at_times, "chain": over_limits}
 
 if __name__ == "__main__":
     sys.exit(main())

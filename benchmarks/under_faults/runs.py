@@ -24,7 +24,7 @@ def settings(words: Sequence[str]) -> list[str]:
 def undisturbed(place: Place, words: Sequence[str]) -> Path:
     """A run without faults, to its end."""
     run = place.submit(*settings(words))
-    said = place.torusrun("watch", run.name, timeout_s=ENDS_S)
+    said = place.torusrun("watch", run.name, timeout_s=3 * ENDS_S)
     assert said.returncode == 0, f"the undisturbed run failed: {said.stdout}{said.stderr}"
     return run
 

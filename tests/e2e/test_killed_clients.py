@@ -1,8 +1,8 @@
 """A client killed at any system call loses no run, doubles none, and leaves nothing that is not reported or cleaned.
 
 strace delivers SIGKILL at the entry of the n-th call of a kind, for every call that changes names, and for some of the
-others that change a file, start a process or wait for one. `TORUSRUN_ALL_CALLS=1` tries them all. The jobs run a program
-that only records its start.
+others that change a file, start a process or wait for one. `TORUSRUN_ALL_CALLS=1` tries them all. The jobs run a
+program that only records its start.
 """
 
 from __future__ import annotations
