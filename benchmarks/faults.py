@@ -2,7 +2,7 @@
 
 `python -m benchmarks.faults single [--place local] [--seed 1] [--faults 200]`: faults of each kind at random steps
 `python -m benchmarks.faults ettr [--mean 60,15] [--minutes 5] [--peers NAME=PYTHON,...]`: killed ranks at random times
-`python -m benchmarks.faults chain [--place slurm] [--epochs 130] [--limit 15]`: many time limits, a lost host, one submit
+`python -m benchmarks.faults chain [--place slurm] [--epochs 130] [--limit 15]`: one submit over many time limits
 
 All print a table and write it, with all values, into `--results FOLDER`. The seed gives kinds, steps, ranks and times.
 A place is as in `python -m tests.campaign`. benchmarks/under_faults/peers.py says how to install a peer.
