@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from time import monotonic
 
 from orchestrator.report.handle import Run
 from orchestrator.runs.attempts.cancel import cancel_all
@@ -15,6 +17,7 @@ from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
 from orchestrator.runs.sweeps.results import results
 from orchestrator.runs.sweeps.resume import resume
+from training.counted import counted
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,16 @@ class Sweep:
         made = changes(time, nodes, grid, exclude)
         return [Run(folder) for folder in resume(self.folder, self.folders, made, force=force)]
 
-    def wait(self) -> list[View]:
-        """Wait until all members are over; their last views."""
-        *_, last = follow_all(self.folders)
+    def wait(self, timeout_s: float | None = None) -> list[View]:
+        """Wait until all members are over; their last views. Raises TimeoutError as `Run.wait` does."""
+        until_s = monotonic() + (float("inf") if timeout_s is None else timeout_s)
+        last: list[View] = []
+        with closing(self._follow()) as followed:
+            for last in followed:
+                left = sum(not view.state.over for view in last)
+                if left and monotonic() > until_s:
+                    raise TimeoutError(f"{counted(left, 'run')} of {self.id} not over after {timeout_s:g} s")
         return last
+
+    def _follow(self) -> Generator[list[View], None, None]:
+        yield from follow_all(self.folders)

@@ -103,6 +103,8 @@ def test_members_are_the_tasks_of_one_array(cluster: Cluster) -> None:
     assert "#SBATCH --array=0-5%2\n" in cluster.script(1)
     assert jobs_of(submitted) == [f"1_{task}" for task in range(6)]
     assert [view.state for view in submitted.status()] == [State.PENDING] * 6
+    with pytest.raises(TimeoutError, match=f"6 runs of {submitted.id} not over after 0 s"):
+        submitted.wait(0.0)
     assert submitted.settings()[2] == {"env.X": "3"}
     attempts = [run.attempt(1) for run in submitted.folders]
     assert [_of_this_task(submitted.folder.array(1), task) for task in range(6)] == attempts
