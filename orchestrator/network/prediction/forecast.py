@@ -10,12 +10,13 @@ from orchestrator.network.cost.links import Network
 from orchestrator.network.prediction import epochs
 from orchestrator.network.prediction.checkpoints import CheckpointCost, Saving, cost
 from orchestrator.network.prediction.compute import BACKWARD_SHARE, Device
-from orchestrator.network.prediction.step import Step, step
+from orchestrator.network.prediction.step import EXACT, Step, step
 from orchestrator.network.prediction.workload import Workload
 from training.counted import counted
 
 SCHEMA = 1
-GROUPED = "gradients go in the groups of the exact plan while backward runs"
+EXACTLY = "gradients go in the groups of the exact plan while backward runs"
+GROUPED = "gradients go in {} groups while backward runs"
 SIZES = "an image takes time in proportion to its area"
 NORMS = "two all-reduces for each layer, as the first group alone would take, and nothing computes meanwhile"
 AT_ONCE = "gradients go all at once after backward"
@@ -138,27 +139,40 @@ def forecast(asked: Asked) -> Forecast:
         to_target_s=target * (train_s + validation_s) / asked.epochs if target else None,
         phases=tuple(PhaseForecast(phase.batch, phase.steps, one.total_s) for phase, one in found),
         checkpoints=cost(asked.saving, one.total_s),
-        assumptions=_assumptions(asked),
+        assumptions=_assumptions(asked, one),
     )
 
 
 def _step(asked: Asked, phase: PhaseSteps) -> Step:
+    device, batch = replace(asked.device, image_s=asked.device.image_s * phase.work), phase.batch / asked.ranks
+    all_reduce_s, norms_s, trained = asked.communication.all_reduce_s, asked.communication.norms_s, asked.workload
+    if trained.every > 1:
+        return Step(device.step_s(batch), all_reduce_s(trained.state_bytes) / trained.every, norms_s, ())
     return step(
-        replace(asked.device, image_s=asked.device.image_s * phase.work),
-        phase.batch / asked.ranks,
-        asked.communication.all_reduce_s,
-        network=asked.workload.layers,
-        bytes_per_parameter=asked.workload.bytes_per_parameter,
-        overlap=asked.workload.overlaps,
-        norms_s=asked.communication.norms_s,
+        device,
+        batch,
+        all_reduce_s,
+        network=trained.layers,
+        bytes_per_parameter=trained.bytes_per_parameter,
+        grouping=trained.grouping,
+        norms_s=norms_s,
     )
+
+
+def _sent(trained: Workload, one: Step) -> str:
+    """What the ranks send, and when."""
+    if trained.every > 1:
+        return f"the ranks average weights and velocities after every {trained.every} steps, and send nothing else"
+    if trained.grouping == EXACT:
+        return EXACTLY
+    return GROUPED.format(len(one.buckets)) if len(one.buckets) > 1 else AT_ONCE
 
 
 def _validation_s(asked: Asked) -> float:
     return asked.workload.test_images / asked.ranks * asked.device.image_s * (1 - BACKWARD_SHARE)
 
 
-def _assumptions(asked: Asked) -> tuple[str, ...]:
+def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
     links = ", ".join(
         f"{level.name} {level.bandwidth_bytes_per_s / 1e9:g} GB/s and {level.latency_s * 1e6:g} us"
         for level in asked.network.levels
@@ -170,7 +184,7 @@ def _assumptions(asked: Asked) -> tuple[str, ...]:
         f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "
         f"{asked.device.fixed_s * 1e3:.1f} ms a step",
         f"links: {links}; {asked.communication.placed}; nobody else on them",
-        f"{GROUPED if asked.workload.overlaps else AT_ONCE}; validation passes: {asked.evaluations}",
+        f"{_sent(trained, one)}; validation passes: {asked.evaluations}",
         *norms,
         *sizes,
         "not modelled: start-up, reading and decoding images, slower nodes, compute that communication slows; "

@@ -1,15 +1,19 @@
-"""The work of a training: its tensors and its samples."""
+"""The work of a training: its tensors, what its ranks send, and its samples."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from orchestrator.base.errors import UserError
+from orchestrator.network.cost.algorithms import TORUS
 from orchestrator.network.prediction import tensors
+from orchestrator.network.prediction.checkpoints import BYTES_PER_PARAMETER
+from orchestrator.network.prediction.step import EXACT, Grouping
 from training.recipe.facts import Tensor, data_facts, model_facts
 from training.recipe.names import MODELS, is_own
 from training.recipe.reading import ConfigError
-from training.recipe.train import ModelKeys, Train
+from training.recipe.train import ModelKeys, SyncKeys, Train
+from training.sync.buckets import shapes
 
 FOR_PHOTOGRAPHS = ("resnet18", "resnet50")
 BESIDE_GRADIENTS = 2  # numbers that training/sync sends along: the loss, and whether to stop
@@ -17,9 +21,10 @@ BESIDE_GRADIENTS = 2  # numbers that training/sync sends along: the loss, and wh
 
 @dataclass(frozen=True)
 class Workload:
-    """A network with its data set. `overlaps`: gradients go in groups during backward, otherwise all at once after it.
+    """A network with its data set. `layers` are what is reduced, in order, in the groups of `grouping`.
 
-    `norms` are the channels of the batch norms that `norm_ranks` ranks share; empty if each rank has its own.
+    `every` above 1 is local SGD: the ranks average their states once in so many steps, and send nothing else. `norms`
+    are the channels of the batch norms that `norm_ranks` ranks share; empty if each rank has its own.
     """
 
     name: str
@@ -27,7 +32,8 @@ class Workload:
     images: int
     test_images: int
     bytes_per_parameter: float
-    overlaps: bool
+    grouping: Grouping = EXACT
+    every: int = 1
     side: int | None = None  # of an image, in pixels; None if the samples are not images
     norms: tuple[int, ...] = ()
     norm_ranks: int = 1
@@ -41,21 +47,27 @@ class Workload:
     def gradient_bytes(self) -> float:
         return self.bytes_per_parameter * sum(layer.parameters for layer in self.layers)
 
+    @property
+    def state_bytes(self) -> float:
+        """What local SGD averages: weights, running statistics and one velocity for each, all fp32."""
+        return BYTES_PER_PARAMETER * sum(layer.parameters for layer in self.layers)
 
-def workload(name: str) -> Workload:
+
+def workload(name: str, sync: SyncKeys = TORUS, gpus: bool = True) -> Workload:
     """A residual network on ImageNet in half precision, or a built-in model on the default data set.
 
-    Raises UserError for any other name.
+    Its ranks send as `sync` says. Raises UserError for any other name.
     """
     if name in FOR_PHOTOGRAPHS:
         data = tensors.photographs()
         model = model_facts(Train(model=ModelKeys(name)), data)
         assert model, "it is a built-in"
         layers, side = tuple(reversed(model.tensors)), data.shape[-1]
-        return Workload(name, layers, data.train_samples, data.test_samples, 2.0, True, side)
+        grouping, samples = _grouping(sync, layers, gpus, beside=0), (data.train_samples, data.test_samples)
+        return Workload(name, layers, *samples, 2.0, grouping, sync.every, side)
     if name not in MODELS.known:
         raise UserError(f"--workload {name}: there is none of that name; there are: {_known()}")
-    return workload_of(Train(model=ModelKeys(name)))
+    return workload_of(Train(model=ModelKeys(name), sync=sync), gpus)
 
 
 def workload_of(train: Train, gpus: bool = False) -> Workload:
@@ -70,20 +82,31 @@ def workload_of(train: Train, gpus: bool = False) -> Workload:
         unknown = f"{kind} {name} of your own" if is_own(name) else f"{kind} {name}, whose files are not seen here,"
         raise UserError(f"what the {unknown} would take is not known; --workload NAME predicts one of: {_known()}")
     statistics = model.statistics if train.norm.statistics == "moving" else 0
-    beside = Tensor(statistics + BESIDE_GRADIENTS, 0)
-    layers = (*reversed(model.tensors), beside)
-    alone = train.sync.buckets == "one" or (train.sync.buckets == "auto" and not gpus)
+    beside, gradients = Tensor(statistics + BESIDE_GRADIENTS, 0), tuple(reversed(model.tensors))
     return Workload(
         name=train.model.name,
-        layers=layers,
+        layers=(beside, *gradients),
         images=data.train_samples,
         test_images=data.test_samples,
-        bytes_per_parameter=4.0 if train.sync.wire == "fp32" else 2.0,
-        overlaps=train.sync.all_reduce == "ddp" or not alone,
+        bytes_per_parameter=4.0 if train.sync.wire == "fp32" or train.sync.all_reduce == "ddp" else 2.0,
+        grouping=_grouping(train.sync, gradients, gpus, beside=1),
+        every=train.sync.every,
         side=data.shape[-1] if len(data.shape) > 1 else None,
         norms=model.norms if train.norm.ranks > 1 else (),
         norm_ranks=train.norm.ranks,
     )
+
+
+def _grouping(sync: SyncKeys, gradients: tuple[Tensor, ...], gpus: bool, beside: int) -> Grouping:
+    """The groups that `training.sync` makes. What goes `beside` the gradients is in the first, or before it, alone."""
+    ddp = sync.all_reduce == "ddp"
+    plan = "ddp" if ddp else sync.buckets
+    if plan == "exact" or (plan == "auto" and gpus):
+        return EXACT
+    sizes = [4.0 * tensor.parameters for tensor in gradients]  # the parameters are fp32 whatever the wire is
+    first, *others = shapes.by_shape("one" if plan == "auto" else plan, sizes, sync.count)
+    alone = ddp or sync.wire != "fp32"
+    return ("tensors", [beside, first, *others] if alone and beside else [beside + first, *others])
 
 
 def _known() -> str:

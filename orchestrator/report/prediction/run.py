@@ -33,7 +33,7 @@ def _rows(f: Forecast) -> dict[str, str]:
         "grid": f"{Grid(f.grid)}, all-reduce of all gradients {ms(f.all_reduce_s)} ms; the best grid{best}",
         "step": f"{ms(f.step_s)} ms = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} + fixed "
         f"{ms(f.fixed_s)} + exposed communication {ms(f.exposed_s)}{norms}",
-        "groups": f"{len(f.groups)}, of {first} tensors",
+        "groups": f"{len(f.groups)}, of {first} tensors" if f.groups else "none: weights are averaged, not gradients",
         "throughput": f"{thousands(f.images_per_s)} images/s on {counted(f.ranks, 'rank')}",
         "time": f"{duration(f.total_s)}: {train}, validation {duration(f.validation_s)}",
         "node-hours": f"{f.node_hours:.4g}",

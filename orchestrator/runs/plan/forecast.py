@@ -90,7 +90,8 @@ def forecasts_of_stretches(plan: Plan, otherwise: Otherwise | None = None) -> li
 
 
 def _trained(plan: Plan, other: Otherwise) -> Workload:
-    return workload(other.workload) if other.workload else workload_of(plan.run.train, plan.site.node.gpus > 0)
+    sync, gpus = plan.run.train.sync, other.gpu is not None or plan.site.node.gpus > 0
+    return workload(other.workload, sync, gpus) if other.workload else workload_of(plan.run.train, gpus)
 
 
 def _phases(train: Train, trained: Workload) -> tuple[PhaseSteps, ...]:

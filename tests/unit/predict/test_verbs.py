@@ -75,6 +75,30 @@ def test_smaller_images_take_less_of_a_gpu_and_reach_no_published_accuracy(home:
     assert "of the work at 224 x 224" in str(small["assumptions"])
 
 
+def test_what_the_ranks_send_decides_what_is_exposed(home: Path, capsys: Said) -> None:
+    words = ["predict", DIGITS, *BIG, "--workload", "resnet50", "--set", "grid=4x16"]
+
+    def of(*sync: str) -> Any:
+        return answer(capsys, *words, *(word for key in sync for word in ("--set", f"train.sync.{key}")))
+
+    exact, one, ddp, fujitsu, equal, local = (
+        of("buckets=exact"),
+        of("buckets=one"),
+        of("buckets=ddp"),
+        of("buckets=fujitsu"),
+        of("buckets=equal", "count=8"),
+        of("every=8"),
+    )
+    assert one["groups"] == [161] and fujitsu["groups"] == [3, 21, 57, 80] and 4 < len(equal["groups"]) < 10
+    assert one["exposed_s"] == pytest.approx(one["all_reduce_s"]), "nothing overlaps"
+    planned = [found["exposed_s"] for found in (ddp, fujitsu, equal)]
+    assert all(exact["exposed_s"] <= exposed < one["exposed_s"] for exposed in planned) and len({*planned}) == 3
+    assert of("all_reduce=ddp")["groups"] == ddp["groups"], "1 MiB, then 25 MiB of fp32, whoever reduces them"
+    assert local["groups"] == [] and local["step_s"] < one["step_s"]
+    assert any("after every 8 steps" in line for line in local["assumptions"])
+    assert of()["groups"] == exact["groups"], "the default on GPUs"
+
+
 def test_batch_norm_over_ranks_takes_two_all_reduces_for_each_layer(home: Path, capsys: Said) -> None:
     words = ["predict", str(ROOT / "examples/recipes/imagenet.yaml"), "--set", "train.norm.ranks={}"]
     alone, four, eight = (
