@@ -88,6 +88,14 @@ def test_never_worse_than_random_alphabetical_or_node_major(sizes: list[int], se
         assert mine <= asked.cost(order)
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(2, 6), min_size=2, max_size=5), st.integers(0, 3), st.integers(0, 99))
+def test_the_same_hosts_in_any_order_give_the_same_order_and_spares(sizes: list[int], spares: int, seed: int) -> None:
+    cluster, positions = racks(sizes, 0.25, 9), sum(sizes) - spares
+    first = arrange((4, positions), names(cluster), 4, cluster, effort=5_000)
+    assert arrange((4, positions), shuffled(cluster, seed), 4, cluster, effort=5_000) == first
+
+
 def test_every_host_gets_one_position_and_the_answer_is_the_same_every_time() -> None:
     cluster = racks([3, 5, 2, 6])
     order = shuffled(cluster, 3)

@@ -25,6 +25,11 @@ def expand(text: str, most: int = MOST_HOSTS) -> list[str]:
     return hosts
 
 
+def by_numbers(name: str) -> list[tuple[int, str]]:
+    """A key that sorts n2 before n10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
+
+
 def numbers(text: str) -> tuple[int, ...]:
     """'0-3,8' as 0 1 2 3 8; empty for other text, as N/A."""
     try:

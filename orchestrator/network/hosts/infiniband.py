@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 
 from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts.hostlist import by_numbers
 from orchestrator.network.hosts.tree import Tree
 
 SWITCH = re.compile(r'^Switch\s+\d+\s+"S-(\w+)"\s*#\s*"[^"]*".*\n((?:^\[.*\n?)*)', re.MULTILINE)  # GUID, ports
@@ -33,7 +34,7 @@ def tree(text: str) -> Tree:
     if not ports_of:
         raise SiteError(f"this is not what ibnetdiscover says, or it has no hosts: {text.strip()[:80]!r}")
     leaves: dict[str, list[str]] = {}
-    for host in sorted(ports_of, key=_natural):
+    for host in sorted(ports_of, key=by_numbers):
         leaf = max(ports_of[host], key=lambda guid: (ports_of[host][guid], guid))
         leaves.setdefault(leaf, []).append(host)
     parents = {leaf: "(spines)" for leaf in leaves} if len(leaves) > 1 else {}
@@ -45,7 +46,3 @@ def _host(remark: str, line: str) -> str:
     if not match:
         raise SiteError(f"ibnetdiscover names no host in {line!r}")
     return match[1]
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]

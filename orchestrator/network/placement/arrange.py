@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts.hostlist import by_numbers
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.bound import cut_bound_s_per_byte
 from orchestrator.network.placement.construct import candidates, orders
@@ -51,10 +52,11 @@ def arrange(
     """Order `hosts` for a grid of `dims`: first the smallest largest link load, then the fewest hop-bytes.
 
     Hosts that the grid does not need are spares: first broken hosts, then slow ones, then those whose absence helps
-    most. The same hosts give the same answer. Raises SiteError if there are too few, or one is not in the cluster.
+    most. The same hosts, in any order, give the same answer. Raises SiteError if there are too few, or one is not in
+    the cluster.
     """
     rings = Rings(tuple(dims), ranks_per_node)
-    known = cluster.only(list(dict.fromkeys(hosts)))
+    known = cluster.only(sorted({*hosts}, key=by_numbers))
     chosen = without_spares(rings, cluster, known)
     tree = fabric(cluster, chosen)
     problem = PlacementProblem(rings, tree)

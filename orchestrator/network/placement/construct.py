@@ -9,7 +9,7 @@ from orchestrator.network.placement.problem import PlacementProblem
 
 
 def candidates(problem: PlacementProblem) -> Iterator[list[int]]:
-    """Starts worth improving: as given, by the tree, with remainders packed, and the last two by columns."""
+    """Starts worth improving: by name, by the tree, with remainders packed, and the last two by columns."""
     yield list(problem.fabric.kinds)
     tree = sorted(problem.fabric.kinds)
     yield tree
