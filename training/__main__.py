@@ -29,14 +29,12 @@ def main(arguments: list[str]) -> int:
     writing = None
     if arguments[:1] == [standby.OPTION]:
         arguments, writing = standby.wait(int(arguments[1]), _loop)
-    stop = StopRequest()
-    signal.signal(signal.SIGTERM, stop.note)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # torusrun sends it when a run hangs: the stacks show where this rank is
     try:
         config, ranks = read(arguments)
         writing = (writing or writer.start()) if ranks.rank == 0 else None
-        return _loop()(config, ranks, stop, writing)
+        return _loop()(config, ranks, StopRequest(), writing)
     except (ConfigError, OtherSchema) as error:
         print(f"training: {error}", file=sys.stderr)
         return EXIT_BAD_CONFIG

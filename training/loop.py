@@ -25,6 +25,7 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
     device = devices.prepare(config.train.device, ranks.local)
     parts = build_parts(config.train, device)  # before the ranks meet: every rank reports an error of a part
     meeting = rendezvous.join(config, ranks, devices.backend(device))
+    stop.listen()
     check_alike(parts.data, device)
     settle(parts.optimizer, device)
     learner = Learner(config, ranks, device, parts)

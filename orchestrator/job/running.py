@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable
 
+from orchestrator.base.errors import SiteError
 from orchestrator.job import gather
 from orchestrator.job.gather import RankRecords
 from orchestrator.job.hangs.hang_watch import HangWatch
@@ -26,6 +28,7 @@ POLL_S = 0.25
 SOON_S = 0.05  # between looks for what ends in a moment: the next attempt waits for it
 LOOK_S = 1.0  # between looks that cost a stat or more on a shared file system
 FOLLOW_S = 5.0  # how long the other ranks may take to notice a failed one, and a launcher to end its processes
+FOLLOW_AT_START_S = 1.0  # the same before the first step: they may wait for the failed one, and have nothing to save
 RECORDED_S = 3.0  # how long the records of ranks on other hosts may take to appear here
 NEVER = float("inf")
 
@@ -94,8 +97,17 @@ class Running:
 
     def _follow_s(self) -> float:
         """How long the ranks may take to end by themselves, the time of a stop longer if they write a checkpoint."""
-        writing = gather.writes_checkpoint(self.folder, self.attempt)
-        return FOLLOW_S + (self.plan.site.kill_after_s if writing else 0.0)
+        if gather.writes_checkpoint(self.folder, self.attempt):
+            return FOLLOW_S + self.plan.site.kill_after_s
+        return FOLLOW_S if self._stepped() else FOLLOW_AT_START_S
+
+    def _stepped(self) -> bool:
+        """Whether the ranks may have taken a step: only our training says when it does."""
+        if not self.program.records_done:
+            return True
+        with contextlib.suppress(SiteError):
+            return gather.newest_step(self.folder, self.attempt) is not None
+        return True
 
     def _pass_on(self, now_s: float) -> None:
         """Pass a request to stop after a checkpoint on to the ranks, once."""

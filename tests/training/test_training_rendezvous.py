@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import socket
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from training_runs import config, launched
 
+from tests.waiting import until
 from training.config import Config, load
 from training.meeting.ranks import Ranks
 from training.recipe.train import ScheduleKeys
@@ -35,6 +37,15 @@ def test_others_miss_rank_0(tmp_path: Path) -> None:
 
     with pytest.raises(RendezvousError, match=r"rank 1: rank 0 has not written .*rendezvous\.json in 0\.5 s"):
         join(impatient(tmp_path), Ranks(rank=1, world=2, local=1), "gloo")
+
+
+def test_a_rank_that_waits_for_the_others_ends_at_once_on_sigterm(tmp_path: Path) -> None:
+    waiting = config(tmp_path, (2, 1))
+    with launched(waiting) as launch:
+        launch.ranks[1].kill()
+        until(Path(waiting["rendezvous"]).exists, "rank 0 to wait")
+        launch.ranks[0].send_signal(signal.SIGTERM)
+        assert launch.codes()[0] == -signal.SIGTERM, "there is nothing to save, and rank 1 will never come"
 
 
 def test_an_unknown_interface_is_told_with_the_known_ones() -> None:

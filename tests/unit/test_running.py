@@ -33,6 +33,7 @@ STOP = ended(How.CANCELLED)
 HANG_S = 20.0
 LOOP = "touch ready; while :; do sleep 0.01; done"
 ENDLESS = "exec sleep 1000"
+ANY, OURS = Program(("true",)), Program(("true",), records_done=True)
 Start = Callable[..., Running]
 
 
@@ -69,6 +70,7 @@ def watched(home: Path, run: RunFolder) -> Iterator[Start]:
         asked: Callable[[], End | None] = lambda: None,
         kill_after_s: float = 1e4,
         command: tuple[str, ...] = (),
+        program: Program = ANY,
     ) -> Running:
         made, attempt = plan(home / "run.yaml"), run.attempt(1)
         made = replace(
@@ -82,7 +84,7 @@ def watched(home: Path, run: RunFolder) -> Iterator[Start]:
         )  # fmt: skip
         started.append(launcher)
         placement = place(made.grid, ["here"], 4)
-        return Running(made, run, attempt, placement, Program(("true",)), launcher, asked, signal.SIGUSR2)
+        return Running(made, run, attempt, placement, program, launcher, asked, signal.SIGUSR2)
 
     yield start
     for launcher in started:
@@ -130,6 +132,18 @@ def test_the_others_have_a_moment_to_end_once_a_rank_has_failed(run: RunFolder, 
     began_s, one = clock.now_s, watched(ENDLESS)
     assert one.watch() is None and one.stayed == [0, 2, 3]
     assert running.FOLLOW_S < clock.now_s - began_s < 100.0
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_before_the_first_step_of_our_training_that_moment_is_short(
+    steps: int, run: RunFolder, watched: Start, clock: Passing
+) -> None:
+    end(run, 1, exit_code=9)
+    for step in range(steps):
+        Metrics(run.metrics, 1).write("step", step=step)
+    began_s, one = clock.now_s, watched(ENDLESS, program=OURS)
+    assert one.watch() is None and one.stayed == [0, 2, 3]
+    assert (clock.now_s - began_s < running.FOLLOW_S) == (steps == 0)
 
 
 def test_a_checkpoint_that_is_being_written_when_a_rank_fails_has_the_time_of_a_stop(
