@@ -7,8 +7,8 @@
 All print a table and write it, with all values, into `--results FOLDER`. The seed gives kinds, steps, ranks and times.
 A place is as in `python -m tests.campaign`. benchmarks/under_faults/peers.py says how to install a peer.
 
-`single` measures in each run the same number of faults, one after the other. `ettr` measures before and after how fast
-the training is without checkpoints and without faults; the ETTR is the progress under faults, by that speed. A rank
+`single` measures in each run the same number of faults, one after the other. The ETTR is the progress under faults, by
+the speed of the steps of the same training that no fault, restart or checkpoint disturbed. A rank
 that is due to be killed during a restart is killed as soon as it is there, as Daly's formula has it. `chain` gives each
 attempt so many seconds until it is asked to stop.
 """
@@ -23,7 +23,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -48,6 +48,7 @@ SINGLE = KEEP_GOING.format(3, "false")
 OFTEN, WARM = (KEEP_GOING.format(20, standby) for standby in ("false", "true"))  # 20: a fault often strikes a restart
 OURS = {"torusrun": [OFTEN], "torusrun, memory and standby": [WARM, "train.checkpoints.memory=true"]}
 RESULTS = Path(__file__).parent / "results"
+FIRST_LOOK_S = 15.0  # at a training without faults, for the interval of checkpoints
 NO_EVALUATION = f"train.evaluate.first={runs.NEVER}"
 
 
@@ -109,14 +110,13 @@ def _single_table(kinds: Sequence[str], rows: Sequence[Struck]) -> str:
 
 def at_times(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
     """Strike a training at random times, then the peers with the same faults."""
-    duration_s, saved_s, before = asked.minutes * 60, _checkpoint_s(asked, place), _usual(asked, place)
+    duration_s, (saved_s, step_s) = asked.minutes * 60, _checkpoint(asked, place)
     lines: list[Line] = []
     for mean_s in asked.mean:
         faults = [*arrivals(asked.seed, mean_s, duration_s, RANKS)]
-        every = max(round(best_interval_s(saved_s, mean_s) * before["torusrun"] / BATCH), 1)
+        every = max(round(best_interval_s(saved_s, mean_s) / step_s), 2)
         for ours, own in OURS.items():
-            words = [NO_EVALUATION, f"train.checkpoint_every_steps={every}", *own, *asked.settings]
-            found = stretch.stretch(place, faults, duration_s, words)
+            found = stretch.stretch(place, faults, duration_s, [NO_EVALUATION, *own, *asked.settings], every)
             lines.append(Line(ours, mean_s, len(faults), every, found.steps_per_s * BATCH, found.next_step_s,
                               found.skipped * BATCH, found.again * BATCH, vars(found)))  # fmt: skip
         for peer in asked.peers:
@@ -124,11 +124,9 @@ def at_times(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, s
             lines.append(Line(peer.name, mean_s, len(faults), every, told.samples_per_s, told.next_step_s,
                               told.lost, told.again, vars(told)))  # fmt: skip
         print(*lines[-len(OURS) - len(asked.peers) :], sep="\n", flush=True)
-    after = _usual(asked, place)
     title = f"A rank killed at random times on {name}, seed {asked.seed}, {asked.minutes:g} minutes each"
-    speeds = {"before": before, "after": after}
-    values = {"usual_samples_per_s": speeds, "checkpoint_s": saved_s, "trials": [vars(line) for line in lines]}
-    table = "\n\n".join([_ettr_table(lines, saved_s, before, after), *(peer.about() for peer in asked.peers)])
+    values = {"checkpoint_s": saved_s, "trials": [vars(line) for line in lines]}
+    table = "\n\n".join([_ettr_table(lines, saved_s), *(peer.about() for peer in asked.peers)])
     return title, table, values
 
 
@@ -164,25 +162,23 @@ class Line:
     values: dict[str, Any]
     load: float = field(default_factory=lambda: os.getloadavg()[0])
 
-    def cells(self, saved_s: float, usual: float) -> list[object]:
-        """The cells of its row, by the speed without faults."""
+    def cells(self, saved_s: float) -> list[object]:
+        """The cells of its row, by the speed of its undisturbed steps."""
+        usual = BATCH / self.values["step_s"]
         ettr, best = self.speed / usual, None
         if self.of in OURS and self.next_step_s:
             cost_s = saved_s if self.of == "torusrun" else 0.0  # the bound of a copy in memory: one that costs nothing
             best = bound(cost_s, statistics.median(self.next_step_s), self.mean_s, BATCH / usual)
-        return [self.of, f"{self.mean_s:g}", f"{self.values['faults']} of {self.due}", self.every, share(ettr),
-                share(best), share(ettr / best if best else None), of(self.next_step_s), self.lost, self.again,
-                f"{self.load:.1f}"]  # fmt: skip
+        return [self.of, f"{self.mean_s:g}", f"{self.values['faults']} of {self.due}", self.every, f"{usual:.0f}",
+                share(ettr), share(best), share(ettr / best if best else None), of(self.next_step_s), self.lost,
+                self.again, f"{self.load:.1f}"]  # fmt: skip
 
 
-def _ettr_table(lines: Sequence[Line], saved_s: float, before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    titles = ["", "s between faults", "faults", "steps between checkpoints", "ETTR", "Daly's bound", "of the bound",
-              "s to next step", "samples lost", "computed twice", "load"]  # fmt: skip
-    usual = {name: (speed + after[name]) / 2 for name, speed in before.items()}
-    rows = [line.cells(saved_s, usual[line.of.partition(",")[0]]) for line in lines]
-    speeds = ", ".join(f"{name} {speed:.0f} and {after[name]:.0f}" for name, speed in before.items())
+def _ettr_table(lines: Sequence[Line], saved_s: float) -> str:
+    titles = ["", "s between faults", "faults", "steps between checkpoints", "samples a second, undisturbed", "ETTR",
+              "Daly's bound", "of the bound", "s to next step", "samples lost", "computed twice", "load"]  # fmt: skip
+    rows = [line.cells(saved_s) for line in lines]
     notes = (
-        f"Samples a second without faults and checkpoints, before and after: {speeds}; the ETTR is by their mean. "
         f"A checkpoint of torusrun takes {saved_s * 1000:.0f} ms of all ranks. Seconds are medians (worst). "
         f"{RANKS} ranks share {os.cpu_count()} cores, so ranks that are away leave theirs to the others, which favours "
         "a peer that continues without them."
@@ -190,17 +186,10 @@ def _ettr_table(lines: Sequence[Line], saved_s: float, before: Mapping[str, floa
     return f"{markdown(titles, rows)}\n\n{notes}"
 
 
-def _usual(asked: argparse.Namespace, place: Place) -> dict[str, float]:
-    """Samples a second without faults and without checkpoints, by torusrun and by each peer."""
-    words = [NO_EVALUATION, f"train.checkpoint_every_steps={runs.NEVER}", *asked.settings]
-    own = {"torusrun": stretch.stretch(place, [], asked.usual, words).steps_per_s * BATCH}
-    return own | {p.name: peers.training(p, [], asked.usual, runs.NEVER).samples_per_s for p in asked.peers}
-
-
-def _checkpoint_s(asked: argparse.Namespace, place: Place) -> float:
-    """The median time for which all ranks wait for a checkpoint."""
-    words = [NO_EVALUATION, "train.checkpoint_every_steps=25", *asked.settings]
-    return statistics.median(stretch.stretch(place, [], asked.usual / 4, words).checkpoints_s)
+def _checkpoint(asked: argparse.Namespace, place: Place) -> tuple[float, float]:
+    """The median time for which all ranks wait for a checkpoint, and the time of a step."""
+    found = stretch.stretch(place, [], FIRST_LOOK_S, [NO_EVALUATION, *asked.settings], every=25)
+    return statistics.median(found.checkpoints_s), found.step_s
 
 
 def _about() -> str:
@@ -226,7 +215,6 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=5.0, help="ettr: of each training")
     parser.add_argument("--epochs", type=int, default=130, help="chain: of the training")
     parser.add_argument("--limit", type=float, default=15.0, help="chain: seconds of an attempt, its start among them")
-    parser.add_argument("--usual", type=float, default=60.0, help="ettr: seconds of the training without faults")
     of_peers = "ettr: NAME=PYTHON,..., of torchft and nvrx: see benchmarks/under_faults/peers.py"
     parser.add_argument("--peers", type=lambda t: [*map(Peer.parse, t.split(","))], default=[], help=of_peers)
     asked = parser.parse_args()

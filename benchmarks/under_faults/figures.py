@@ -56,6 +56,16 @@ def bound(checkpoint_s: float, restart_s: float, mean_s: float, least_s: float) 
     return max(expected_ettr(max(t, least_s), checkpoint_s, restart_s, mean_s) for t in tried_s)
 
 
+def undisturbed_step_s(steps: Sequence[tuple[float, float]], every: int) -> float:
+    """The mean time of the steps without a fault, a restart or a checkpoint, of rows (seconds, step) in order of time.
+
+    A checkpoint follows `every` steps. A time above three medians is a disturbance.
+    """
+    pairs = [(b[0] - a[0], b[1]) for a, b in zip(steps, steps[1:], strict=False) if b[1] == a[1] + 1]
+    median_s = statistics.median(took_s for took_s, _ in pairs)
+    return statistics.mean(took_s for took_s, step in pairs if took_s <= 3 * median_s and (step - 1) % every)
+
+
 def of(values: Sequence[float | None], digits: int = 1) -> str:
     """The median and the worst of what was measured, as '1.2 (3.4)'; '-' if nothing was."""
     found = [value for value in values if value is not None]

@@ -21,13 +21,13 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.under_faults.figures import Arrival
+from benchmarks.under_faults.figures import Arrival, undisturbed_step_s
 from benchmarks.under_faults.programs.steps import BATCH, RANKS, SHARE, read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,6 +90,7 @@ class Told:
     again: int
     faults: int
     next_step_s: tuple[float, ...]
+    step_s: float
 
     @property
     def samples_per_s(self) -> float:
@@ -118,10 +119,12 @@ def training(peer: Peer, faults: Sequence[Arrival], duration_s: float, every: in
                     pending.pop(0)
                 struck.add(pid)
             time.sleep(LOOK_S)
-        return told(list(read(folder)), begun_s, duration_s, struck_s)
+        return told(list(read(folder)), begun_s, duration_s, struck_s, every)
 
 
-def told(steps: Sequence[Mapping[str, float]], begun_s: float, duration_s: float, struck_s: Sequence[float]) -> Told:
+def told(
+    steps: Sequence[Mapping[str, float]], begun_s: float, duration_s: float, struck_s: Sequence[float], every: int
+) -> Told:
     """What the steps of all ranks say. A step that is computed again counts by its newest row."""
     end_s = begun_s + duration_s
     rows = sorted((row for row in steps if begun_s < row["t"] <= end_s), key=lambda row: row["t"])
@@ -138,7 +141,18 @@ def told(steps: Sequence[Mapping[str, float]], begun_s: float, duration_s: float
     return Told(
         duration_s, round(sum(ranks.values())) * SHARE, round(sum(RANKS - n for n in ranks.values())) * SHARE,
         round(again) * BATCH, len(struck_s), tuple(wait for wait in waits if wait is not None),
+        undisturbed_step_s([*_firsts(rows)], every),
     )  # fmt: skip
+
+
+def _firsts(rows: Sequence[Mapping[str, float]]) -> Iterator[tuple[float, float]]:
+    """When the first rank had taken each step that all ranks took."""
+    newest = 0.0
+    for row in rows:
+        if row["step"] > newest:
+            newest = row["step"]
+            if row["ranks"] == RANKS:
+                yield row["t"], newest
 
 
 def _next_s(times_s: Sequence[float], struck_s: float) -> float | None:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.under_faults.figures import Arrival
+from benchmarks.under_faults.figures import Arrival, undisturbed_step_s
 from benchmarks.under_faults.runs import ENDS_S, LOOK_S, NEVER, Rows, settings
 from orchestrator.base.states import State
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -26,7 +26,7 @@ FIRST_STEP_S = 120.0
 class Stretch:
     """A training over `duration_s` from its first step on, with faults at random times.
 
-    `steps` are those it was ahead at the end, `again` those that it computed twice, `skipped` those that it never
+    `step_s` is the time of an undisturbed step. `steps` are those it was ahead at the end, `again` those that it computed twice, `skipped` those that it never
     computed. `next_step_s` has the time from each fault to the next step, `checkpoints_s` how long all ranks waited for
     each checkpoint.
     """
@@ -39,6 +39,7 @@ class Stretch:
     attempts: int
     next_step_s: tuple[float, ...]
     checkpoints_s: tuple[float, ...]
+    step_s: float
     account: dict[str, Any]
 
     @property
@@ -46,9 +47,9 @@ class Stretch:
         return self.steps / self.duration_s
 
 
-def stretch(place: Place, faults: Sequence[Arrival], duration_s: float, words: Sequence[str]) -> Stretch:
+def stretch(place: Place, faults: Sequence[Arrival], duration_s: float, words: Sequence[str], every: int) -> Stretch:
     """Let faults strike a training; each kills a rank, as soon as there is one if it comes during a restart."""
-    run = place.submit(*settings([f"train.epochs={NEVER}", *words]))
+    run = place.submit(*settings([f"train.epochs={NEVER}", f"train.checkpoint_every_steps={every}", *words]))
     try:
         first = Rows(run)
         first.wait(lambda: bool(first.steps), FIRST_STEP_S)
@@ -60,7 +61,7 @@ def stretch(place: Place, faults: Sequence[Arrival], duration_s: float, words: S
     finally:
         place.torusrun("cancel", run.name, timeout_s=60)
     rows = [row for row in metrics(run, "step") if row["t"] <= begun_s + duration_s]
-    found = stretch_of(rows, struck_s, duration_s, account)
+    found = stretch_of(rows, struck_s, duration_s, account, every)
     saved = [row["seconds"] for row in metrics(run, "checkpoint")]
     place.torusrun("watch", run.name, timeout_s=ENDS_S)
     leftovers.remove(place, run)
@@ -68,16 +69,21 @@ def stretch(place: Place, faults: Sequence[Arrival], duration_s: float, words: S
 
 
 def stretch_of(
-    rows: Sequence[dict[str, Any]], struck_s: Sequence[float], duration_s: float, account: dict[str, Any]
+    rows: Sequence[dict[str, Any]],
+    struck_s: Sequence[float],
+    duration_s: float,
+    account: dict[str, Any],
+    every: int,
 ) -> Stretch:
     """What the steps of rank 0 say: it writes a row for each."""
     again = sum(max(before["step"] - after["step"] + 1, 0) for before, after in pairwise(rows))
     skipped = sum(max(after["step"] - before["step"] - 1, 0) for before, after in pairwise(rows))
     firsts = [after["t"] for before, after in pairwise(rows) if after["attempt"] > before["attempt"]]
     waits = [next((first_s - s for first_s in firsts if first_s > s), None) for s in struck_s]
+    step_s = undisturbed_step_s([(row["t"], row["step"]) for row in rows], every)
     return Stretch(
         duration_s, rows[-1]["step"] - rows[0]["step"], again, skipped, len(struck_s), rows[-1]["attempt"],
-        tuple(wait for wait in waits if wait is not None), (), account,
+        tuple(wait for wait in waits if wait is not None), (), step_s, account,
     )  # fmt: skip
 
 

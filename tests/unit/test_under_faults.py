@@ -8,7 +8,7 @@ import statistics
 import pytest
 
 from benchmarks.under_faults import peers, stretch
-from benchmarks.under_faults.figures import arrivals, best_interval_s, bound, expected_ettr, of
+from benchmarks.under_faults.figures import arrivals, best_interval_s, bound, expected_ettr, of, undisturbed_step_s
 
 SEED = 7
 
@@ -58,6 +58,11 @@ def test_figures_are_medians_and_the_worst() -> None:
     assert of([3.0, None, 1.0, 2.0]) == "2.0 (3.0)" and of([None]) == "-"
 
 
+def test_an_undisturbed_step_has_no_restart_and_no_checkpoint() -> None:
+    steps = [(0.0, 1), (1.0, 2), (2.0, 3), (2.5, 4), (4.0, 5), (20.0, 6), (20.5, 6), (21.5, 7)]
+    assert undisturbed_step_s(steps, 4) == pytest.approx((1 + 1 + 0.5 + 1) / 4), "not after step 4, not into step 6"
+
+
 def rows(*steps: tuple[float, int, int]) -> list[dict[str, float]]:
     return [{"t": t, "step": step, "ranks": ranks} for t, step, ranks in steps]
 
@@ -67,19 +72,21 @@ def test_samples_of_ranks_that_were_away_are_lost() -> None:
     steps = rows(
         (1.0, 1, 4), (1.0, 1, 4), (2.0, 2, 4), (4.5, 3, 3), (4.6, 3, 3), (5.0, 4, 3), (6.0, 5, 4), (99.0, 6, 4)
     )
-    found = peers.told(steps, 0.5, 7.5, [2.1])
+    found = peers.told(steps, 0.5, 7.5, [2.1], 100)
     assert (found.samples, found.lost, found.again, found.next_step_s) == (144, 16, 0, (pytest.approx(2.4),))
 
 
 def test_steps_that_are_computed_again_count_once() -> None:
     steps = rows(*((t, t, 4) for t in range(1, 8)), (15.0, 5, 4), (15.1, 5, 4), (16.0, 6, 4), (16.1, 7, 4))
-    found = peers.told(steps, 0.0, 30.0, [7.5, 29.0])
+    found = peers.told(steps, 0.0, 30.0, [7.5, 29.0], 100)
     assert (found.samples, found.lost, found.again) == (7 * 32, 0, 3 * 32)
     assert found.next_step_s == (7.5,), "after the second fault there is no step"
 
 
 def test_the_steps_of_rank_0_show_what_was_computed_twice_or_never() -> None:
     steps = [(1, 1.0, 1), (1, 2.0, 2), (1, 3.0, 3), (2, 9.0, 2), (2, 10.0, 3), (3, 20.0, 6)]
-    found = stretch.stretch_of([{"attempt": n, "t": t, "step": step} for n, t, step in steps], [3.5, 12.0], 20.0, {})
+    found = stretch.stretch_of(
+        [{"attempt": n, "t": t, "step": step} for n, t, step in steps], [3.5, 12.0], 20.0, {}, 100
+    )
     assert (found.steps, found.again, found.skipped, found.attempts) == (5, 2, 2, 3)
     assert found.next_step_s == (5.5, 8.0)
