@@ -26,9 +26,9 @@ FIRST_STEP_S = 120.0
 class Stretch:
     """A training over `duration_s` from its first step on, with faults at random times.
 
-    `step_s` is the time of an undisturbed step. `steps` are those it was ahead at the end, `again` those that it computed twice, `skipped` those that it never
+    `steps` are those that it was ahead at the end, `again` those that it computed twice, `skipped` those that it never
     computed. `next_step_s` has the time from each fault to the next step, `checkpoints_s` how long all ranks waited for
-    each checkpoint.
+    each checkpoint. `step_s` is the time of an undisturbed step.
     """
 
     duration_s: float
