@@ -36,6 +36,10 @@ REFUSED = {
     "status --since yesterdayish": "--since",
     "doctor --wait soon": "--wait: 'soon'",
     "init ../mine --scheduler local --yes": "../mine",
+    "run --gpus= -- true": "--gpus: its value is empty; write one, or leave the option out",
+    "run --nodes EMPTY -- true": "--nodes: its value is empty",
+    "submit RUN --after=": "--after: its value is empty",
+    "status --site=": "--site: its value is empty",
 }
 
 
@@ -48,7 +52,8 @@ def test_what_cannot_be_done_gets_one_clear_error(
     ledger = made.ledger.read_bytes()
     monkeypatch.chdir(home)
     try:
-        code = main(words.replace("RUN", str(spec)).replace("HOME", str(home)).split())
+        given = words.replace("RUN", str(spec)).replace("HOME", str(home)).split()
+        code = main(["" if word == "EMPTY" else word for word in given])
     except SystemExit as left:  # argparse
         code = left.code
     said = capsys.readouterr()
