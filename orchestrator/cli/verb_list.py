@@ -51,6 +51,7 @@ GROUPS = {
     },
     "learn": {
         "recipes": "list published trainings, and show one: its schedule, its sources, the changes of a run",
+        "examples": "list the run files that come with torusrun, print one, or save it to start from",
         "schema": "print the JSON schema of a run, site or image file",
         "help": "show the options of a verb, or all of them as a man page (--man)",
         "completion": "print what completes verbs, options, runs and files in bash, zsh or fish",
