@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from orchestrator.base import private
 from orchestrator.base.environment import safe
 from orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError, UserError
+from orchestrator.base.terminal.remarks import set_quiet
 from orchestrator.cli.verb_list import VERBS, module_of, no_verb, parser_of, top_parser
 
 
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         args = _parse(words)
+        set_quiet(args.quiet)
         code: int = args.run(args)
         sys.stdout.flush()
         return code

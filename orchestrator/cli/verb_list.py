@@ -105,4 +105,7 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
         epilog=module.__doc__,
     )
     module.arguments(parser)
+    parser.add_argument(
+        "--quiet", "-q", action="store_true", help="print only the result, such as a run's id, and errors"
+    )
     return parser

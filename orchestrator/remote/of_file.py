@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import NoAnswer
+from orchestrator.base.terminal.remarks import is_quiet
 from orchestrator.remote import asking, remote_runs
 from orchestrator.remote.asking import Gone
 from orchestrator.remote.carried import carried
@@ -77,7 +78,8 @@ def run(
     Raises UserError and SiteError as the verb does.
     """
     with carried(planned, path, site, settings) as (link, request):
-        request = {**request, "do": "verb", "verb": verb, "options": list(options)}
+        quiet = ["--quiet"] if is_quiet() else []
+        request = {**request, "do": "verb", "verb": verb, "options": [*options, *quiet]}
         out, err, code = asking.answer(link, request, tuple[str, str, int], text=str)
     for stream, text in ((sys.stderr, err), (sys.stdout, out)):
         print(text, end="", file=stream, flush=True)

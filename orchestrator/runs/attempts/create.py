@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import read_object, write_json, write_text
+from orchestrator.base.terminal.remarks import busy, say
 from orchestrator.runs.attempts.script import Scripts
 from orchestrator.runs.code.freeze import chosen, freeze, share
 from orchestrator.runs.code.select import SelectedCode
@@ -124,9 +124,10 @@ def fill(
 
 def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
     """Copy the code of a command into its run. Raises UserError if the code is too large or cannot be read."""
-    frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=written(plan), secret=plan.secret_files)
+    with busy(f"copying the code in {code}"):
+        frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=written(plan), secret=plan.secret_files)
     for note in frozen.notes:
-        print(f"torusrun: {code}: {note}", file=sys.stderr)
+        say(f"{code}: {note}")
     _check_started(plan, lambda name: os.path.lexists(made.code / name))
     write_json(made.code_record, {**frozen.record(), **origin.code})
 
