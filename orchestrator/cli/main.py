@@ -24,7 +24,7 @@ import io
 import re
 from collections.abc import Sequence
 
-from orchestrator.base import private
+from orchestrator.base import command_line, private
 from orchestrator.base.environment import safe
 from orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError, UserError
 from orchestrator.base.terminal.remarks import set_quiet
@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = _parse(words)
         set_quiet(args.quiet)
+        command_line.note(words)
         code: int = args.run(args)
         sys.stdout.flush()
         return code
