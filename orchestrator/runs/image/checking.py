@@ -28,12 +28,12 @@ from training.counted import counted
 FOUND_BY = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME")  # they set where programs and libraries are
 
 
-def fitting(plan: Plan) -> Image | None:
-    """The image of a plan; None for a run without one. It prints warnings on standard error.
+def fitting(plan: Plan, image: Image | None = None) -> Image | None:
+    """The image of a plan, or the given one; None for a run without one. It prints warnings on standard error.
 
     Raises UserError with all errors.
     """
-    image = run_image.of_plan(plan)
+    image = image or run_image.of_plan(plan)
     if image is None:
         return None
     with busy(f"looking into {image.path}"):
