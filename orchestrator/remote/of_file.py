@@ -20,7 +20,7 @@ from orchestrator.remote.links.host import Unanswered, of
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
 from orchestrator.runs.attempts.make_hold import held_plan
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.plan import Plan, new_id
 from orchestrator.spec.load import RunSource
 
 
@@ -62,6 +62,13 @@ def hold(
     run = held_plan(planned, time_s, name).run_id
     with carried(planned, path, site, settings, code=False) as (link, request):
         return _made(link, {**request, "do": "hold", "run": run, "time_s": time_s, "idle_s": idle_s, "name": name})
+
+
+def again(known: Known) -> Known:
+    """Submit a run of the login node again, as `report.handle.Run.reproduce` does here. Raises as `submit` does."""
+    name = known.run.rsplit("-", 3)[0]
+    with Session(known.host) as link:
+        return _made(link, {"do": "reproduce", "run": new_id(name), "of": known.run, "site_name": known.site})
 
 
 def run(
