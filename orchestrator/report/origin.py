@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.base.errors import SiteError, UserError
@@ -73,7 +73,7 @@ class RunOrigin:
             "provenance": dict(facts.provenance),
             "diff": str(self.run.code_diff) if facts.has_diff else None,
             "code": {key: value for key, value in self.code.items() if key != "names"} or None,
-            "image": asdict(facts.image) if facts.image else None,
+            "image": asdict(replace(facts.image, definition="")) if facts.image else None,
             "environment": dict(environment(facts)),
             "settings": dict(settings(facts)),
             "recipe_changes": changes(facts),

@@ -96,10 +96,10 @@ def test_the_forecast_stands_beside_what_the_run_took(run: RunFolder, capsys: py
     begun = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     rows = [{**row, "t": 1000.0 + 3.0 * row["step"]} for row in begun if row["event"] != "done"]
     run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    ledger = [{**json.loads(line), "time_s": 990.0} for line in run.ledger.read_text().splitlines()]
-    ledger[-1]["time_s"] = 1200.0
+    ledger = [{**json.loads(line), "t": 990.0} for line in run.ledger.read_text().splitlines()]
+    ledger[-1]["t"] = 1200.0
     run.ledger.write_text("".join(json.dumps(event) + "\n" for event in ledger))
-    line = f"predicted at submit: 120.0 s for {STEPS} steps, 20.0 s of it for evaluations; took 117.0 s (-2.5%)"
+    line = f"predicted at submit: 2.0 min for {STEPS} steps, 20.0 s of it for evaluations; took 117.0 s (-2.5%)"
     assert show(run, capsys)["forecast"] == line
     assert main(["status", run.run_id, "--long"]) == 0 and line in capsys.readouterr().out
     assert main(["report", run.run_id, "-o", str(run.folder / "page.html")]) == 0

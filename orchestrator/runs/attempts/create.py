@@ -17,7 +17,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import read_object, write_json, write_text
 from orchestrator.base.terminal.remarks import busy, say
 from orchestrator.runs.attempts.script import Scripts
-from orchestrator.runs.code.freeze import chosen, freeze, share
+from orchestrator.runs.code.freeze import chosen, copy_again, freeze, share
 from orchestrator.runs.code.select import SelectedCode
 from orchestrator.runs.folder import allocation, index, kept_forecast, kept_secrets, ledger, provenance
 from orchestrator.runs.folder.events import Submitting
@@ -69,7 +69,7 @@ def run(
     private.make(plan.folder.parent, plan.site.umask)
     with index.announced(folder), private.umask(plan.site.umask):
         try:
-            fill(RunFolder(folder.unfinished), first, texts, image, facts, facts.again if plan.code else None)
+            fill(RunFolder(folder.unfinished), first, texts, image, facts)
             kept_secrets.keep(RunFolder(folder.unfinished), values)
             if idle_s is not None:
                 allocation.make(RunFolder(folder.unfinished), idle_s)
@@ -116,7 +116,7 @@ def fill(
     origin: Origin,
     same_code: RunFolder | None = None,
 ) -> None:
-    """Write the files of an unfinished run. It shares the copy of its code with the run `same_code`."""
+    """Write the files of an unfinished run. It shares the copy of its code with the unfinished run `same_code`."""
     made.folder.mkdir(mode=private.FOLDER)
     made.attempts.mkdir(mode=private.FOLDER)
     write_text(made.spec, first.plan.spec_text, secret=bool(first.plan.environment))
@@ -126,9 +126,12 @@ def fill(
     if image:
         image_kept.keep(made, image)
     write_json(made.plan, first.plan.as_json(), secret=bool(first.plan.environment))
-    if same_code:
-        record = read_object(same_code.code_record) or {}
-        share(same_code.code, made.code, record.get("names"))
+    if there := same_code or (origin.again if first.plan.code else None):
+        record = read_object(there.code_record) or {}
+        if same_code:
+            share(there.code, made.code)
+        else:  # it may be at work, and write into its files
+            copy_again(there.code, made.code, record.get("names"))
         _check_started(first.plan, lambda name: os.path.lexists(made.code / name))
         write_json(made.code_record, record)
     elif first.plan.code:

@@ -81,12 +81,20 @@ def freeze(
     return Frozen(selected.source, found, selected.files, copied_bytes, checksum, notes, tuple(names))
 
 
-def share(copy: Path, into: Path, names: Sequence[str] | None = None) -> None:
+def share(copy: Path, into: Path) -> None:
     """Make the folder `into` with the files of a `copy`, as hard links, so that the removal of one harms no other.
 
-    With `names`, entries that are not among them are left out, such as what a program wrote there.
     A program that overwrites such a file would change it for all: so nobody may write to it any more. A file system
     without hard links gets copies. Raises SiteError if that fails.
+    """
+    with explained(f"{into}: the code cannot be copied here"):
+        shutil.copytree(copy, into, symlinks=True, copy_function=_linked)
+
+
+def copy_again(copy: Path, into: Path, names: Sequence[str] | None) -> None:
+    """Make the folder `into` with the entries `names` of another run's `copy`, by default with all of them.
+
+    What a program wrote beside them is left out. Raises SiteError if that fails.
     """
     kept = {part for name in names or () for part in (name, *map(str, Path(name).parents))}
 
@@ -95,7 +103,7 @@ def share(copy: Path, into: Path, names: Sequence[str] | None = None) -> None:
         return [name for name in found if names is not None and inside[name] not in kept]
 
     with explained(f"{into}: the code cannot be copied here"):
-        shutil.copytree(copy, into, symlinks=True, copy_function=_linked, ignore=left_out)
+        shutil.copytree(copy, into, symlinks=True, ignore=left_out)
 
 
 def changed(copy: Path, record: Mapping[str, Any]) -> str:
