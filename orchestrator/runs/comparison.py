@@ -67,7 +67,8 @@ class Comparison:
     def _numbers(self) -> str:
         if not self.numbers:
             return "no step in common"
-        named = f"{' and '.join(self.names)} at {counted(self.steps, 'common step')}"
+        names = [", ".join(self.names[:-1]), self.names[-1]] if self.names[1:] else self.names
+        named = f"{' and '.join(names)} at {counted(self.steps, 'common step')}"
         if not (self.first and self.largest):
             return f"equal {named}"
         by = "one is not finite" if self.largest.relative is None else f"by {self.largest.relative:.2g}"

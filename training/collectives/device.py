@@ -38,7 +38,9 @@ def wait(device: torch.device) -> None:
 
 def _nccl() -> str:
     """Its version, as '2.27.3'; '' for a PyTorch without it."""
-    return ".".join(map(str, torch.cuda.nccl.version())) if torch.distributed.is_nccl_available() else ""
+    if not torch.distributed.is_nccl_available():
+        return ""
+    return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
 
 
 def _cuda(local_rank: int) -> torch.device:
