@@ -21,11 +21,13 @@ sys.path[:] = [entry for entry in sys.path if entry not in foreign - kept]
 
 import argparse
 import io
+import re
 from collections.abc import Sequence
 
-from orchestrator.base import private
+from orchestrator.base import command_line, private
 from orchestrator.base.environment import safe
-from orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError
+from orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError, UserError
+from orchestrator.base.terminal.remarks import set_quiet
 from orchestrator.cli.verb_list import VERBS, module_of, no_verb, parser_of, top_parser
 
 
@@ -40,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         args = _parse(words)
+        set_quiet(args.quiet)
+        command_line.note(words)
         code: int = args.run(args)
         sys.stdout.flush()
         return code
@@ -84,10 +88,22 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     if getattr(module, "TAKES_A_COMMAND", False) and "--" in words:  # argparse confuses it with options before it
         at = words.index("--")
         words, command = words[:at], words[at + 1 :]
+    if empty := _without_value(words):
+        raise UserError(f"{empty}: its value is empty; write one, or leave the option out")
     args = verb.parse_args(words)
     args.command = command
     args.run = module.run
     return args
+
+
+def _without_value(words: Sequence[str]) -> str:
+    """The first option whose value is empty, as in `--gpus=$UNSET`, which must not mean its default; '' for none."""
+    for before, word in zip(["", *words], words, strict=False):
+        if re.fullmatch(r"--[a-z][a-z-]*=", word):
+            return word[:-1]
+        if not word and before.startswith("-"):
+            return before
+    return ""
 
 
 if __name__ == "__main__":

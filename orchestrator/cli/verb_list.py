@@ -15,6 +15,7 @@ GROUPS = {
     "start a run": {
         "run": "submit a command without a run file, or write its run file (--save)",
         "submit": "submit a run (--wait follows it to its end, --dry-run shows its job)",
+        "reproduce": "submit a run again, with the same code, image, settings and grid, and compare the results",
         "hold": "keep an allocation in which submit --in starts attempts without the queue",
     },
     "look before the start": {
@@ -29,6 +30,7 @@ GROUPS = {
         "logs": "show the log of rank 0, of another rank, or of all by time; --errors for tracebacks",
         "report": "write one HTML file about one run or several: results, curves, attempts, time",
         "debug": "pack what happened in a run into an archive for support, without secrets",
+        "show": "show where a run comes from: code, image, versions, hosts, settings, what was predicted",
         "explain": "explain why a run ended: cause, first error, evidence, what to do",
     },
     "act on runs": {
@@ -51,6 +53,7 @@ GROUPS = {
     },
     "learn": {
         "recipes": "list published trainings, and show one: its schedule, its sources, the changes of a run",
+        "examples": "list the run files that come with torusrun, print one, or save it to start from",
         "schema": "print the JSON schema of a run, site or image file",
         "help": "show the options of a verb, or all of them as a man page (--man)",
         "completion": "print what completes verbs, options, runs and files in bash, zsh or fish",
@@ -104,4 +107,7 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
         epilog=module.__doc__,
     )
     module.arguments(parser)
+    parser.add_argument(
+        "--quiet", "-q", action="store_true", help="print only the result, such as a run's id, and errors"
+    )
     return parser

@@ -17,9 +17,8 @@ from pathlib import Path
 
 import orchestrator
 from orchestrator.base.errors import SiteError
-from orchestrator.base.render.templates import templates
+from orchestrator.base.shipped import shipped
 from orchestrator.base.version import __version__
-from orchestrator.images.definitions.image_file import shipped
 from orchestrator.remote.login_node.boot import NEEDS, PACKAGES
 
 MADE = (1980, 1, 1, 0, 0, 0)  # a fixed time: the same files give the same archive
@@ -53,8 +52,8 @@ def _own() -> Iterator[tuple[str, bytes]]:
     package = Path(orchestrator.__file__).resolve().parent
     for folder in (package, package.parent / "training"):
         yield from _below(folder, folder.name)
-    yield from _below(templates(), "orchestrator/data/templates")
-    yield from _below(shipped(), "orchestrator/data/containers")
+    for name in ("templates", "containers"):
+        yield from _below(shipped(name), f"orchestrator/data/{name}")
     metadata = f"torusrun-{__version__}.dist-info"
     yield f"{metadata}/METADATA", f"Metadata-Version: 2.1\nName: torusrun\nVersion: {__version__}\n".encode()
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a checkout that was never installed

@@ -6,7 +6,6 @@ import codecs
 import contextlib
 import json
 import secrets
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from typing import IO, Any, TypeVar
 
 from orchestrator.base import private
 from orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
-from orchestrator.base.terminal.plain import plain, say
+from orchestrator.base.terminal.plain import plain
+from orchestrator.base.terminal.remarks import progress, say
 from orchestrator.remote.links.host import BadAnswer, LoginHost, Unanswered
 from orchestrator.remote.session import Session, received
 
@@ -126,7 +126,7 @@ def answer(
         error: type[TorusrunError] = UserError if code == USER_MISTAKE else SiteError
         raise error(f"{link.host.address}: {said.removeprefix('torusrun: ') or f'it ended with exit code {code}'}")
     if said:
-        print(private.plain(said), file=sys.stderr)
+        progress(private.plain(said))
     return received(link.host, kind, out.content, text)
 
 

@@ -67,6 +67,8 @@ def _request(loaded: Loaded, planned: Plan, settings: Sequence[str]) -> Request:
     files = [(f"spec/{file}", loaded.text), (f"site/{site_name}.yaml", site)]  # below the folder of the call
     secrets = secret_values.read(planned)  # of this machine; there, each is a variable of the shell
     provenance_here = {"git": gathered["git"], "submitted_from": asked_from}
+    if words := gathered.get("command_line"):
+        provenance_here["command_line"] = words
     return {
         "run": planned.run_id,
         "site_name": site_name,

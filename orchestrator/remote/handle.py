@@ -83,6 +83,15 @@ class RunThere(Run):
         origin = self._ask(str | None, "resume", how)
         return Path(origin) if origin else None
 
+    def reproduce(self) -> RunThere:
+        from orchestrator.remote.of_file import again
+
+        return RunThere(again(self.known))
+
+    def provenance(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask(dict[str, Any], "provenance")
+        return found
+
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
         """As in `Run`. Raises LinkLost if the link breaks, which ends the command."""
         from orchestrator.remote.session import Session, received

@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import NoAnswer
+from orchestrator.base.terminal.remarks import is_quiet
 from orchestrator.remote import asking, remote_runs
 from orchestrator.remote.asking import Gone
 from orchestrator.remote.carried import carried
@@ -19,7 +20,7 @@ from orchestrator.remote.links.host import Unanswered, of
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
 from orchestrator.runs.attempts.make_hold import held_plan
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.plan import Plan, new_id
 from orchestrator.spec.load import RunSource
 
 
@@ -63,6 +64,13 @@ def hold(
         return _made(link, {**request, "do": "hold", "run": run, "time_s": time_s, "idle_s": idle_s, "name": name})
 
 
+def again(known: Known) -> Known:
+    """Submit a run of the login node again, as `report.handle.Run.reproduce` does here. Raises as `submit` does."""
+    name = known.run.rsplit("-", 3)[0]
+    with Session(known.host) as link:
+        return _made(link, {"do": "reproduce", "run": new_id(name), "of": known.run, "site_name": known.site})
+
+
 def run(
     verb: str,
     planned: Plan,
@@ -77,7 +85,8 @@ def run(
     Raises UserError and SiteError as the verb does.
     """
     with carried(planned, path, site, settings) as (link, request):
-        request = {**request, "do": "verb", "verb": verb, "options": list(options)}
+        quiet = ["--quiet"] if is_quiet() else []
+        request = {**request, "do": "verb", "verb": verb, "options": [*options, *quiet]}
         out, err, code = asking.answer(link, request, tuple[str, str, int], text=str)
     for stream, text in ((sys.stderr, err), (sys.stdout, out)):
         print(text, end="", file=stream, flush=True)

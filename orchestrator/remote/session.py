@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from orchestrator.base import process, strangers
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import parsed
-from orchestrator.base.terminal.plain import plain, say
+from orchestrator.base.terminal.plain import plain
+from orchestrator.base.terminal.remarks import say
 from orchestrator.base.typed import record_of
 from orchestrator.remote import archive
 from orchestrator.remote.links import frames

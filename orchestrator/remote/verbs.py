@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from orchestrator.base.errors import UserError
+from orchestrator.base.terminal.remarks import is_quiet
 from orchestrator.remote import remote_runs
 from orchestrator.remote.remote_runs import Known
 
@@ -35,5 +36,6 @@ def run_there(found: Known, verb: str, options: Sequence[str] = ()) -> int:
     from orchestrator.remote.session import Session
 
     with Session(found.host) as link:
-        request = {"argv": ["orchestrator", verb, found.run, *options]}
+        quiet = ["--quiet"] if is_quiet() else []
+        request = {"argv": ["orchestrator", verb, found.run, *options, *quiet]}
         return asking.call(link, request, asking.shown(sys.stdout), asking.shown(sys.stderr))

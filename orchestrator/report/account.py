@@ -6,14 +6,17 @@ import time
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from orchestrator.base.states import State
 from orchestrator.base.terminal.colours import of
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.width import INDENT
 from orchestrator.report.folded import folded
+from orchestrator.report.numbers import duration as exactly
 from orchestrator.report.table import Column, Table
 from orchestrator.runs.state.account import USES, Account
 from orchestrator.runs.state.attempts import AttemptFacts
 from orchestrator.runs.state.pace import duration
+from training.counted import counted
 
 LEAST_SHARE = 0.001  # of the time: a use with less is not shown
 
@@ -42,8 +45,24 @@ def time_lines(account: Account) -> Iterator[str]:
     if account.ettr is not None and account.since_submit is not None:
         since = f"{account.since_submit:.1%} since its submission"
         yield f"productive: {account.ettr:.1%} of the time since its first start, {since}"
+    if line := forecast_line(account):
+        yield line
     if account.cure:
         yield f"most would have been saved on {account.cure}"
+
+
+def forecast_line(account: Account) -> str:
+    """What was predicted at submit, beside what it took; '' without a forecast."""
+    kept, took_s = account.forecast, account.productive_s
+    if not kept:
+        return ""
+    validation = f", {exactly(kept.validation_s)} of it for evaluations" if kept.validation_s else ""
+    predicted = f"predicted at submit: {exactly(kept.total_s)} for {counted(kept.steps, 'step')}{validation}"
+    if not took_s:
+        return predicted
+    if account.attempts[-1].state is State.COMPLETED:
+        return f"{predicted}; took {exactly(took_s)} ({took_s / kept.total_s - 1:+.1%})"
+    return f"{predicted}; {exactly(took_s)} so far"
 
 
 def _when(time_s: float) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.runs.attempts.cancel import cancel
 from orchestrator.runs.attempts.in_hold import find as find_held
+from orchestrator.runs.attempts.reproduce import plan_again, reproduce
 from orchestrator.runs.attempts.resume import resume
 from orchestrator.runs.attempts.shell import shell
 from orchestrator.runs.collect import collect
@@ -92,6 +93,19 @@ class Run:
         made = changes(time, nodes, grid, exclude)
         into = find_held(held) if held else None
         return resume(self.folder, made, force=force, new_image=new_image, into=into)
+
+    def reproduce(self) -> Run:
+        """Submit it again: the same code, image by checksum, settings, seed and grid; the new run.
+
+        Raises the errors of `attempts.reproduce`.
+        """
+        return Run(reproduce(self.folder, plan_again(self.folder)))
+
+    def provenance(self) -> dict[str, Any]:
+        """Where it comes from, as `torusrun show --json` has it. It queries the scheduler if necessary."""
+        from orchestrator.report.origin import origin  # imported late, as for `report`
+
+        return origin(self.folder, self.status()).as_json()
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
         """Run a command, or a shell, beside a running rank, in its image; its exit code.

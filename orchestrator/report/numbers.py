@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 
 def number(value: float) -> str:
     """A loss as '0.3140', or as '3.1e-05' if that would be 0; the width stays equal from step to step."""
@@ -42,3 +44,8 @@ def duration(value_s: float) -> str:
     if value_s < 120:
         return f"{value_s:.1f} s"
     return f"{value_s / 60:.1f} min" if value_s < 7200 else f"{value_s / 3600:.1f} h"
+
+
+def moment(time_s: float) -> str:
+    """A time on this machine's clock, as '2026-11-23 15:32:05 UTC'."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(time_s))

@@ -72,9 +72,8 @@ class Client:
         for it by the request's token.
         """
         command, job = self.submit_argv(script, request), ""
-        own = {name: value for name, value in clean_environment().items() if name not in request.secrets}
         try:
-            said = process.run(command, timeout_s=self.timeout_s, cwd=cwd, environment=own)
+            said = process.run(command, timeout_s=self.timeout_s, cwd=cwd, environment=_without_secrets(request))
             silent = self.scheduler.traits.silent
             try:
                 job = self.scheduler.job_id(said.check("submitting the job").stdout)
@@ -98,7 +97,7 @@ class Client:
         command = self.scheduler.ask_command(request)
         if command is None:
             raise UserError(f"{self.scheduler.name} cannot be asked about a job without submitting it: leave out --ask")
-        said = process.run(command, timeout_s=self.timeout_s, text=text)
+        said = process.run(command, timeout_s=self.timeout_s, text=text, environment=_without_secrets(request))
         said.check("asking whether the job could run")
         return said.stderr.strip() or said.stdout.strip()
 
@@ -222,3 +221,8 @@ class Client:
     def shell_from_inside(self) -> bool:
         """Whether the job must start the program of a shell (orchestrator.runs.shells), since `shell` cannot."""
         return self.scheduler.reach.from_inside and not self.by_ssh
+
+
+def _without_secrets(request: Request) -> dict[str, str]:
+    """The environment of a command that reads the script of this request."""
+    return {name: value for name, value in clean_environment().items() if name not in request.secrets}

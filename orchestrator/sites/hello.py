@@ -54,8 +54,9 @@ def refused(question: Path) -> str | None:
     if not question.exists():
         return None
     asked = json.loads(question.read_text(encoding="utf-8"))
-    inherited, kept = tuple(asked["inherited"]), asked["kept"]
+    inherited, kept, secrets = tuple(asked["inherited"]), asked["kept"], asked["secrets"]
     own = {name: value for name, value in os.environ.items() if name in kept or not name.startswith(inherited)}
+    own = {name: value for name, value in own.items() if name not in secrets}
     try:
         with open(asked["script"], "rb") as script:
             said = subprocess.run(

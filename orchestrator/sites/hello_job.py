@@ -98,9 +98,9 @@ def _spec(name: str, site: Site, nodes: int, limit_s: float, folder: Path) -> di
 def _ask(run: Run, site: Site, folder: Path) -> None:
     """Make rank 0 check, before it gets its answer, whether its node may submit the job."""
     attempt = run.folder.attempt(1)
-    command = client.of(site).scheduler.ask_command(request(read_attempt(run.folder, 1), attempt))
-    if command:
-        environment = {"inherited": INHERITED, "kept": sorted(KEPT)}
+    asked_for = request(read_attempt(run.folder, 1), attempt)
+    if command := client.of(site).scheduler.ask_command(asked_for):
+        environment = {"inherited": INHERITED, "kept": sorted(KEPT), "secrets": asked_for.secrets}
         asked = {"argv": command, "script": str(attempt.script), **environment}
         private.write_bytes(folder / "ask", json.dumps(asked).encode())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
-from orchestrator.base.render.templates import templates
+from orchestrator.base.shipped import shipped
 from orchestrator.images.checks import facts
 from orchestrator.images.checks.answers import MpiLibrary
 from orchestrator.images.runtime import Runtime, find
@@ -109,7 +109,7 @@ def is_shared(kind: str) -> bool | None:
 
 
 def _init() -> str:
-    return (templates() / "modules" / "init.sh.j2").read_text(encoding="utf-8")
+    return (shipped("templates") / "modules" / "init.sh.j2").read_text(encoding="utf-8")
 
 
 def _said(argv: list[str]) -> str:

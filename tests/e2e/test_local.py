@@ -91,6 +91,16 @@ def test_logs_are_told_apart_and_collected(local: Local) -> None:
     assert again.returncode == 2 and "exists already" in again.stderr
 
 
+def test_a_training_is_reproduced_with_the_same_bits(local: Local) -> None:
+    run = local.submit(*TWO_RANKS, "--set", "train.epochs=1")
+    assert local.watch(run).returncode == 0
+    again = local.torusrun("reproduce", run.name, "--wait")
+    assert again.returncode == 0 and "bit-identical: equal loss, test_loss, accuracy and top5 at" in again.stdout, again
+    shown = json.loads(local.torusrun("show", again.stdout.split()[0], "--json").stdout)
+    assert shown["reproduces"] == run.name and shown["compared"]["identical"] and shown["state"] == "COMPLETED"
+    assert shown["provenance"]["command_line"] == ["reproduce", run.name, "--wait"]
+
+
 def test_a_submission_without_an_answer_is_unknown_and_can_be_resumed_by_force(local: Local) -> None:
     """The scheduler's command does not answer in time: whether there is a job is unknown."""
     hasty = (local.folder / "site.yaml").read_text() + "command_timeout: 0.001s\n"

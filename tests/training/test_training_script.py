@@ -254,3 +254,10 @@ def test_what_cannot_work_is_refused_at_the_start(
         saved.close()
     with pytest.raises((TypeError, ValueError), match=re.escape(says)):
         Checkpoints(**settings).resume()
+
+
+def test_a_script_that_forgets_to_resume_gets_a_clear_error(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(model=torch.nn.Linear(2, 2), folder=tmp_path / "ckpt")
+    for method in (lambda: checkpoints.after_step(1), checkpoints.close):
+        with pytest.raises(RuntimeError, match=r"comes after resume\(\): call it once before the first step"):
+            method()

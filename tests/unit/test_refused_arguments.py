@@ -23,6 +23,8 @@ REFUSED = {
     "resume last": "is COMPLETED",
     "resume last --in last": "there is no held allocation",
     "cancel last": "is over already: COMPLETED",
+    "reproduce last --json": "--json goes with --compare",
+    "reproduce last --compare gone": "there is no run 'gone'",
     "shell last": "is COMPLETED",
     "shell last --rank 7": "rank",
     "logs last --rank 7": "rank",
@@ -36,6 +38,10 @@ REFUSED = {
     "status --since yesterdayish": "--since",
     "doctor --wait soon": "--wait: 'soon'",
     "init ../mine --scheduler local --yes": "../mine",
+    "run --gpus= -- true": "--gpus: its value is empty; write one, or leave the option out",
+    "run --nodes EMPTY -- true": "--nodes: its value is empty",
+    "submit RUN --after=": "--after: its value is empty",
+    "status --site=": "--site: its value is empty",
 }
 
 
@@ -48,7 +54,8 @@ def test_what_cannot_be_done_gets_one_clear_error(
     ledger = made.ledger.read_bytes()
     monkeypatch.chdir(home)
     try:
-        code = main(words.replace("RUN", str(spec)).replace("HOME", str(home)).split())
+        given = words.replace("RUN", str(spec)).replace("HOME", str(home)).split()
+        code = main(["" if word == "EMPTY" else word for word in given])
     except SystemExit as left:  # argparse
         code = left.code
     said = capsys.readouterr()

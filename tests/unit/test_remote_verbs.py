@@ -146,6 +146,21 @@ def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) ->
         api.submit(run_file, held="last", after=["last"])
 
 
+def test_a_run_is_submitted_again_over_there(run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = api.submit(run_file)
+    run.wait(120)
+    (run_file.parent / "program.sh").write_text("echo edited since\n")
+    assert main(["reproduce", run.id]) == 0
+    again = api.open_run(capsys.readouterr().out.strip())
+    assert again.wait(120).state is State.COMPLETED and again == api.open_run("last") and again.id.startswith("asked-")
+    assert (far / "torusrun/runs" / again.id / "code/program.sh").read_text() == "echo ran\n"
+    assert again.provenance()["reproduces"] == run.id
+    assert main(["show", again.id]) == 0
+    assert f"{run.id}: nothing can be compared" in capsys.readouterr().out
+    assert main(["reproduce", run.id, "--compare", again.id, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == [run.id, again.id]
+
+
 def test_verbs_that_go_through_no_login_node_say_so(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = ["--site", str(run_file.parent / "site.yaml")]
     for words in (["doctor", *site], ["image", "ls", *site], ["build", "x", *site], ["calibrate", str(run_file)]):

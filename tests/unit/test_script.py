@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator import schedulers
 from orchestrator.base.render.environment import render, word
-from orchestrator.base.render.templates import templates
+from orchestrator.base.shipped import shipped
 from orchestrator.base.states import Cause
 from orchestrator.runs.attempts import script as scripts
 from orchestrator.runs.folder.records import End
@@ -146,7 +146,7 @@ def test_a_value_that_a_template_is_not_given_is_an_error(tmp_path: Path) -> Non
 
 def test_every_template_is_used_by_a_golden_file() -> None:
     used = {f"{name}.sh.j2" for name in ("script", "submitit_body", "submitit_pbs", "submitit_gridengine")}
-    assert {path.name for path in (templates() / "job").iterdir()} == used
+    assert {path.name for path in (shipped("templates") / "job").iterdir()} == used
 
 
 @pytest.mark.parametrize("env", [{}, {"attempt": "/x", "record_end": "x", "PATH": ""}], ids=["plain", "hostile"])

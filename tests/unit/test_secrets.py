@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from orchestrator.network.placement.mapping import place
 from orchestrator.runs.folder import kept_secrets
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan import attempt_plan, secret_values
-from orchestrator.runs.plan.job_request import request
+from orchestrator.runs.plan.job_request import of_site, request
 from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.runs.plan.plan_files import read_first
 from orchestrator.runs.program.contract import master_environment, ranks_environment
@@ -173,6 +174,18 @@ def test_no_job_inherits_a_secret_from_the_shell_of_submit(home: Path, monkeypat
     client.of(made.site).submit(home / "job.sh", asked)
     seen = (home / "seen").read_text()
     assert "B=of the shell" in seen and VALUE not in seen
+
+
+def test_no_other_command_that_reads_a_script_inherits_a_secret_of_the_site(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build's job, doctor's requests, and the question whether a job could run."""
+    monkeypatch.setenv("A", VALUE)
+    monkeypatch.setattr(Local, "ask_command", lambda *words: ["sh", "-c", "env"])
+    site = replace(planned(home).site, env={"A": Secret(from_shell=True), "B": "plain"})
+    asked = of_site(site, 1, 1, name="build", time_s=60.0, stdout=home / "out", stderr=home / "err")
+    assert asked.secrets == ("A",)
+    assert VALUE not in client.of(site).ask("true", asked)
 
 
 def test_a_login_node_gets_the_values_of_this_machine(

@@ -22,10 +22,25 @@ def backend(device: torch.device) -> str:
     return "nccl" if device.type == "cuda" else "gloo"
 
 
+def libraries(device: torch.device) -> dict[str, str]:
+    """The versions of a GPU's libraries; {} on the CPU."""
+    if device.type != "cuda":
+        return {}
+    made_for = {"cuda": torch.version.cuda, "rocm": torch.version.hip, "nccl": _nccl()}
+    return {name: version for name, version in made_for.items() if version}
+
+
 def wait(device: torch.device) -> None:
     """Wait until the device has done all its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def _nccl() -> str:
+    """Its version, as '2.27.3'; '' for a PyTorch without it."""
+    if not torch.distributed.is_nccl_available():
+        return ""
+    return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
 
 
 def _cuda(local_rank: int) -> torch.device:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 import sys
 from dataclasses import asdict
 
@@ -60,6 +61,8 @@ class Reporter:
             total_steps=self._total_steps,
             total_samples=learner.course.total_samples,
             torch=torch.__version__.split("+")[0],
+            python=platform.python_version(),
+            **devices.libraries(device),
         )
 
     def stepping(self) -> None:

@@ -74,7 +74,7 @@ class Checkpoints:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")
         self._parts: dict[str, Stateful] = objects
         self._named, self._every, self._last = folder, every, last
-        self.asked_to_stop = False
+        self.asked_to_stop = self._began = False
         self._opened: Opened | None = None  # on rank 0
         self._saving_s = 0.0  # how long the training waited for the newest save
 
@@ -101,14 +101,16 @@ class Checkpoints:
         self._interval.begin(self._steps, time.perf_counter())
         self._request, self._signal = StopRequest(), given.stop_signal
         self._handled_before = signal.signal(self._signal, self._request.note)
+        self._began = True
         return self._steps
 
     def after_step(self, steps: int) -> None:
         """Note that so many steps are done, and save if that is due: to be called after every step, by all ranks.
 
         After a request to stop it waits on every rank until the state is on the disk: launchers end all ranks once one
-        has ended. Raises OSError on every rank if the state cannot be written then.
+        has ended. Raises OSError on every rank if the state cannot be written then, RuntimeError before `resume`.
         """
+        self._check_began("after_step")
         before, self._steps = self._steps, steps
         self._heartbeat.step(steps)
         if self._together.any_before(self._request.requested) and not self.asked_to_stop:
@@ -120,7 +122,8 @@ class Checkpoints:
             self._opened.flight.look()
 
     def close(self) -> None:
-        """Save the last state, and wait until it is complete. Raises OSError on every rank if it cannot be written."""
+        """Save the last state, and wait until it is complete. Raises the errors of `after_step`."""
+        self._check_began("close")
         try:
             self._save_last()
         finally:
@@ -128,6 +131,11 @@ class Checkpoints:
                 self._opened.close()
             self._together.wait()
             signal.signal(self._signal, self._handled_before or signal.SIG_DFL)
+
+    def _check_began(self, method: str) -> None:
+        if not self._began:
+            first = "call it once before the first step, as in `for step in range(checkpoints.resume(), total)`"
+            raise RuntimeError(f"Checkpoints.{method}() comes after resume(): {first}")
 
     def _newest(self, given: Given) -> tuple[int, str] | None:
         """The steps and the checksum of the newest complete checkpoint, which rank 0 finds."""

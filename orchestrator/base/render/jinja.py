@@ -7,13 +7,13 @@ from typing import Any
 
 import jinja2
 
-from orchestrator.base.render.templates import templates
+from orchestrator.base.shipped import shipped
 
 
 def environment(finalize: Callable[[Any], Any], *, escapes: bool) -> jinja2.Environment:
     """An environment for the shipped templates that passes every printed value through `finalize`."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(templates()),
+        loader=jinja2.FileSystemLoader(shipped("templates")),
         undefined=jinja2.StrictUndefined,
         finalize=finalize,
         trim_blocks=True,

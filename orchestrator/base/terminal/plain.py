@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 
 from orchestrator.base import private
 
@@ -14,11 +13,6 @@ ACTS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 def plain(text: str) -> str:
     """`text` in one line: line breaks as ' / ', tabs as spaces, other control characters escaped, as \\x1b."""
     return private.plain(" / ".join(line for line in text.splitlines() if line.strip()).replace("\t", " "))
-
-
-def say(text: str) -> None:
-    """Print one remark on the standard error stream, beside the output of a verb."""
-    print(f"torusrun: {plain(text)}", file=sys.stderr, flush=True)
 
 
 def harmless(line: str) -> str:

@@ -12,9 +12,9 @@ examples:
 from __future__ import annotations
 
 import argparse
-import sys
 
 from orchestrator.base.errors import DONE, UserError
+from orchestrator.base.terminal.remarks import progress
 from orchestrator.cli.verbs import shared_arguments
 
 
@@ -33,7 +33,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         const="",
         help="install the versions of this lock, made by `torusrun image inspect IMAGE --lock`; default: IMAGE.lock",
     )
-    parser.add_argument("--quiet", "-q", action="store_true", help="do not show the output of the build")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,15 +53,11 @@ def run(args: argparse.Namespace) -> int:
     lock = building.lock_of(source, args.locked) if args.locked is not None else None
     prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse, lock=lock)
     for advice in prepared.advice:
-        _say(f"note: {advice}")
+        progress(f"note: {advice}")
     if (args.on or site.container.build_on) == "job" and not building.cache(site).sound(prepared.key):
         from orchestrator.runs.image.build_job import build_in_job
 
-        build_in_job(prepared, site, site.interpreter, _say)
-    entry = building.build(prepared, site, (lambda line: None) if args.quiet else _say)
+        build_in_job(prepared, site, site.interpreter, progress)
+    entry = building.build(prepared, site, progress)
     print(entry.path)
     return DONE
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

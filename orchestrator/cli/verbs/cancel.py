@@ -12,11 +12,11 @@ examples:
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE
+from orchestrator.base.terminal.remarks import progress, result
 from orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def run(args: argparse.Namespace) -> int:
     refused = cancel_all(found.runs)
     for asked in found.runs:
         if asked not in refused:
-            print(f"cancellation of {asked.run_id} requested; `torusrun watch {asked.run_id}` shows when it has ended")
+            watch = f"`torusrun watch {asked.run_id}` shows when it has ended"
+            result(asked.run_id, f"cancellation of {asked.run_id} requested; {watch}")
     return chosen.complained(refused.values())
 
 
@@ -52,7 +53,7 @@ def _cancel_there(away: Sequence[Known], args: argparse.Namespace) -> int:
     selected = any(map(selection.is_pattern, args.run_ids))
     found = [there for there in away if not (selected and there.over)]
     if not found:
-        print("no run to cancel: those on the login node are over", file=sys.stderr)
+        progress("no run to cancel: those on the login node are over")
     if selected and not chosen.agreed([there.run for there in found], "cancel", yes=args.yes):
         return DONE
     return verbs.run_there(found[0], "cancel", [there.run for there in found[1:]])

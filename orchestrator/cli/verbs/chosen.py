@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator.base.errors import DONE, TorusrunError, UserError
+from orchestrator.base.terminal.remarks import progress
 from orchestrator.cli.verbs import shared_arguments
 from training.counted import counted
 
@@ -61,7 +62,7 @@ def chosen(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why
     found = [run for run in runs if str(run.folder) in left]
     if not found:
         others = f": {len(seen)} {'matches' if len(seen) == 1 else 'match'}, {why_not}" if seen else ""
-        print(f"no run to {verb}{others}", file=sys.stderr)
+        progress(f"no run to {verb}{others}")
     return Meant(found, named=False)
 
 

@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.terminal.plain import say
+    from orchestrator.base.terminal.remarks import busy, warn
     from orchestrator.remote import remote_runs
     from orchestrator.remote.collect import collect as collect_there
     from orchestrator.runs.collect import collect
@@ -42,15 +42,17 @@ def run(args: argparse.Namespace) -> int:
     words, away = remote_runs.split(args.run_ids)
     runs, folder = selection.named(words) if words else [], Path(args.into)
     if len(args.run_ids) == 1 and len(runs) < 2 and not selection.is_pattern(args.run_ids[0]):
-        print(
-            collect_there(away[0], folder, args.checkpoints)
-            if away
-            else collect(runs[0], folder, args.checkpoints, say)
-        )
+        with busy(f"copying into {folder}"):
+            copied = (
+                collect_there(away[0], folder, args.checkpoints)
+                if away
+                else collect(runs[0], folder, args.checkpoints, warn)
+            )
+        print(copied)
         return DONE
 
     def here(run: RunFolder) -> None:
-        print(collect(run, folder / run.run_id, args.checkpoints, say), flush=True)
+        print(collect(run, folder / run.run_id, args.checkpoints, warn), flush=True)
 
     def there(run: Known) -> None:
         print(collect_there(run, folder / run.run, args.checkpoints), flush=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 
 from orchestrator.base.errors import DONE, RUN_FAILED
+from orchestrator.base.terminal.remarks import say, warn
 from orchestrator.cli.verbs import shared_arguments
 
 
@@ -36,10 +37,6 @@ def run(args: argparse.Namespace) -> int:
     print(held.id, flush=True)
     if not args.wait:
         return DONE
-    import sys
-
-    from orchestrator.base import private
-
     view = held.wait_until_held()
-    print(f"torusrun: {private.plain(view.reason)}", file=sys.stderr)
+    (warn if view.state.over else say)(view.reason)
     return RUN_FAILED if view.state.over else DONE

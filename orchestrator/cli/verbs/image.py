@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import DONE, SITE_FAILED, SiteError, UserError
+from orchestrator.base.terminal.remarks import busy
 from orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
 
     if to is None:
         raise UserError("`torusrun image export` needs --to, a new folder or a file that ends in .tar")
-    return export(cache, entry, absolute(to))
+    with busy(f"copying {entry.path}"):
+        return export(cache, entry, absolute(to))
 
 
 def _list(cache: Cache, as_json: bool) -> int:

@@ -28,6 +28,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE, UserError
+from orchestrator.base.terminal.remarks import say
 from orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
@@ -154,4 +155,4 @@ def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
 def _say(what: str) -> None:
     """Print a remark on standard error, apart from the lines of the log."""
     sys.stdout.flush()
-    print(f"torusrun: {what}", file=sys.stderr)
+    say(what)

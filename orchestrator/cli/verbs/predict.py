@@ -16,6 +16,7 @@ import re
 from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE, UserError
+from orchestrator.base.terminal.remarks import busy
 from orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--images-per-s: must be above 0 and at most {MOST_IMAGES}")
     if args.svg and args.gpus is None:
         raise UserError("--svg needs --gpus A..B")
-    found = _asked(args)
+    with busy("computing"):
+        found = _asked(args)
     print(json.dumps({"schema": SCHEMA, **found.record}, indent=1) if args.json else "\n".join(found.lines))
     return DONE
 

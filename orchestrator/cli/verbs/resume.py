@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE, UserError
+from orchestrator.base.terminal.remarks import result
 from orchestrator.cli.verbs import chosen, shared_arguments
 from training.counted import counted
 
@@ -59,7 +60,8 @@ def _resume_sweep(args: argparse.Namespace) -> int:
     resumed = sweep.resume(
         time=args.time, nodes=args.nodes, grid=args.grid, exclude=args.exclude, force=args.force
     )  # fmt: skip
-    print(f"{counted(len(resumed), 'member')} of {sweep.id} resumed: {', '.join(run.id for run in resumed)}")
+    members = f"{counted(len(resumed), 'member')} of {sweep.id} resumed"
+    result("\n".join(run.id for run in resumed), f"{members}: {', '.join(run.id for run in resumed)}")
     if not args.wait:
         return DONE
     from orchestrator.cli.verbs.watch import follow_all_to_end
@@ -118,4 +120,4 @@ def _resume(one: Run, args: argparse.Namespace) -> None:
         held=args.held,
     )
     origin = checkpoint.name if checkpoint else "the beginning: it has no complete checkpoint"
-    print(f"{one.id} resumes from {origin}", flush=True)
+    result(one.id, f"{one.id} resumes from {origin}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 
 from orchestrator.base.errors import DONE, UserError
+from orchestrator.base.terminal.remarks import busy, result
 from orchestrator.cli.verbs import chosen
 
 
@@ -29,13 +30,15 @@ def run(args: argparse.Namespace) -> int:
     if args.run_ids and (away := remote_runs.split(args.run_ids)[1]):
         raise UserError(f"{away[0].run} is on {away[0].host.address}: remove it there")
     found = chosen.chosen(args, "remove", lambda view: view.state.over, "none of which is over")
-    takes = sum((disk.used(run) for run in found.runs), disk.Used())
+    with busy("measuring what they take"):
+        takes = sum((disk.used(run) for run in found.runs), disk.Used())
     if not chosen.agreed(
         [run.run_id for run in found.runs], f"free {size(takes.total)}, and remove all files of", yes=args.yes
     ):
         return DONE
-    refused = remove_all(found.runs)
+    with busy("removing them"):
+        refused = remove_all(found.runs)
     for run in found.runs:
         if run not in refused:
-            print(f"{run.run_id} removed")
+            result(run.run_id, f"{run.run_id} removed")
     return chosen.complained(refused.values())

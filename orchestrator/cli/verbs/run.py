@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE, UserError
+from orchestrator.base.terminal.remarks import result
 from orchestrator.cli.verbs import shared_arguments, submit
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _save(args: argparse.Namespace, typed: TypedRun) -> int:
         raise UserError(f"--save {args.save}: this file exists already; name another one, or remove it") from None
     except OSError as error:
         raise UserError(f"--save {args.save}: cannot be written: {error.strerror}") from None
-    print(f"{args.save}: `torusrun submit {shlex.quote(args.save)}` submits it")
+    result(args.save, f"{args.save}: `torusrun submit {shlex.quote(args.save)}` submits it")
     return DONE
 
 

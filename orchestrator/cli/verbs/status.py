@@ -67,12 +67,12 @@ def run(args: argparse.Namespace) -> int:
     runs, hidden = newest
     found = [view for view in views(runs, keep=chosen.asks_about, patience_s=PATIENCE_S) if chosen.shows(view)]
     if away:
-        from orchestrator.base.terminal.plain import say
+        from orchestrator.base.terminal.remarks import warn
         from orchestrator.remote import status
 
         chosen_there = away if all_asked else remote.newest(away, selection.SHOWN_OVER)
         asked = [run for run in chosen_there if chosen.asks_about(run)]
-        found += [view for view in status.views(asked, named=bool(args.run_ids), say=say) if chosen.shows(view)]
+        found += [view for view in status.views(asked, named=bool(args.run_ids), say=warn) if chosen.shows(view)]
         hidden += len(away) - len(chosen_there)
         found.sort(key=lambda view: view.submitted_s or 0.0)
     if not all_asked:
@@ -95,14 +95,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
     if hidden:
+        from orchestrator.base.terminal.remarks import progress
+
         sys.stdout.flush()
         runs_over = f"{counted(hidden, 'more run')} {'is' if hidden == 1 else 'are'} over and not shown"
-        print(f"{runs_over}: --all shows all, --since 2d those of two days, a pattern those of a name", file=sys.stderr)
+        progress(f"{runs_over}: --all shows all, --since 2d those of two days, a pattern those of a name")
     return DONE
 
 
 def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> None:
     """Print the room that these runs take; runs on login nodes are left out."""
+    from orchestrator.base.terminal.remarks import progress
     from orchestrator.report.disk import listing
 
     there = {run.run for run in away}
@@ -113,7 +116,7 @@ def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> Non
     else:
         print("\n".join(table.lines()))
     if there:
-        print(f"{counted(len(there), 'run')} on login nodes not measured: ask there", file=sys.stderr)
+        progress(f"{counted(len(there), 'run')} on login nodes not measured: ask there")
 
 
 def _accounts(views: Sequence[View], away: Sequence[Known]) -> dict[str, Account]:

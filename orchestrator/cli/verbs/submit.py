@@ -14,11 +14,11 @@ examples:
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE, UserError
 from orchestrator.base.process import NoAnswer
+from orchestrator.base.terminal.remarks import say
 from orchestrator.cli.verbs import shared_arguments
 from training.counted import counted
 
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if shows:
         return _show_there(args, planned) if planned.site.host else _dry_run(args)
     for note in notes(planned):
-        print(f"torusrun: note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     try:
         submitted = submit(
             args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any,
@@ -114,7 +114,7 @@ def _sweep(args: argparse.Namespace) -> int:
     found = list(dict.fromkeys(note for member in planned.members for note in notes(member.plan)))
     more = [f"and {counted(len(found) - MOST_NOTES, 'more note')} on other members"] if found[MOST_NOTES:] else []
     for note in [*found[:MOST_NOTES], *more]:
-        print(f"torusrun: note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     try:
         submitted = sweep(args.file, after=args.after, after_any=args.after_any, planned=planned)
     except NoAnswer:

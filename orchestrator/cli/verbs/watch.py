@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE, RUN_FAILED
 from orchestrator.base.states import State
+from orchestrator.base.terminal.remarks import draws, is_quiet, warn
 
 if TYPE_CHECKING:
     from orchestrator.remote.remote_runs import Known
@@ -57,10 +58,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _watch_there(away: Sequence[Known]) -> int:
     """Watch runs of a login node: drawn here on a terminal, otherwise the login node's output is printed here."""
-    from orchestrator.base.terminal import output
     from orchestrator.remote import verbs
 
-    if not output.drawable(sys.stderr):
+    if not draws():
         return verbs.run_there(away[0], "watch", [run.run for run in away[1:]])
     from orchestrator.remote.feed import Feed
 
@@ -85,11 +85,10 @@ def _at_work() -> list[RunFolder]:
 
 def _follow(runs: Sequence[RunFolder]) -> list[View]:
     """Show the runs until they are over or the user leaves, then their table."""
-    from orchestrator.base.terminal import output
     from orchestrator.report.screen.watched import WatchedHere
 
     watched = WatchedHere(runs)
-    if output.drawable(sys.stderr):
+    if draws():
         return _on_screen(watched)
     from orchestrator.report.screen import printed
 
@@ -116,6 +115,8 @@ def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
     from orchestrator.report.listing import listing
     from orchestrator.report.screen import final_table as report
 
+    if is_quiet():
+        return _complain(views)
     if len(views) == 1:
         report.show(watched.rows(views[0]), views[0].state)
         return
@@ -126,6 +127,13 @@ def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
     print("\n".join(listing(shown).lines(width)))
     if len(shown) < len(views):
         print(f"{counts(views)}; `torusrun status` shows all")
+
+
+def _complain(views: Sequence[View]) -> None:
+    """Print how those runs ended that are not COMPLETED."""
+    for view in views:
+        if view.state.over and view.state is not State.COMPLETED:
+            warn(f"{view.run} is {view.state.value}: {view.reason}")
 
 
 def follow_all_to_end(runs: Sequence[RunFolder]) -> int:
@@ -143,5 +151,8 @@ def follow_to_end(run: Run) -> int:
     if isinstance(run, RunThere):
         return verbs.run_there(run.known, "watch")
     view = live.show(run.folder)
-    report.show(report.rows(run.folder, view), view.state)
+    if is_quiet():
+        _complain([view])
+    else:
+        report.show(report.rows(run.folder, view), view.state)
     return DONE if view.state is State.COMPLETED else RUN_FAILED

@@ -17,7 +17,6 @@ import contextlib
 import os
 import shutil
 import stat
-import sys
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
@@ -27,6 +26,7 @@ from typing import Any
 from orchestrator.base import lock, private, process
 from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.base.json_files import damaged, read_object, write_json
+from orchestrator.base.terminal.remarks import busy, warn
 from orchestrator.base.typed import kept_record
 from orchestrator.images.builds.lock import holder
 from training.files.checksum import sha256_of
@@ -58,11 +58,6 @@ class CachedImage:
 
     def as_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self), "path": self.path.name}
-
-
-def warn(message: str) -> None:
-    """Print the problem of one image; the others are still listed."""
-    print(f"torusrun: {private.plain(message)}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -182,7 +177,8 @@ class Cache:
     def verify(self, entry: CachedImage) -> str | None:
         """The problem of an image, which is read from end to end; None if its content is as built."""
         try:
-            found = sha256_of(entry.path)
+            with busy(f"reading {entry.path}, whose checksum is compared"):
+                found = sha256_of(entry.path)
         except OSError as error:
             return f"{entry.path}: cannot be read: {error.strerror}"
         changed = f"{entry.path}: its SHA-256 is {found}, and was {entry.sha256} when built"

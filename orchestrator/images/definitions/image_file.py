@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from orchestrator.base.errors import UserError
+from orchestrator.base.shipped import shipped
 from orchestrator.images.definitions.image_keys import Base, Cuda, File, ImageFile, ImageMpi, Python
 from orchestrator.images.definitions.misfits import misfits
 from orchestrator.spec.load import read_text
@@ -14,23 +15,16 @@ from orchestrator.spec.problems import Mark, Problem, SpecError
 from orchestrator.spec.read import Marks, read
 from training.recipe.near import did_you_mean
 
-__all__ = ["Base", "Cuda", "File", "ImageFile", "ImageMpi", "Python", "find", "load", "shipped"]
-
-
-def shipped() -> Path:
-    """The folder of torusrun's own image files: inside the installed package, or at the top of a checkout."""
-    package = Path(__file__).resolve().parents[2]
-    installed = package / "data" / "containers"
-    return installed if installed.is_dir() else package.parent / "containers"
+__all__ = ["Base", "Cuda", "File", "ImageFile", "ImageMpi", "Python", "find", "load"]
 
 
 def find(name: str, beside: Path = Path()) -> Path:
     """The path of an image file: as it is given (with a slash, .yaml or .def), or by the name of a shipped one."""
     if "/" in name or name.endswith((".yaml", ".yml", ".def")):
         return beside / expanded(name)
-    if (path := shipped() / f"{name}.yaml").is_file():
+    if (path := shipped("containers") / f"{name}.yaml").is_file():
         return path
-    known = sorted(p.stem for p in shipped().glob("*.yaml"))
+    known = sorted(p.stem for p in shipped("containers").glob("*.yaml"))
     raise UserError(f"there is no image file {name!r} (shipped: {', '.join(known)}){did_you_mean(name, known)}")
 
 

@@ -23,6 +23,7 @@ from orchestrator.report.handle import Run
 from orchestrator.runs.attempts import in_hold, submit
 from orchestrator.runs.attempts.create import Origin
 from orchestrator.runs.attempts.make_hold import held_plan
+from orchestrator.runs.attempts.reproduce import plan_again, reproduce
 from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import index
 from orchestrator.runs.plan.plan import plan
@@ -78,6 +79,18 @@ def _submit(folder: Path, request: Request) -> Any:
     try:
         submit.first(planned, file.parent, origin=Origin(**request["origin"]), **how)
     except NoAnswer as error:  # the run stays, and is found by its name
+        return str(error)
+    return ""
+
+
+def _reproduce(folder: Path, request: Request) -> Any:
+    """Submit a run again under this id unless it exists. Returns as `_submit` does."""
+    if any(run.run_id == request["run"] for run in index.runs()):
+        return ""
+    original = index.find(request["of"])
+    try:
+        reproduce(original, plan_again(original, request["run"]))
+    except NoAnswer as error:
         return str(error)
     return ""
 
@@ -142,6 +155,7 @@ def _report(folder: Path, request: Request) -> Any:
 ACTIONS: dict[str, Callable[[Path, Request], Any]] = {
     "submit": _submit,
     "hold": _submit,
+    "reproduce": _reproduce,
     "verb": _verb,
     "views": _views,
     "run": _of_run,

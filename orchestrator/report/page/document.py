@@ -8,12 +8,13 @@ from string import ascii_uppercase
 from orchestrator.base.errors import UserError
 from orchestrator.base.render.html import page
 from orchestrator.base.version import __version__
+from orchestrator.report.numbers import moment
 from orchestrator.report.page.charts import charts, drawn
 from orchestrator.report.page.facts import RunFacts
 from orchestrator.report.page.part import part
 from orchestrator.report.page.series import COLUMNS
 from orchestrator.report.page.settings import differing
-from orchestrator.report.page.time_use import MOST, moment
+from orchestrator.report.page.time_use import MOST
 
 MOST_RUNS = 12  # the colours and dashes of lines differ
 

@@ -10,6 +10,9 @@ from orchestrator.report.page.facts import RunFacts
 from training.counted import counted
 from training.reporting import events
 
+OF_RANKS = {"torch": "torch", "device": "device", "backend": "backend", "cuda": "CUDA", "rocm": "ROCm", "nccl": "NCCL",
+            "python": "Python"}  # fmt: skip
+
 
 def environment(facts: RunFacts) -> list[tuple[str, str]]:
     """(what, value) of all that is known."""
@@ -25,8 +28,8 @@ def _facts(facts: RunFacts) -> Iterator[tuple[str, str]]:
         yield "in the image", _versions(facts.image.versions)
     starts = [row for row in facts.rows if row["event"] == events.START]
     if starts:
-        trained = {key: starts[-1].get(key) for key in ("torch", "device", "backend")}
-        yield "training", ", ".join(f"{key} {value}" for key, value in trained.items() if isinstance(value, str))
+        trained = {name: starts[-1].get(key) for key, name in OF_RANKS.items()}
+        yield "training", ", ".join(f"{name} {value}" for name, value in trained.items() if isinstance(value, str))
     yield "torusrun", _text(kept, "torusrun")
     yield "Python, submitting", _text(kept, "python")
     packages = kept.get("packages")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from orchestrator.report.logs.files import logs
 from orchestrator.report.placement import Outlook, outlook
 from orchestrator.report.screen.detail import nodes
 from orchestrator.report.screen.nodes import NodeHeard
-from orchestrator.runs.folder import kept_secrets, ledger, metrics
+from orchestrator.runs.folder import kept_forecast, kept_secrets, ledger, metrics
 from orchestrator.runs.folder.events import Event
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.image.recorded import Image, kept
@@ -86,26 +86,34 @@ class RunFacts:
 
 def read(run: RunFolder, view: View) -> RunFacts:
     """The facts of a run with this view. It queries the source of the site's topology, if it has one."""
-    now_s, attempt = time.time(), run.attempt(view.attempt)
-    rows, events = _known(lambda: metrics.read(run.metrics)), ledger.events(run.ledger)
-    plan = _known(lambda: read_plan(run, view.attempt))
+    found, attempt = records(run, view), run.attempt(view.attempt)
+    plan = found.plan
+    return replace(
+        found,
+        explanation=_known(lambda: explained(logs(run, None))) if view.state.over else None,
+        nodes=sorted(nodes(attempt, found.now_s), key=lambda node: min(node.ranks, default=0)),
+        slow=Slow.read(attempt.slow),
+        outlook=_placed(plan, view.hosts) if plan else None,
+        forecast=_known(lambda: _forecast(plan, view.hosts)) if plan and view.hosts else None,
+    )
+
+
+def records(run: RunFolder, view: View) -> RunFacts:
+    """The facts of a run with this view that its folder records, which need no query and no computing."""
+    now_s, rows, events = time.time(), _known(lambda: metrics.read(run.metrics)), ledger.events(run.ledger)
+    spent = None if rows is None else account(events, rows, now_s, view.state)
     return RunFacts(
         view=view,
         now_s=now_s,
         rows=rows or (),
         events=events,
-        account=None if rows is None else account(events, rows, now_s, view.state),
-        explanation=_known(lambda: explained(logs(run, None))) if view.state.over else None,
-        plan=plan,
+        account=spent and replace(spent, forecast=kept_forecast.read(run)),
+        plan=_known(lambda: read_plan(run, view.attempt)),
         hidden=_known(lambda: kept_secrets.all_of(run)) or {},
         spec=_known(lambda: _text(run.spec)) or "",
         provenance=_known(lambda: read_object(run.provenance) or {}) or {},
         has_diff=run.code_diff.exists(),
         image=_known(lambda: kept(run)),
-        nodes=sorted(nodes(attempt, now_s), key=lambda node: min(node.ranks, default=0)),
-        slow=Slow.read(attempt.slow),
-        outlook=_placed(plan, view.hosts) if plan else None,
-        forecast=_known(lambda: _forecast(plan, view.hosts)) if plan and view.hosts else None,
     )
 
 

@@ -8,17 +8,20 @@ from pathlib import Path
 
 from orchestrator.base.errors import UserError
 from orchestrator.base.json_files import write_text
+from orchestrator.base.terminal.remarks import busy
 from orchestrator.report.page.document import document
 from orchestrator.report.page.facts import read
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.poll import PATIENCE_S, views
 from orchestrator.spec.paths import absolute
+from training.counted import counted
 
 
 def html(runs: Sequence[RunFolder]) -> str:
     """The page about runs as they stand now. It queries their schedulers if necessary."""
     found = {view.folder: view for view in views(runs, patience_s=PATIENCE_S)}
-    return document([read(run, found[str(run.folder)]) for run in runs])
+    with busy(f"reading the records of {counted(len(runs), 'run')}"):
+        return document([read(run, found[str(run.folder)]) for run in runs])
 
 
 def check(path: Path, *, force: bool = False) -> Path:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.base.render.html import Markup
 from orchestrator.base.terminal.plain import plain
-from orchestrator.network.placement.grid import Grid
 from orchestrator.report.page.charts import Drawn
 from orchestrator.report.page.environment import environment
 from orchestrator.report.page.facts import RunFacts
+from orchestrator.report.page.overview import overview
 from orchestrator.report.page.ranks import RankTimes, rank_times
 from orchestrator.report.page.results import Figure, results
 from orchestrator.report.page.settings import changes, settings
-from orchestrator.report.page.time_use import TimeUse, moment, time_use
+from orchestrator.report.page.time_use import TimeUse, time_use
 from orchestrator.report.progress_text import figures, remark
-from training.counted import counted
 
 NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'  # a document inside HTML needs none
 MOST_ERROR_LINES = 12
@@ -60,7 +58,7 @@ def part(run: Drawn, number: int) -> RunPart:
         error_of=end.error_of if end else "",
         error=[facts.shown(line) for line in end.error[-MOST_ERROR_LINES:]] if end and facts.plan else [],
         to_do=[facts.shown(line) for line in end.to_do] if end else [],
-        facts=[(name, facts.shown(text)) for name, text in _facts(facts) if text],
+        facts=[(name, facts.shown(text)) for name, text in overview(facts) if text],
         figures=results(run),
         time=time_use(facts),
         ranks=rank_times(facts),
@@ -78,28 +76,6 @@ def _sentence(facts: RunFacts) -> str:
     if view.state.over:
         return view.reason
     return ", ".join(filter(None, (*figures(view).values(), remark(view, ""))))
-
-
-def _facts(facts: RunFacts) -> Iterator[tuple[str, str]]:
-    view, account, plan = facts.view, facts.account, facts.plan
-    if account and account.attempts:
-        begun = [one.begun_s for one in account.attempts if one.begun_s is not None]
-        yield "submitted", moment(account.attempts[0].submitted_s)
-        yield "started", moment(begun[0]) if begun else "not yet"
-        yield "attempts", str(len(account.attempts))
-    yield "site", ", ".join(dict.fromkeys(filter(None, (view.site, view.scheduler))))
-    yield "nodes", _nodes(facts) if plan else ""
-    yield "grid", str(Grid(view.grid)) if view.grid else ""
-    if view.step is not None:
-        yield "steps", f"{view.step:,} of {view.total_steps:,}" if view.total_steps else f"{view.step:,}"
-    yield "job", view.job or ""
-
-
-def _nodes(facts: RunFacts) -> str:
-    """'2 nodes x 4 GPUs'; on a site without GPUs, ranks."""
-    assert facts.plan
-    what = "GPU" if facts.plan.site.node.gpus else "rank"
-    return f"{counted(facts.plan.run.nodes, 'node')} x {counted(facts.plan.ranks_per_node, what)}"
 
 
 def _map(facts: RunFacts) -> Markup | None:

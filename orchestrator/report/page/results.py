@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
+from orchestrator.report.account import forecast_line
 from orchestrator.report.numbers import duration, number, percent, thousands
 from orchestrator.report.page.charts import Drawn
 from orchestrator.report.page.series import Row
@@ -57,7 +58,8 @@ def _time(run: Drawn) -> Iterator[Figure]:
     if account and account.total_s > 0:
         share = f", {account.since_submit:.1%} productive" if account.since_submit else ""
         until = "submission to end" if run.facts.view.state.over else "since submission"
-        yield Figure("time", duration(account.total_s), f"{until}{share}")
+        forecast = f"; {line}" if (line := forecast_line(account)) else ""
+        yield Figure("time", duration(account.total_s), f"{until}{share}{forecast}")
 
 
 def _at(row: Row) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.base.render.html import Markup
 from orchestrator.report.folded import folded
+from orchestrator.report.numbers import moment
 from orchestrator.report.page.bars import BarPart, bar
 from orchestrator.report.page.facts import RunFacts
 from orchestrator.runs.folder.events import Ended
@@ -72,11 +72,6 @@ def time_use(facts: RunFacts) -> TimeUse | None:
         [_use(account, use) for use in _used(account)],
         [*_productive(account)],
     )
-
-
-def moment(time_s: float) -> str:
-    """A time on this machine's clock, as '2026-11-23 15:32:05 UTC'."""
-    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(time_s))
 
 
 def _lane(facts: RunFacts, one: AttemptFacts, first_s: float, last_s: float) -> Lane:

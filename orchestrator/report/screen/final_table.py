@@ -17,6 +17,8 @@ from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.view import TAIL_BYTES, View
 from orchestrator.spec.paths import home
 
+NAME = 13  # columns of the names, if none is longer
+
 
 def rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
     """The facts of a run and of its end, as (name, value)."""
@@ -59,8 +61,9 @@ def show(table: list[tuple[str, str]], state: State) -> None:
     """Print the table of a run; on a terminal, long values are folded in their column."""
     if output.drawable(sys.stdout):
         return _drawn(table, state)
+    width = max(NAME, *(len(name) for name, _ in table))
     for name, value in table:
-        print(f"{name:13}  {value}")
+        print(f"{name:{width}}  {value}")
 
 
 def _drawn(table: list[tuple[str, str]], state: State) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 
 from orchestrator.base.terminal import output
 from orchestrator.base.terminal.colours import REMARK
 from orchestrator.base.terminal.plain import plain
+from orchestrator.base.terminal.remarks import draws
 from orchestrator.report.progress_text import words
 from orchestrator.report.screen import printed
 from orchestrator.report.screen.printed import said_by
@@ -21,7 +21,7 @@ ENDING = f"ending: {DONE}"
 
 def show(run: RunFolder) -> View:
     """Follow a run to its end on the terminal; returns its last view."""
-    return _drawn(run) if output.drawable(sys.stderr) else printed.show([run])[0]
+    return _drawn(run) if draws() else printed.show([run])[0]
 
 
 def _drawn(run: RunFolder) -> View:

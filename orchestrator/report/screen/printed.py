@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 
 from orchestrator.base.states import State
+from orchestrator.base.terminal.remarks import progress
 from orchestrator.report.logs.tail import newest_line
 from orchestrator.report.progress_text import words
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -29,7 +29,7 @@ def show(runs: Sequence[RunFolder]) -> list[View]:
         for run, view in zip(runs, views, strict=True):
             if said.get(view.folder) is not view.state or (due and not view.state.over):
                 said[view.folder] = view.state
-                print(words(view, said_by(run, view)), file=sys.stderr, flush=True)
+                progress(words(view, said_by(run, view)))
     return views
 
 

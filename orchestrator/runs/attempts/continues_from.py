@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.base.terminal.remarks import busy
 from orchestrator.runs.folder.checkpoints import newest
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import Plan
@@ -15,5 +16,6 @@ def checkpoint(run: RunFolder, plan: Plan) -> tuple[Path | None, float]:
     """The newest checkpoint, and its epoch if it is torusrun's training (else 0.0)."""
     if plan.run.command:
         return newest(command.checkpoints(plan, run)), 0.0
-    found = newest_complete(run.checkpoints)
+    with busy(f"reading the newest checkpoint of {run.run_id}, whose checksums are compared"):
+        found = newest_complete(run.checkpoints)
     return (found.path, found.epoch) if found else (None, 0.0)

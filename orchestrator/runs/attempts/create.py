@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import read_object, write_json, write_text
+from orchestrator.base.terminal.remarks import busy, say
 from orchestrator.runs.attempts.script import Scripts
-from orchestrator.runs.code.freeze import chosen, freeze, share
+from orchestrator.runs.code.freeze import chosen, copy_again, freeze, share
 from orchestrator.runs.code.select import SelectedCode
-from orchestrator.runs.folder import allocation, index, kept_secrets, ledger, provenance
+from orchestrator.runs.folder import allocation, index, kept_forecast, kept_secrets, ledger, provenance
 from orchestrator.runs.folder.events import Submitting
 from orchestrator.runs.folder.records import reserve
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
@@ -34,11 +34,15 @@ from orchestrator.runs.plan.plan_files import write_attempt
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a run from another machine: its provenance, git's diff, and its record of the code."""
+    """The origin of a run from another machine, or of one that is run again.
+
+    Its provenance, git's diff, its record of the code, and the run `again` whose image and copy of the code it takes.
+    """
 
     provenance: dict[str, Any]
     diff: str
     code: dict[str, Any]
+    again: RunFolder | None = None
 
 
 def run(
@@ -58,8 +62,10 @@ def run(
     """
     plan = first.plan
     folder = RunFolder(plan.folder)
-    image, values = image_of(plan), secret_values.read(plan)
+    image, values = image_of(plan, origin.again if origin else None), secret_values.read(plan)
     facts = facts_of(plan, source, origin)
+    if idle_s is None:
+        facts = _with_forecast(facts, plan)
     private.make(plan.folder.parent, plan.site.umask)
     with index.announced(folder), private.umask(plan.site.umask):
         try:
@@ -83,16 +89,23 @@ def facts_of(plan: Plan, source: Path, origin: Origin | None = None) -> Origin:
     """The origin of a run whose spec is in the folder `source`, or of one from another machine."""
     gathered, diff = provenance.gather(source, recipe=plan.recipe)
     origin = origin or Origin({}, diff, {})
-    return Origin({**gathered, **origin.provenance}, origin.diff, origin.code)
+    return replace(origin, provenance={**gathered, **origin.provenance})
 
 
-def image_of(plan: Plan) -> Image | None:
-    """The image of a run, checked; None without one. Raises UserError if it does not fit."""
+def _with_forecast(facts: Origin, plan: Plan) -> Origin:
+    from orchestrator.runs.plan.forecast_at_submit import forecast_at_submit  # imported late: commands do not need it
+
+    found = None if plan.run.command else forecast_at_submit(plan)
+    return replace(facts, provenance={**facts.provenance, kept_forecast.KEY: asdict(found)}) if found else facts
+
+
+def image_of(plan: Plan, again: RunFolder | None = None) -> Image | None:
+    """The image of a plan, or of the run `again`, checked; None without one. Raises UserError if it does not fit."""
     if plan.run.image is None:
         return None
     from orchestrator.runs.image import checking  # imported late: a fifth of the start time
 
-    return checking.fitting(plan)
+    return checking.fitting(plan, image_kept.kept(again) if again else None)
 
 
 def fill(
@@ -113,10 +126,14 @@ def fill(
     if image:
         image_kept.keep(made, image)
     write_json(made.plan, first.plan.as_json(), secret=bool(first.plan.environment))
-    if same_code:
-        share(same_code.code, made.code)
+    if there := same_code or (origin.again if first.plan.code else None):
+        record = read_object(there.code_record) or {}
+        if same_code:
+            share(there.code, made.code)
+        else:  # it may be at work, and write into its files
+            copy_again(there.code, made.code, record.get("names"))
         _check_started(first.plan, lambda name: os.path.lexists(made.code / name))
-        write_json(made.code_record, read_object(same_code.code_record))
+        write_json(made.code_record, record)
     elif first.plan.code:
         _freeze(first.plan, first.plan.code, made, origin)
     _fill(made.attempt(1), first, texts)
@@ -124,9 +141,10 @@ def fill(
 
 def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
     """Copy the code of a command into its run. Raises UserError if the code is too large or cannot be read."""
-    frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=written(plan), secret=plan.secret_files)
+    with busy(f"copying the code in {code}"):
+        frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=written(plan), secret=plan.secret_files)
     for note in frozen.notes:
-        print(f"torusrun: {code}: {note}", file=sys.stderr)
+        say(f"{code}: {note}")
     _check_started(plan, lambda name: os.path.lexists(made.code / name))
     write_json(made.code_record, {**frozen.record(), **origin.code})
 

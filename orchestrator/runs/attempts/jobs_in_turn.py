@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
-from orchestrator.base.terminal.plain import say
+from orchestrator.base.terminal.remarks import warn
 from orchestrator.runs.attempts.script import submitted
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import JobAdded, NoMoreJobs
@@ -34,10 +34,10 @@ def add(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) -> No
             before = asks.submit(script, after, cwd=script.parent)
             ledger.append(run.ledger, JobAdded(number, before))
         except NoAnswer as error:
-            say(f"{turn} of {counted(plan.jobs, 'job')} submitted, and perhaps one more: {error}")
+            warn(f"{turn} of {counted(plan.jobs, 'job')} submitted, and perhaps one more: {error}")
             break
         except (SiteError, UserError) as error:
-            say(f"{turn} of {counted(plan.jobs, 'job')} submitted, and no more: {error}")
+            warn(f"{turn} of {counted(plan.jobs, 'job')} submitted, and no more: {error}")
             with contextlib.suppress(SiteError):  # a full disk: a later look finds that there are no more
                 ledger.append(run.ledger, NoMoreJobs(number, str(error)))
             break

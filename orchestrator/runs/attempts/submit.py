@@ -14,7 +14,7 @@ from pathlib import Path
 from orchestrator.base import lock, private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
-from orchestrator.base.terminal.plain import say
+from orchestrator.base.terminal.remarks import say
 from orchestrator.runs.attempts import create, in_hold, jobs_in_turn
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.script import Scripts, scripts, submitted

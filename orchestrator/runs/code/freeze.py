@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class Frozen:
     size_bytes: int
     checksum: str  # SHA-256 over names, kinds, executable bits and contents
     notes: tuple[str, ...]
+    names: tuple[str, ...]  # of all its entries: the run's program may add others
 
     def record(self) -> dict[str, Any]:
         """The object for code.json."""
@@ -44,6 +45,7 @@ class Frozen:
             "bytes": self.size_bytes,
             "sha256": self.checksum,
             "notes": list(self.notes),
+            "names": list(self.names),
         }
 
 
@@ -68,13 +70,15 @@ def freeze(
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=FOLDER)
         copied_bytes = _copy(selected, unfinished, limit_bytes, {_identity(os.stat(path)) for path in secret})
-        checksum = checksum_of(unfinished)
+        names = names_of(unfinished)
+        checksum = checksum_of(unfinished, names)
         unfinished.rename(into)
     except OSError as error:
         raise SiteError(f"{into}: the code cannot be copied here: {error.strerror}") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return Frozen(selected.source, found, selected.files, copied_bytes, checksum, tuple(selected.notes))
+    notes = tuple(selected.notes)
+    return Frozen(selected.source, found, selected.files, copied_bytes, checksum, notes, tuple(names))
 
 
 def share(copy: Path, into: Path) -> None:
@@ -85,6 +89,32 @@ def share(copy: Path, into: Path) -> None:
     """
     with explained(f"{into}: the code cannot be copied here"):
         shutil.copytree(copy, into, symlinks=True, copy_function=_linked)
+
+
+def copy_again(copy: Path, into: Path, names: Sequence[str] | None) -> None:
+    """Make the folder `into` with the entries `names` of another run's `copy`, by default with all of them.
+
+    What a program wrote beside them is left out. Raises SiteError if that fails.
+    """
+    kept = {part for name in names or () for part in (name, *map(str, Path(name).parents))}
+
+    def left_out(folder: str, found: list[str]) -> list[str]:
+        inside = {name: os.path.relpath(os.path.join(folder, name), copy) for name in found}
+        return [name for name in found if names is not None and inside[name] not in kept]
+
+    with explained(f"{into}: the code cannot be copied here"):
+        shutil.copytree(copy, into, symlinks=True, ignore=left_out)
+
+
+def changed(copy: Path, record: Mapping[str, Any]) -> str:
+    """How a copy differs from its record in code.json; '' if its entries are as they were at submit."""
+    try:
+        found = checksum_of(copy, record.get("names"))
+    except FileNotFoundError as error:
+        return f"{error.filename} is gone"
+    except (OSError, ValueError, TypeError) as error:  # the record may be damaged
+        return f"it cannot be read: {error}"
+    return "" if found == record.get("sha256") else f"its SHA-256 is {found}, and was {record.get('sha256')}"
 
 
 def _linked(source: str, target: str) -> None:
@@ -107,10 +137,18 @@ def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] 
     return selected
 
 
-def checksum_of(folder: Path) -> str:
-    """The SHA-256 over names, kinds, executable bits and contents of all entries in a copy. Raises OSError."""
+def names_of(folder: Path) -> list[str]:
+    """Every file, link and empty folder in a copy. Raises OSError."""
+    return sorted(walk(folder, folder, leave_out=lambda path: False))
+
+
+def checksum_of(folder: Path, names: Sequence[str] | None = None) -> str:
+    """The SHA-256 over names, kinds, executable bits and contents of these entries of a copy, by default of all.
+
+    Raises OSError.
+    """
     total = hashlib.sha256()
-    for name in sorted(walk(folder, folder, leave_out=lambda path: False)):
+    for name in names_of(folder) if names is None else names:
         path = folder / name
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):

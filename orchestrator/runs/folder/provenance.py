@@ -1,4 +1,4 @@
-"""The provenance of a run: its code, versions and machine. No environment variables: they hold secrets."""
+"""The provenance of a run: its code, versions, machine and command line. No variables: they hold secrets."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import platform
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from orchestrator.base import command_line
 from orchestrator.base.version import __version__
 from orchestrator.runs.folder import checkout
 from orchestrator.runs.folder.checkout import Checkout
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "submitit", "pyyaml", "jinja2")
+COMPUTING = ("torch", "numpy", "scikit-learn")
+REPRODUCES = "reproduces"  # the id of the run that this one repeats
 
 
 def gather(
@@ -37,9 +41,23 @@ def gather(
         "user": getpass.getuser(),
         "system": platform.platform(),
         "submitted": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        **({"command_line": words} if (words := command_line.shown()) else {}),
         "git": found.record() if found else None,
         **({"recipe": recipe} if recipe else {}),
     }, found.diff if found else ""
+
+
+def other_versions(before: Mapping[str, Any]) -> list[str]:
+    """What has another version here than in a run's provenance, of all that results may depend on."""
+    packages = before.get("packages")
+    known = packages if isinstance(packages, dict) else {}
+    then = {"torusrun": before.get("torusrun"), "Python": before.get("python"), **{k: known.get(k) for k in COMPUTING}}
+    now = {"torusrun": __version__, "Python": platform.python_version(), **{k: _version(k) for k in COMPUTING}}
+    return [
+        f"{name} is {now[name] or 'missing'}, and was {was}"
+        for name, was in then.items()
+        if isinstance(was, str) and was != now[name]
+    ]
 
 
 def _version(name: str) -> str | None:

@@ -114,7 +114,7 @@ class RunFolder:
 
     spec = At("run.yaml", "what the user wrote, to the letter")
     plan = At("plan.json", "what was computed from it")
-    provenance = At("provenance.json", "code, versions and machine")
+    provenance = At("provenance.json", "code, versions and machine, how it was submitted, and what was predicted then")
     code_diff = At("code.diff", "changes that git does not have, if there are any")
     secrets = At(".secrets.env", "the values of secret variables, and the URL of a webhook", "secrets")
     image = At("image.json", "the container image: path, checksum, labels, versions found inside", "image")

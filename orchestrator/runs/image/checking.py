@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import schedulers
 from orchestrator.base.errors import UserError
+from orchestrator.base.terminal.remarks import busy, say
 from orchestrator.images import architecture, source
 from orchestrator.images.checks import check, facts, image_facts
 from orchestrator.images.checks.findings import Finding
@@ -28,23 +28,24 @@ from training.counted import counted
 FOUND_BY = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME")  # they set where programs and libraries are
 
 
-def fitting(plan: Plan) -> Image | None:
-    """The image of a plan; None for a run without one. It prints warnings on standard error.
+def fitting(plan: Plan, image: Image | None = None) -> Image | None:
+    """The image of a plan, or the given one; None for a run without one. It prints warnings on standard error.
 
     Raises UserError with all errors.
     """
-    image = run_image.of_plan(plan)
+    image = image or run_image.of_plan(plan)
     if image is None:
         return None
-    found = findings(plan, image)
+    with busy(f"looking into {image.path}"):
+        found = findings(plan, image)
     if check.refused(found):
         raise UserError("\n".join(f"{image.path}: {f}" for f in found if f.severity == "error"))
     for finding in found:
         if finding.severity == "warning":
-            print(f"torusrun: {image.path}: {finding}", file=sys.stderr)
+            say(f"{image.path}: {finding}")
     if unseen := sum(finding.outcome == "could not be looked at" for finding in found):
         words = f"{counted(unseen, 'thing')} could not be looked at; `torusrun check` names them"
-        print(f"torusrun: {image.path}: {words}", file=sys.stderr)
+        say(f"{image.path}: {words}")
     return image
 
 

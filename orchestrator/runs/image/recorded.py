@@ -8,6 +8,7 @@ from typing import Annotated
 
 from orchestrator.base.errors import SiteError, explained
 from orchestrator.base.json_files import write_json, write_text
+from orchestrator.base.terminal.remarks import busy
 from orchestrator.base.typed import read_record
 from orchestrator.runs.folder.run_folder import RunFolder
 from training.recipe.limits import Pattern
@@ -44,7 +45,8 @@ def changed(image: Image) -> str | None:
     # imported late: it is slow, and jobs without an image do not need it
     from orchestrator.images.definitions.inputs import file_checksum
 
-    with explained(f"{image.path}: the image of this run cannot be read"):
+    reading = f"reading {image.path}, whose checksum is compared"
+    with explained(f"{image.path}: the image of this run cannot be read"), busy(reading):
         found = file_checksum(Path(image.path))
     return None if found == image.sha256 else f"its SHA-256 is {found}, and was {image.sha256}"
 

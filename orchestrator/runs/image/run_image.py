@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError, explained
+from orchestrator.base.terminal.remarks import busy
 from orchestrator.images import mounts, runtime, source
 from orchestrator.images.builds import convert
 from orchestrator.images.builds.cache import CachedImage
@@ -25,7 +26,8 @@ def of_plan(plan: Plan) -> Image | None:
         return None
     named = source.parse(text)
     if named.kind == "SIF":
-        with explained(f"{named.place}: the image cannot be read", UserError):
+        reading = f"reading {named.place} for its checksum"
+        with explained(f"{named.place}: the image cannot be read", UserError), busy(reading):
             return Image(named.place, file_checksum(Path(named.place)), Path(named.place).stem)
     entry = newest(named, plan.site)
     build = build_command(plan)

@@ -93,7 +93,7 @@ def with_former_grid(planned: AttemptPlan, history: Sequence[Event]) -> Plan:
     return replace(plan, chosen=ChosenGrid(Grid(before[-1].grid), reason))
 
 
-def changed_before(history: Sequence[Event], number: int) -> Changes:
+def changed_before(history: Sequence[Event], number: float) -> Changes:
     """The combined changes of the attempts before `number`; a refused attempt changed nothing."""
     total = Changes()
     for earlier, stands in sorted(ledger.standing(history).items()):

@@ -12,6 +12,7 @@ from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.fits import names_account
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.words import filled
+from orchestrator.spec.secret import secret
 from orchestrator.spec.site import Site
 
 
@@ -49,8 +50,9 @@ def request(
 
 
 def of_site(site: Site, nodes: int, ranks_per_node: int, account: str | None = None, **own: Any) -> Request:
-    """The request for whole nodes of a site, in its words; `own` are further fields, and another queue if it has one.
+    """The request for whole nodes of a site, in its words.
 
+    `own` are further fields, and the queue and the secrets if they are others than the site's.
     Raises UserError if the words contain {account} and there is no account.
     """
     account = account or site.account
@@ -74,5 +76,5 @@ def of_site(site: Site, nodes: int, ranks_per_node: int, account: str | None = N
         ask=filled(site.ask, **numbers),
         extra=site.scheduler_args,
         submit_args=filled(site.submit_args, **numbers),
-        **{"queue": site.queue, **own},
+        **{"queue": site.queue, "secrets": tuple(secret(site.env)), **own},
     )

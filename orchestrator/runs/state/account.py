@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.base.states import Cause, State
-from orchestrator.runs.folder import ledger, metrics
+from orchestrator.runs.folder import kept_forecast, ledger, metrics
 from orchestrator.runs.folder.events import Event
+from orchestrator.runs.folder.kept_forecast import KeptForecast
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.attempts import AttemptFacts, attempts
 from orchestrator.runs.state.next_job import may_begin_another
@@ -45,11 +46,15 @@ CURES = {
 
 @dataclass(frozen=True)
 class Account:
-    """The attempts of a run, and seconds by use; `waited_s` is the time from submission to first start."""
+    """The attempts of a run, and seconds by use; `waited_s` is the time from submission to first start.
+
+    `forecast` is what was predicted at its submission; None if nothing was.
+    """
 
     attempts: tuple[AttemptFacts, ...]
     seconds: Mapping[str, float]
     waited_s: float
+    forecast: KeptForecast | None = None
 
     @property
     def total_s(self) -> float:
@@ -88,6 +93,7 @@ class Account:
             "ettr": self.ettr,
             "waited_s": self.waited_s,
             "cure": self.cure,
+            "forecast": asdict(self.forecast) if self.forecast else None,
             "attempts": [{**asdict(one), "took_s": one.took_s} for one in self.attempts],
         }
 
@@ -114,7 +120,8 @@ def account(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: f
 
 def read_account(run: RunFolder, state: State) -> Account:
     """The account of a run in this `state`, from its folder, as of now. Raises SiteError without readable metrics."""
-    return account(ledger.events(run.ledger), metrics.read(run.metrics), time.time(), state)
+    found = account(ledger.events(run.ledger), metrics.read(run.metrics), time.time(), state)
+    return replace(found, forecast=kept_forecast.read(run))
 
 
 def _by_attempt(rows: Sequence[Mapping[str, Any]]) -> dict[Any, list[Mapping[str, Any]]]:

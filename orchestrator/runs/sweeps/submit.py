@@ -15,7 +15,7 @@ from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import Cause, State
-from orchestrator.base.terminal.plain import say
+from orchestrator.base.terminal.remarks import say
 from orchestrator.runs.attempts import create, jobs_in_turn
 from orchestrator.runs.folder import index, kept_secrets, ledger
 from orchestrator.runs.folder.events import Ended, KeptGoing, Submitted

@@ -10,16 +10,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import UserError
-from orchestrator.base.render.templates import templates
+from orchestrator.base.shipped import shipped
 from orchestrator.images.definitions import lint
 from orchestrator.images.definitions.definition import Variant, render
-from orchestrator.images.definitions.image_file import Base, ImageFile, ImageMpi, find, load, shipped
+from orchestrator.images.definitions.image_file import Base, ImageFile, ImageMpi, find, load
 from orchestrator.images.definitions.inputs import file_checksum
 from orchestrator.images.definitions.requirements import brought
 from tests.unit.golden_text import assert_golden, differences
 
 GOLDEN = Path(__file__).parent / "golden"
-IMAGE_FILES = sorted(path.stem for path in shipped().glob("*.yaml"))
+IMAGE_FILES = sorted(path.stem for path in shipped("containers").glob("*.yaml"))
 WHOLE = Variant()  # kept as it is; of the others the golden files hold how they differ from it
 VARIANTS = [WHOLE, Variant(host_mpi=True), Variant(wheelhouse=True), Variant(wheelhouse=True, offline=True)]
 PLAIN = ImageFile("plain", Base(debootstrap="bookworm"))
@@ -28,7 +28,7 @@ DIGEST = "sha256:" + "1f" * 32
 
 def rendered(name: str, variant: Variant) -> str:
     image_file = load(find(name))
-    return render(image_file, variant, brought(image_file.python, shipped()))
+    return render(image_file, variant, brought(image_file.python, shipped("containers")))
 
 
 def kept_in(name: str, variant: Variant) -> str:
@@ -53,7 +53,7 @@ def test_a_definition_is_what_it_was(name: str, variant: Variant) -> None:
 
 def test_every_golden_file_and_template_is_used() -> None:
     assert {p.name for p in GOLDEN.iterdir()} == {kept_in(name, v) for name in IMAGE_FILES for v in VARIANTS}
-    assert {p.name for p in (templates() / "container").iterdir()} == {
+    assert {p.name for p in (shipped("templates") / "container").iterdir()} == {
         "image.def.j2",
         "mpi.def.j2",
         "packages.def.j2",

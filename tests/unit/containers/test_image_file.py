@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import UserError
-from orchestrator.images.definitions.image_file import ImageFile, find, load, shipped
+from orchestrator.base.shipped import shipped
+from orchestrator.images.definitions.image_file import ImageFile, find, load
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.schema import schema
 
@@ -77,7 +78,7 @@ def test_a_definition_is_an_image_file_by_itself(tmp_path: Path) -> None:
 
 
 def test_every_shipped_image_file_loads_under_its_own_name() -> None:
-    names = {path.stem for path in shipped().glob("*.yaml")}
+    names = {path.stem for path in shipped("containers").glob("*.yaml")}
     assert names == {"pytorch-cpu", "pytorch-v100", "pytorch-hopper", "sony-2018"}
     assert {load(find(name)).name for name in names} == names
 
@@ -99,7 +100,7 @@ def test_sonys_software_is_the_papers() -> None:
 
 
 def test_every_mpi_that_is_built_has_its_checksum() -> None:
-    built = [load(path).mpi for path in shipped().glob("*.yaml") if load(path).mpi.source == "built"]
+    built = [load(path).mpi for path in shipped("containers").glob("*.yaml") if load(path).mpi.source == "built"]
     assert len(built) == 2 and all(mpi.sha256 for mpi in built)
 
 

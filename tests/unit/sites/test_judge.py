@@ -76,11 +76,20 @@ def test_nodes_that_may_not_submit_jobs_are_told_before_a_training_wants_other_n
 
 @pytest.mark.parametrize(
     ("argv", "says"),
-    [(["grep", "-q", "the script"], ""), (["sh", "-c", "echo denied >&2; exit 1"], "denied"), (["nowhere"], "nowhere")],
+    [
+        (["grep", "-q", "the script"], ""),
+        (["sh", "-c", "echo denied >&2; exit 1"], "denied"),
+        (["nowhere"], "nowhere"),
+        (["sh", "-c", 'test -z "$HELLO_KEY"'], ""),
+    ],
 )
-def test_a_rank_asks_whether_its_job_could_be_submitted_there(argv: list[str], says: str, tmp_path: Path) -> None:
+def test_a_rank_asks_whether_its_job_could_be_submitted_there(
+    argv: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELLO_KEY", "a secret")
     (tmp_path / "job.sh").write_text("the script\n")
     asked = {"argv": argv, "script": str(tmp_path / "job.sh"), "inherited": ["SLURM_"], "kept": []}
+    asked["secrets"] = ["HELLO_KEY"]
     (tmp_path / "ask").write_text(json.dumps(asked))
     refused = hello.refused(tmp_path / "ask")
     assert refused is not None and says in refused and bool(says) == bool(refused)

@@ -1,0 +1,90 @@
+"""
+NAME is as in the list. --save writes the run file into the new FILE, and the files that it names, such as its program,
+beside it. Nothing is overwritten.
+
+examples:
+  torusrun examples
+  torusrun examples digits
+  torusrun examples programs/ddp --save ddp.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.base.errors import DONE, UserError, explained
+from orchestrator.base.shipped import shipped
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the example to print; default: list all")
+    parser.add_argument("--save", metavar="FILE", help="write the example into the new FILE in place of printing it")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    found = _found()
+    if args.name is None:
+        if args.save is not None:
+            raise UserError("--save writes one example: write its NAME before it")
+        return _list(found, as_json=args.json)
+    if args.name not in found:
+        from training.recipe.near import did_you_mean
+
+        known = f"known: {', '.join(found)}"
+        raise UserError(f"there is no example {args.name!r} ({known}){did_you_mean(args.name, found)}")
+    path, text = found[args.name], found[args.name].read_text(encoding="utf-8")
+    if args.save is not None:
+        _save(path, text, args.save)
+    elif args.json:
+        print(json.dumps({"schema": 1, "name": args.name, "about": _about(text), "text": text}, indent=1))
+    else:
+        print(text, end="")
+    return DONE
+
+
+def _found() -> dict[str, Path]:
+    """The run files by their names: their paths below the folder of examples, without .yaml."""
+    folder = shipped("examples")
+    files = {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.yaml"))}
+    return {name: path for name, path in files.items() if path.name != "site.yaml"}
+
+
+def _list(found: Mapping[str, Path], *, as_json: bool) -> int:
+    about = {name: _about(path.read_text(encoding="utf-8")) for name, path in found.items()}
+    if as_json:
+        rows = [{"name": name, "about": text} for name, text in about.items()]
+        print(json.dumps({"schema": 1, "examples": rows}, indent=1))
+    else:
+        width = max(map(len, about))
+        print("\n".join(f"{name:{width}}  {text}" for name, text in about.items()))
+    return DONE
+
+
+def _about(text: str) -> str:
+    """The comment at the head of a run file, up to its first sentence; else the command that it runs."""
+    if comment := re.match(r"# (.*?)(?:[.:]\s|$)", text, re.MULTILINE):
+        return comment[1]
+    command = re.search(r"^command: \[(.*)\]", text, re.MULTILINE)
+    return f"runs {command[1].replace(',', '')}" if command else ""
+
+
+def _save(path: Path, text: str, name: str) -> None:
+    """Write an example and the files of its folder that it names. Raises UserError if one of them exists."""
+    from orchestrator.spec.paths import absolute
+
+    file = absolute(name)
+    beside = {word for word in re.findall(r"[\w.-]+", text) if word != path.name and (path.parent / word).is_file()}
+    new = {file: path, **{file.with_name(word): path.with_name(word) for word in sorted(beside)}}
+    if there := [target for target in new if target.exists() or target.is_symlink()]:
+        raise UserError(f"{there[0]} exists already; name a file in another folder, or remove it")
+    for target, source in new.items():
+        with explained(f"--save {name}: {target} cannot be written", UserError), target.open("xb") as written:
+            written.write(source.read_bytes())
+    also = f", and {', '.join(sorted(beside))} beside it" if beside else ""
+    print(f"{name}{also}: `torusrun submit {shlex.quote(name)}` submits it")

@@ -1,0 +1,84 @@
+"""
+The new run has the copy of the code of RUN, its image by checksum, its settings, seed and grid, and its site as it was
+recorded. With changes of code or settings, submit the run file instead. --compare submits nothing: it compares the
+losses and accuracies of all steps that both runs recorded, and the weights of their last common checkpoint by checksum.
+A training on CPUs and the same grid has bit-identical results.
+
+examples:
+  torusrun reproduce last --wait
+  torusrun reproduce RUN
+  torusrun reproduce RUN --compare OTHER
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import DONE, UserError
+from orchestrator.base.process import NoAnswer
+from orchestrator.base.terminal.remarks import is_quiet
+from orchestrator.cli.verbs import shared_arguments
+
+if TYPE_CHECKING:
+    from orchestrator.report.handle import Run
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.run_id(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--wait", action="store_true", help="follow the new run to its end, and compare it with RUN")
+    what.add_argument("--compare", metavar="RUN", dest="other", help="submit nothing; compare RUN with this run")
+    parser.add_argument("--json", action="store_true", help="with --compare: as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.cli.api import open_run
+    from orchestrator.remote.verbs import of_one_host
+
+    if args.other is not None:
+        of_one_host([args.run_id, args.other])
+        return _compare(open_run(args.run_id), open_run(args.other), as_json=args.json)
+    if args.json:
+        raise UserError("--json goes with --compare: add it, or leave this out")
+    original = open_run(args.run_id)
+    new = _submitted(original)
+    print(new.id, flush=True)
+    if not args.wait:
+        return DONE
+    from orchestrator.cli.verbs.watch import follow_to_end
+
+    code = follow_to_end(new)
+    if not is_quiet():
+        _compare(original, new, as_json=False)
+    return code
+
+
+def _submitted(original: Run) -> Run:
+    """The new run, on the machine of the original."""
+    from orchestrator.cli.api import Run, RunThere
+    from orchestrator.runs.attempts.reproduce import plan_again, reproduce
+
+    if isinstance(original, RunThere):
+        return original.reproduce()
+    planned = plan_again(original.folder)
+    try:
+        return Run(reproduce(original.folder, planned))
+    except NoAnswer:  # the run stays, and its user needs the id to query it
+        print(planned.run_id, flush=True)
+        raise
+
+
+def _compare(one: Run, other: Run, *, as_json: bool) -> int:
+    """Print the comparison of two runs of one machine."""
+    from orchestrator.cli.api import RunThere
+    from orchestrator.remote import verbs
+    from orchestrator.runs.comparison import compare
+
+    if isinstance(one, RunThere):
+        options = [f"--compare={other.id}", *(["--json"] if as_json else [])]
+        return verbs.run_there(one.known, "reproduce", options)
+    found = compare(one.folder, other.folder)
+    print(json.dumps({"schema": 1, **found.as_json()}, indent=1) if as_json else f"{found.runs[1]}: {found.words}")
+    return DONE

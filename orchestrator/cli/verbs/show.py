@@ -1,0 +1,40 @@
+"""
+No value of `env` is shown. A run of `torusrun reproduce` is compared with its original once it is over.
+
+examples:
+  torusrun show last
+  torusrun show last --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from orchestrator.base.errors import DONE
+from orchestrator.cli.verbs import shared_arguments
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.run_id(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.remote import verbs
+
+    if (code := verbs.run(args.run_id, "show", ["--json"] if args.json else [])) is not None:
+        return code
+    from orchestrator.report.origin import origin
+    from orchestrator.report.screen import final_table
+    from orchestrator.runs.folder.index import find
+    from orchestrator.runs.state.poll import PATIENCE_S, views
+
+    found = find(args.run_id)
+    (view,) = views([found], patience_s=PATIENCE_S)
+    shown = origin(found, view)
+    if args.json:
+        print(json.dumps(shown.as_json(), indent=1))
+    else:
+        final_table.show(shown.rows(), view.state)
+    return DONE

@@ -1,0 +1,91 @@
+"""--quiet: the result and errors alone. And what is said on a terminal when something takes long."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from orchestrator.base.states import State
+from orchestrator.base.terminal import remarks
+from orchestrator.cli.main import main
+from orchestrator.cli.verb_list import VERBS, parser_of
+from orchestrator.runs.folder.records import End
+from tests.unit.run_folders import make, write_specs
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    yield
+    remarks.set_quiet(False)
+
+
+class Terminal(io.StringIO):
+    """A stream of a terminal, which notes when something was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        if self.getvalue():
+            self.written.set()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_takes_it(verb: str) -> None:
+    assert "--quiet, -q" in parser_of(verb).format_help()
+
+
+def test_the_result_of_a_verb_is_the_id_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make(write_specs(home), End(State.FAILED, "rank 3 ended with exit code 1"))
+    assert main(["rm", run.run_id, "--yes", "--quiet"]) == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (f"{run.run_id}\n", "")
+
+
+def test_watch_says_nothing_about_success_and_one_line_about_a_failure(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = write_specs(home)
+    good, bad = make(spec, End(State.COMPLETED, "all 4 ranks ended well")), make(spec, End(State.FAILED, "rank 3 died"))
+    assert main(["watch", "-q", good.run_id]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main(["watch", "-q", good.run_id, bad.run_id]) == 1
+    assert capsys.readouterr() == ("", f"torusrun: {bad.run_id} is FAILED: rank 3 died\n")
+
+
+def test_a_remark_is_hidden_and_an_error_is_not(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cancel", "--state", "running", "-q"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["status", "gone", "-q"]) == 2
+    assert capsys.readouterr().err.startswith("torusrun: there is no run 'gone'")
+
+
+def test_the_next_command_is_not_quiet(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cancel", "--state", "running", "-q"]) == main(["cancel", "--state", "running"]) == 0
+    assert capsys.readouterr().err == "no run to cancel\n"
+
+
+def test_what_takes_long_is_said_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with remarks.busy("reading the image", after_s=0.0):
+        assert terminal.written.wait(60)
+    assert terminal.getvalue() == "torusrun: reading the image ...\n"
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_what_is_done_in_time_or_quietly_says_nothing(quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    remarks.set_quiet(quiet)
+    with remarks.busy("reading the image", after_s=0.0 if quiet else 3600.0):
+        pass
+    assert terminal.getvalue() == ""
