@@ -6,6 +6,7 @@ of their jobs before these are submitted. So a member without a job is LOST, and
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from orchestrator.base.json_files import write_text
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import Cause, State
 from orchestrator.base.terminal.plain import say
-from orchestrator.runs.attempts import create, jobs_in_turn
+from orchestrator.runs.attempts import accepted, create, jobs_in_turn
 from orchestrator.runs.folder import index, kept_secrets, ledger
 from orchestrator.runs.folder.events import Ended, KeptGoing, Submitted
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -24,9 +25,10 @@ from orchestrator.runs.folder.sweep_folder import SweepFolder, SweepRecord, numb
 from orchestrator.runs.image.recorded import Image
 from orchestrator.runs.plan import attempt_plan, secret_values
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
+from orchestrator.runs.plan.without_bad_nodes import all_without_bad_nodes
 from orchestrator.runs.state import next_job
 from orchestrator.runs.state.awaited import Awaited
+from orchestrator.runs.sweeps.at_work import NOBODY, AtWork
 from orchestrator.runs.sweeps.batches import Batch, MemberAttempt, batches
 from orchestrator.runs.sweeps.plans import PlannedSweep
 from orchestrator.schedulers import client
@@ -69,7 +71,7 @@ def proposed(sweep: PlannedSweep, after: Sequence[Awaited] = ()) -> list[Batch]:
 
 def without_bad_hosts(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
     """The plans without bad hosts, which are printed once."""
-    found = [without_bad_nodes(one) for one in planned]
+    found = all_without_bad_nodes(planned)
     for line in dict.fromkeys(line for one in found for line in one.left_out.lines):
         say(line)
     return found
@@ -115,21 +117,23 @@ def _fill(one: MemberAttempt, image: Image | None, facts: create.Origin, copies:
     ledger.append(made.ledger, one.event)
 
 
-def submit(parts: Sequence[Batch], at_once: int) -> None:
+def submit(parts: Sequence[Batch], at_once: int, before: AtWork = NOBODY) -> None:
     """Submit batches whose attempts are made and announced in their ledgers.
 
-    At most `at_once` members run at the same time (0: any number): arrays follow one another, and a single job waits
-    for the one `at_once` places before it. After an error the remaining members are recorded as not submitted.
+    At most `at_once` members run at the same time (0: any number), with those that are `before` them: arrays follow one
+    another, and a single job waits for the one `at_once` places before it. After an error the remaining members are
+    recorded as not submitted.
     """
     with SweepFolder(parts[0].attempts[0].run.folder.parent).submitting():
-        _in_order(parts, at_once)
+        _in_order(parts, at_once, before)
 
 
-def _in_order(parts: Sequence[Batch], at_once: int) -> None:
+def _in_order(parts: Sequence[Batch], at_once: int, before: AtWork) -> None:
     arrays: list[str] = []
-    singles: list[str] = []
+    singles = list(before.singles)
     for place, part in enumerate(parts):
-        waits = arrays[-1:] if part.array or len(singles) < at_once else singles[len(singles) - at_once :][:1]
+        follows = part.array or len(singles) < at_once
+        waits = arrays[-1:] or before.arrays if follows else singles[len(singles) - at_once :][:1]
         try:
             job = _submit(part, waits if at_once else ())
         except TorusrunError as error:
@@ -149,14 +153,12 @@ def _submit(part: Batch, after_any: Sequence[str]) -> str:
         write_text(script, part.text(after_any), secret=secret)
         try:
             job = client.of(part.site).submit(script, asked, cwd=script.parent)
+            for one in part.attempts:
+                task = one.event.task
+                own = job if task is None else client.of(part.site).scheduler.task_id(job, task)
+                accepted.note(one.run, Submitted(one.planned.number, own, part.site.scheduler))
         except NoAnswer as error:
-            sweep = part.attempts[0].run.folder.parent.name
-            known = f"`torusrun status {sweep}` finds it by its name {asked.called!r}"
-            raise NoAnswer(f"{error}; there may be a job all the same: do not submit it again, {known}") from None
-    scheduler = client.of(part.site).scheduler
-    for one in part.attempts:
-        own = job if one.event.task is None else scheduler.task_id(job, one.event.task)
-        ledger.append(one.run.ledger, Submitted(one.planned.number, own, part.site.scheduler))
+            raise accepted.unsure(error, part.attempts[0].run.folder.parent.name, asked.called) from None
     one = part.attempts[0]
     if part.array or not one.planned.plan.jobs_in_turn:
         return job
@@ -166,9 +168,13 @@ def _submit(part: Batch, after_any: Sequence[str]) -> str:
 
 
 def _not_submitted(attempts: Sequence[MemberAttempt], error: TorusrunError) -> None:
-    """Record that these attempts have no job, so that `resume` submits their members at once."""
+    """Record that these attempts have no job, so that `resume` submits their members at once.
+
+    If the disk is full they are LOST a minute later, and `resume` submits them then.
+    """
     for one in attempts:
         reason = f"it was not submitted: {error}; `torusrun resume {one.run.folder.parent.name}` submits it"
-        ledger.append(one.run.ledger, Ended(one.planned.number, State.FAILED, reason, Cause.SCHEDULER))
-        if one.event.jobs:
-            ledger.append(one.run.ledger, KeptGoing(one.planned.number, NO_JOBS))
+        with contextlib.suppress(SiteError):
+            ledger.append(one.run.ledger, Ended(one.planned.number, State.FAILED, reason, Cause.SCHEDULER))
+            if one.event.jobs:
+                ledger.append(one.run.ledger, KeptGoing(one.planned.number, NO_JOBS))
