@@ -396,9 +396,6 @@ def test_a_sweep_by_verbs_of_one_run_is_refused_with_advice(
         submit(run, settings=["sweep={env.X: [1]}"])
     assert main(["run", "--save", "new.yaml", "--sweep", "env.X=1,2", "--", "true"]) == 2
     assert "--save writes one run" in capsys.readouterr().err
-    cluster.site("host: login.example")
-    assert main(["submit", run, "--sweep", "env.X=1,2"]) == 2
-    assert "submit a sweep there" in capsys.readouterr().err
 
 
 CHANGES = {"os.mkdir", "os.symlink", "os.rename", "os.link", "os.remove", "os.rmdir", "os.chmod", "subprocess.Popen"}

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
-from orchestrator.base.json_files import write_text
+from orchestrator.base.json_files import write_json, write_text
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import Cause, State
 from orchestrator.base.terminal.plain import say
@@ -31,20 +31,24 @@ from orchestrator.runs.state.awaited import Awaited
 from orchestrator.runs.sweeps.at_work import NOBODY, AtWork
 from orchestrator.runs.sweeps.batches import Batch, MemberAttempt, batches
 from orchestrator.runs.sweeps.plans import PlannedSweep
+from orchestrator.runs.sweeps.study_plan import check_optuna
 from orchestrator.schedulers import client
 
 NO_JOBS = "it has no jobs"
 
 
-def first(sweep: PlannedSweep, source: Path, after: Sequence[Awaited] = ()) -> list[RunFolder]:
+def first(
+    sweep: PlannedSweep, source: Path, after: Sequence[Awaited] = (), origin: create.Origin | None = None
+) -> list[RunFolder]:
     """Make all members of a sweep whose spec is in `source`, and submit them, to begin after these jobs.
 
+    `origin` is the origin of its files, if from another machine.
     If its first array, or its first job, is refused, nothing is left. Raises SiteError or UserError if one is refused,
     NoAnswer if it is unknown whether it was submitted; members that were made stay then.
     """
     members = [member.run for member in sweep.members]
     parts = proposed(sweep, after)
-    _make(sweep, parts, source)
+    _make(sweep, parts, source, origin)
     with sweep.folder.alone():
         try:
             submit(parts, sweep.at_once)
@@ -60,10 +64,12 @@ def first(sweep: PlannedSweep, source: Path, after: Sequence[Awaited] = ()) -> l
 def proposed(sweep: PlannedSweep, after: Sequence[Awaited] = ()) -> list[Batch]:
     """The batches that `first` submits. This makes and submits nothing.
 
-    Raises UserError if a member has no request, or if the site has a login node.
+    Raises UserError if a member has no request, if the site has a login node, or if its jobs lack Optuna.
     """
     if sweep.site.host:
-        raise UserError(f"the site is reached through {sweep.site.host}: submit a sweep there, or its members by --set")
+        raise UserError(f"the site is reached through {sweep.site.host}: this is done there, or by `torusrun submit`")
+    if sweep.study:
+        check_optuna(sweep.site.interpreter)
     firsts = without_bad_hosts([attempt_plan.first(member.plan) for member in sweep.members])
     members = [(member.run, planned) for member, planned in zip(sweep.members, firsts, strict=True)]
     return batches(sweep.folder, members, sweep.at_once, after)
@@ -77,12 +83,12 @@ def without_bad_hosts(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
     return found
 
 
-def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path) -> None:
+def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: create.Origin | None) -> None:
     """Make the folder of a sweep with all its members. Raises the errors of `attempts.create.run`."""
     attempts = sorted((one for part in parts for one in part.attempts), key=lambda one: number_of(one.run))
     images = {one.planned.plan.run.image: one.planned.plan for one in attempts}
     found = {name: create.image_of(plan) for name, plan in images.items()}
-    facts = create.facts_of(attempts[0].planned.plan, source)
+    facts = create.facts_of(attempts[0].planned.plan, source, origin)
     folder, unfinished = sweep.folder, sweep.folder.unfinished
     private.make(folder.folder.parent, sweep.site.umask)
     with index.announced(*(one.run for one in attempts)), private.umask(sweep.site.umask):
@@ -95,6 +101,8 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path) -> None:
                 if part.array:
                     part.make(unfinished.array(int(part.array.folder.name)))
             SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once).write(unfinished)
+            if sweep.study:
+                write_json(unfinished.study, asdict(sweep.study), secret=True)  # as the record
             unfinished.folder.rename(folder.folder)
         except UserError:
             index.forget_sweep([one.run for one in attempts])
