@@ -40,7 +40,8 @@ RUN = "run"  # the attribute of a trial that has the member's id
 def begin(run: RunFolder, planned: AttemptPlan) -> AttemptPlan:
     """The plan of an attempt of a member, with the values that its study chose; they are written into its plans.
 
-    The plan of a run without a study is unchanged. Raises UserError if this Python has no Optuna or the values do not fit, SiteError if the study cannot be used.
+    The plan of a run without a study is unchanged. Raises UserError if this Python has no Optuna or the values do not
+    fit, SiteError if the study cannot be used.
     """
     if planned.plan.chosen_values is None:
         return planned
