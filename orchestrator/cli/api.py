@@ -11,6 +11,7 @@ from orchestrator.cli.dryrun.look import DryRun
 from orchestrator.cli.dryrun.look import dry_run as look_ahead
 from orchestrator.remote import remote_runs as known_runs
 from orchestrator.remote.handle import RunThere
+from orchestrator.remote.sweep_handle import SweepThere
 from orchestrator.report.handle import Run
 from orchestrator.report.sweep_handle import Sweep
 from orchestrator.runs.attempts.in_hold import find as find_held
@@ -99,6 +100,11 @@ def sweep(
     """
     later = bool(after or after_any)
     planned = planned or plan_sweep(path, site=site, settings=settings, values=values, at_once=at_once, later=later)
+    if planned.site.host:
+        from orchestrator.remote.of_file import submit_sweep as submit_there
+
+        asked, how = SweepOptions(tuple(values), at_once), {"after": after, "after_any": after_any}
+        return SweepThere(submit_there(planned, path, site=site, settings=settings, asked=asked, **how))
     awaited = to_wait_for(planned.site.scheduler, after, after_any)
     submit_members(planned, absolute(folder_of(path)), awaited)
     return Sweep(planned.folder)
@@ -106,6 +112,8 @@ def sweep(
 
 def open_sweep(word: str) -> Sweep:
     """A sweep by its id, the beginning of its id, the id of a member, or 'last'."""
+    if there := known_runs.sweep(word, of_any=True):
+        return SweepThere(there)
     return Sweep(find_sweep(word)[0])
 
 
@@ -171,6 +179,7 @@ __all__ = [
     "RunThere",
     "State",
     "Sweep",
+    "SweepThere",
     "TorusrunError",
     "View",
     "bad_nodes",

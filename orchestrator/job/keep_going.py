@@ -21,7 +21,7 @@ from orchestrator import schedulers
 from orchestrator.base import private, process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import Cause, State
-from orchestrator.job import around, copies
+from orchestrator.job import around, copies, study
 from orchestrator.job.deputy import JobPulse
 from orchestrator.job.standby.beside_attempt import Standby
 from orchestrator.runs.attempts import bad_hosts
@@ -196,9 +196,10 @@ class Jobs:
         return end.state
 
     def _send_notices(self) -> None:
-        """Send the notices of the run's end, if it is over."""
+        """Send the notices of the run's end, if it is over, and report that to its study."""
         number = which.newest_of(self.run)
         if not next_job.may_begin_another(ledger.events(self.run.ledger), number):
+            study.close(self.run)
             begin.from_job(self.run, number, self.plan.notify.moments, ["end", "over"], wait=True)
 
     def _refuse(self, step: Wait) -> State:

@@ -19,7 +19,7 @@ from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.states import State
 from orchestrator.images import runtime
-from orchestrator.job import around, copies, gather
+from orchestrator.job import around, copies, gather, study
 from orchestrator.job.daemon import Daemon
 from orchestrator.job.image import stage
 from orchestrator.job.recorded import failed, forget_first, recorded, settled_end
@@ -62,6 +62,7 @@ def supervise(run: RunFolder, number: int, job: str, ready: ReadyRanks | None = 
     jobs = around.found()
     in_jobs = bool(jobs and jobs.job)
     end = recorded(run, attempt, lambda: Supervisor(run, attempt, times, ready).run(job), keeps_going=in_jobs)
+    study.report(run, end)
     if not in_jobs and end.state is not State.COMPLETED:
         copies.remove(run, number)
     for recorder in times:
@@ -120,6 +121,8 @@ class Supervisor:
         if end := self._wait_for_earlier() or settled_end(self.folder, self.attempt):
             return end
         forget_first(self.folder, self.attempt)
+        self.planned = study.begin(self.folder, self.planned)
+        self.plan = self.planned.plan
         self._count_cores()
         starter = self.ready.starter if self.ready else launcher(self.plan, os.environ)
         hosts = self._sound_hosts(starter)

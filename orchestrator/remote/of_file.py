@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from orchestrator.base.errors import TorusrunError
+from orchestrator.base.errors import TorusrunError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.terminal.remarks import is_quiet
 from orchestrator.remote import asking, remote_runs
@@ -21,6 +22,7 @@ from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
 from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.plan.plan import Plan, new_id
+from orchestrator.runs.sweeps.plans import PlannedSweep, SweepOptions
 from orchestrator.spec.load import RunSource
 
 
@@ -46,6 +48,36 @@ def submit(
     }
     with carried(planned, path, site, settings) as (link, request):
         return _made(link, {**request, **how, "do": "submit"})
+
+
+def submit_sweep(
+    planned: PlannedSweep,
+    path: RunSource,
+    *,
+    site: str | None = None,
+    settings: Sequence[str] = (),
+    asked: SweepOptions,
+    after: Sequence[str] = (),
+    after_any: Sequence[str] = (),
+) -> Known:
+    """Submit a sweep through its site's login node, as `api.sweep` does here; the sweep. Raises as `submit` does."""
+    host, members = of(planned.site), [member.run.run_id for member in planned.members]
+    how = {
+        "after": [remote_runs.on(host, word) for word in after],
+        "after_any": [remote_runs.on(host, word) for word in after_any],
+        "values": asked.values,
+        "at_once": asked.at_once,
+    }
+    with carried(one_of(planned), path, site, settings) as (link, request):
+        return _made(link, {**request, **how, "do": "sweep"}, members)
+
+
+def one_of(planned: PlannedSweep) -> Plan:
+    """The plan whose files are sent for a sweep. Raises UserError if its members have different code."""
+    plan = planned.members[0].plan
+    if any(member.plan.code != plan.code for member in planned.members):
+        raise UserError(f"through {planned.site.host} all members of a sweep have the same code: leave 'code' out")
+    return replace(plan, run_id=planned.folder.sweep_id)
 
 
 def hold(
@@ -93,10 +125,12 @@ def run(
     return code
 
 
-def _made(link: Session, request: dict[str, Any]) -> Known:
-    """The run of the request. It is recorded here before the request is sent."""
+def _made(link: Session, request: dict[str, Any], members: Sequence[str] = ()) -> Known:
+    """The run of the request, or the sweep with these `members`. It is recorded here before the request is sent."""
     run = Known(request["run"], link.host, request["site_name"], time.time())
-    remote_runs.keep(run)
+    kept = members or [run.run]
+    for name in kept:
+        remote_runs.keep(replace(run, run=name))
     try:
         unsure = _ask(link, request)
     except KeyboardInterrupt:
@@ -105,7 +139,8 @@ def _made(link: Session, request: dict[str, Any]) -> Known:
     except Unanswered as error:
         raise NoAnswer(f"{error}; `torusrun status {run.run}` tells whether it was submitted") from None
     except TorusrunError:
-        remote_runs.forget(run.run)
+        for name in kept:
+            remote_runs.forget(name)
         raise
     if unsure:
         raise NoAnswer(f"{link.host.address}: {unsure}")

@@ -106,8 +106,48 @@ def find(word: str) -> Known | None:
     if word in there or word in ids or not there:
         return there.get(word)
     if len(names := [*ids, *there]) > 1:
+        if sweep(word):
+            raise UserError(f"{word!r} is a sweep: name one of its members, as {names[0]}")
         raise UserError(f"{word!r} begins the ids of {len(names)} runs: {', '.join(names)}")
     return there[names[0]]
+
+
+def sweep_of(run: str) -> str:
+    """The id of the sweep of which a run of this id is a member; '' for any other run."""
+    name, _, number = run.rpartition(".")
+    return name if number.isdigit() else ""
+
+
+def members(known: Known) -> list[Known]:
+    """The members of a sweep."""
+    return [run for run in runs() if sweep_of(run.run) == known.run]
+
+
+def sweep(word: str, *, of_any: bool = False) -> Known | None:
+    """The sweep on a login node whose id is `word` or begins with it; None for a word that names a run, or one here.
+
+    With `of_any`, a member's id names its sweep, and 'last' the newest. Raises UserError if it begins several ids then.
+    """
+    known = runs()
+    there = {name: run for run in known if (name := sweep_of(run.run))}
+    if not there or not word:
+        return None
+    local = index.runs()
+    here = {run.sweep.name: index.made_ns(run) or 0 for run in local if run.sweep}
+    if of_any and word == "last":
+        name, newest = list(there.items())[-1]
+        return None if max(here.values(), default=0) / 1e9 > newest.submitted_s else replace(newest, run=name)
+    if of_any and sweep_of(word) in there:
+        word = sweep_of(word)
+    others = [run.run for run in known if not sweep_of(run.run)]
+    others += [run.run_id for run in local if not run.sweep]
+    every = [*there, *here, *others]
+    named = [word] if word in every else [name for name in every if name.startswith(word)]
+    if len(named) == 1 and named[0] in there:
+        return replace(there[named[0]], run=named[0])
+    if len(named) > 1 and of_any:
+        raise UserError(f"{word!r} begins the ids of {len(named)} sweeps and runs: {', '.join(named)}")
+    return None
 
 
 def on(host: LoginHost, word: str) -> str:
@@ -145,12 +185,20 @@ def newest(known: Sequence[Known], most: int) -> list[Known]:
     return [run for run in known if run.run not in old]
 
 
+def _matching(word: str, known: Sequence[Known]) -> list[Known]:
+    """The runs on login nodes that a word names: those of a pattern, the members of a sweep, or one."""
+    if is_pattern(word):
+        return [run for run in known if fnmatchcase(run.run, word)]
+    if named := sweep(word):
+        return members(named)
+    return [run for run in (find(word),) if run]
+
+
 def split(words: Sequence[str]) -> tuple[list[str], list[Known]]:
     """The words that name local runs, or patterns, and the runs on login nodes that the words name."""
     known, here, there = runs(), [], dict[str, Known]()
     for word in words:
-        matching = [run for run in known if fnmatchcase(run.run, word)] if is_pattern(word) else [find(word)]
-        found = {run.run: run for run in matching if run}
+        found = {run.run: run for run in _matching(word, known)}
         there |= found
         if not found or (is_pattern(word) and any(fnmatchcase(run.run_id, word) for run in index.runs())):
             here.append(word)

@@ -49,9 +49,11 @@ class Sweep:
         return [results(folder) for folder in self.folders]
 
     def settings(self) -> list[dict[str, str]]:
-        """The settings in which the members differ, by number. Raises SiteError if the sweep is damaged."""
-        record = self.folder.read()
-        return list(record.members) if record else []
+        """The settings in which the members differ, by number; of a study those that it has chosen so far.
+
+        Raises SiteError if the sweep is damaged.
+        """
+        return self.folder.settings()
 
     def cancel(self) -> None:
         """End the members that are not over. Raises the first error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from orchestrator.base.terminal.plain import plain
@@ -9,6 +10,7 @@ from orchestrator.report.numbers import duration
 from orchestrator.report.table import Column, Table
 from orchestrator.runs.sweeps.cost import SweepCost
 from orchestrator.runs.sweeps.plans import PlannedMember, PlannedSweep
+from orchestrator.spec.study import Searched, Study
 from training.counted import counted
 
 MOST_SHOWN = 12  # members; of more, the first and the last ones
@@ -28,12 +30,27 @@ def _column(key: str) -> Column[tuple[int, PlannedMember]]:
 
 
 def lines(sweep: PlannedSweep, cost: SweepCost, width: int | None = None) -> list[str]:
-    """The table of the members, the first and last ones if there are many, and the cost of all."""
+    """The table of the members, the first and last ones if there are many, and the cost of all.
+
+    Of a study it is the table of its keys.
+    """
+    if sweep.study:
+        return [*_searched(sweep.study).lines(width), "", *_cost(sweep, cost), f"{'study':12}{_goal(sweep.study)}"]
     title, *rows = members(sweep).lines(width)
     if len(rows) > MOST_SHOWN:
         left_out = len(rows) - 2 * EACH_SIDE
         rows = [*rows[:EACH_SIDE], f"... {counted(left_out, 'more member')} ...", *rows[-EACH_SIDE:]]
     return [title, *rows, "", *_cost(sweep, cost)]
+
+
+def _searched(study: Study) -> Table[Searched]:
+    """The keys of a study with what it chooses from."""
+    key: Column[Searched] = Column("KEY", lambda one: one.key, plain)
+    return Table([key, Column("CHOSEN FROM", str, plain, right=False)], study.searched)
+
+
+def _goal(study: Study) -> str:
+    return f"the {'largest' if study.larger else 'least'} {plain(study.metric)}, by Optuna in the jobs"
 
 
 def _cost(sweep: PlannedSweep, cost: SweepCost) -> list[str]:
@@ -58,6 +75,7 @@ def as_json(sweep: PlannedSweep, cost: SweepCost) -> dict[str, Any]:
         "sweep": sweep.folder.sweep_id,
         "folder": str(sweep.folder.folder),
         "at_once": sweep.at_once or None,
+        "study": asdict(sweep.study) if sweep.study else None,
         "members": [
             {"run": member.run.run_id, "settings": member.settings, "plan": member.plan.as_json()}
             for member in sweep.members

@@ -14,8 +14,7 @@ from orchestrator.runs.sweeps.results import results
 
 def rows_of(sweep: SweepFolder, members: Sequence[RunFolder]) -> list[MemberRow]:
     """A row for each of these members. It queries the scheduler if necessary. Raises SiteError for a damaged sweep."""
-    record = sweep.read()
-    settings = record.members if record else ()
+    settings = sweep.settings()
     found = []
     for view in views(members):
         run = RunFolder(Path(view.folder))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from orchestrator.report.table import Column, Table
 from orchestrator.runs.state.view import View
 from training.recipe.near import did_you_mean
 
+LONG_NUMBER = re.compile(r"(?=.{11})-?[0-9]+[.][0-9]+(e[+-]?[0-9]+)?")
 SHARES = ("accuracy", "top5")
 LARGER_IS_BETTER = {"accuracy": True, "top5": True, "images_per_s": True, "loss": False, "test_loss": False}
 
@@ -82,7 +84,12 @@ def table(rows: Sequence[MemberRow]) -> Table[MemberRow]:
 
 
 def _setting(key: str) -> Column[MemberRow]:
-    return Column(plain(key), lambda row: row.settings.get(key), plain)
+    return Column(plain(key), lambda row: row.settings.get(key), _short)
+
+
+def _short(text: str) -> str:
+    """A setting; a number with many digits, as a study chooses it, has six of them."""
+    return f"{float(text):.6g}" if LONG_NUMBER.fullmatch(text) else plain(text)
 
 
 def _result(metric: str) -> Column[MemberRow]:

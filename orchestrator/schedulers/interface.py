@@ -107,6 +107,10 @@ class Scheduler(ABC):
         """The job that another job names to wait for `job_id`: the array of a task if no job can wait for one task."""
         return job_id
 
+    def array_of(self, task_id: str) -> str:
+        """The id of the array of a task, as the submit command printed it."""
+        return self.awaitable(task_id)
+
     def own_job(self, environment: Mapping[str, str]) -> str:
         """Inside a job: its id, as the submit command printed it; that of the array for a task."""
         own = self.variables

@@ -48,6 +48,9 @@ def members(sweep: SweepKeys) -> list[Member]:
 
     Raises SpecError for values that cannot be read, for two equal members, and for too many.
     """
+    for name in ("trials", "metric", "goal"):
+        if getattr(sweep, name) is not None:
+            raise SpecError([Problem(Mark(f"sweep.{name}"), "it is for a study: add study: optuna, or leave it out")])
     axes: list[list[Member]] = [_listed(sweep)] if sweep.listed else []
     axes += [[(KeyValue(key, value),) for value in _values(key, node)] for key, node in sweep.values.items()]
     if not axes:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import Cause, State
 from orchestrator.job.hangs import hang_watch
 from orchestrator.job.hangs.patience import WORK_S
 from orchestrator.job.recorded import recorded
 from orchestrator.runs.attempts import create, submit
 from orchestrator.runs.attempts.script import Scripts
-from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder import index, ledger
 from orchestrator.runs.folder.events import Ended, Submitted, Submitting
 from orchestrator.runs.folder.records import RESERVED_BYTES, End
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -25,6 +27,7 @@ from orchestrator.runs.state.poll import views
 from tests.unit.clock import Clock
 from tests.unit.run_folders import write_specs
 from tests.unit.test_hang_watch import Job
+from tests.unit.test_sweeps import LATER_S, TAKES, Cluster
 from tests.waiting import until
 
 FULL = "the disk that holds the run is full: free space and resume"
@@ -102,6 +105,44 @@ def test_hangs_and_lost_hosts_are_found_although_the_disk_is_full(
     os.utime(heard)
     os.utime(mute)
     assert WORK_S <= training.ended_s() <= WORK_S + 20 and training.end.cause is Cause.HANG
+
+
+class FillsTheDisk(Cluster):
+    """A Slurm that accepts a job; then the disk is full, and no ledger has room for another line."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(home, monkeypatch)
+        full = f"""for ledger in $(find {home}/runs -name ledger.jsonl); do
+  printf "%$((4095 - $(wc -c < "$ledger")))s\\n" "" >> "$ledger"; done
+cat /dev/zero > {home}/runs/fill 2> /dev/null
+"""
+        before, _, prints = TAKES.replace("$JOBS", str(self.file)).rstrip().rpartition("\n")
+        self.program("sbatch", f"{before}\n{full}{prints}")
+
+
+def test_a_job_that_was_accepted_on_a_full_disk_is_found_by_its_name(
+    home: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = FillsTheDisk(home, monkeypatch)
+    with pytest.raises(NoAnswer, match="accepted job 1, which cannot be recorded: .* do not submit it again"):
+        submit.first(plan(home / "run.yaml"), home)
+    (disk / "fill").unlink()
+    (view,) = views(index.runs(), time.time() + LATER_S, fresh=True)
+    assert (view.state, view.job) == (State.PENDING, "1") and len(cluster.jobs) == 1
+
+
+def test_an_array_that_was_accepted_on_a_full_disk_is_found_by_its_name(
+    home: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = FillsTheDisk(home, monkeypatch)
+    cluster.site("largest_array: 2")
+    with pytest.raises(NoAnswer, match="accepted job 1_0, which cannot be recorded: .* do not submit it again"):
+        cluster.submit("env.X=1,2,3")
+    (disk / "fill").unlink()
+    seen = views(index.runs(), time.time() + LATER_S, fresh=True)
+    assert [(view.state, view.job) for view in seen[:2]] == [(State.PENDING, "1_0"), (State.PENDING, "1_1")]
+    assert seen[2].state in (State.LOST, State.FAILED), "the third was not submitted any more"
+    assert len(cluster.jobs) == 1, "nothing is submitted twice"
 
 
 def test_with_room_no_reserve_is_left(home: Path) -> None:

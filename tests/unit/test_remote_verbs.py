@@ -161,6 +161,46 @@ def test_a_run_is_submitted_again_over_there(run_file: Path, far: Path, capsys: 
     assert json.loads(capsys.readouterr().out)["runs"] == [run.id, again.id]
 
 
+def test_a_sweep_is_submitted_followed_and_resumed_over_there(
+    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run_file.parent / "program.sh").write_text('test "$N" = 1 || test -e ../../../../enough\n')
+    assert main(["submit", str(run_file), "--sweep", "env.N=1,2", "--dry-run"]) == 0
+    assert "2 members" in capsys.readouterr().out and not remote_runs.runs()
+    assert main(["submit", str(run_file), "--sweep", "env.N=1,2", "--wait"]) == 1
+    sweep = capsys.readouterr().out.split()[0]
+    assert [run.run for run in remote_runs.runs()] == [f"{sweep}.0", f"{sweep}.1"]
+    folder = far / "torusrun/runs" / sweep
+    assert (folder / f"{sweep}.1/code/program.sh").exists()
+    assert main(["status"]) == 0
+    assert "2 members: 1 FAILED, 1 COMPLETED" in capsys.readouterr().out
+    assert main(["sweep", "last", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["members"]
+    assert [(row["settings"], row["state"]) for row in rows] == [
+        ({"env.N": "1"}, "COMPLETED"),
+        ({"env.N": "2"}, "FAILED"),
+    ]
+    assert main(["logs", sweep]) == 2
+    assert f"{sweep!r} is a sweep: name one of its members" in capsys.readouterr().err
+    (far / "torusrun/enough").touch()
+    assert main(["resume", sweep[:-1], "--wait"]) == 0
+    assert f"1 member of {sweep} resumed: {sweep}.1\n" in capsys.readouterr().out
+    assert main(["cancel", sweep]) == 2
+    assert "none of which is waiting or running" in capsys.readouterr().err
+    there = api.open_sweep("last")
+    assert [view.state for view in there.wait()] == [State.COMPLETED] * 2 and there.settings() == [
+        {"env.N": "1"},
+        {"env.N": "2"},
+    ]
+    with pytest.raises(UserError, match="nothing to resume"):
+        there.resume()
+
+
+def test_a_sweep_whose_members_have_other_code_is_refused(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", str(run_file), "--sweep", "code=.,none"]) == 2
+    assert "all members of a sweep have the same code" in capsys.readouterr().err and not remote_runs.runs()
+
+
 def test_verbs_that_go_through_no_login_node_say_so(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = ["--site", str(run_file.parent / "site.yaml")]
     for words in (["doctor", *site], ["image", "ls", *site], ["build", "x", *site], ["calibrate", str(run_file)]):

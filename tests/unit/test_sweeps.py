@@ -21,7 +21,7 @@ from orchestrator.cli.api import Sweep, open_sweep, plan_sweep, submit, sweep
 from orchestrator.cli.main import main
 from orchestrator.job.member import _of_this_task
 from orchestrator.runs.folder import index, ledger, sweep_folder
-from orchestrator.runs.folder.events import Submitted
+from orchestrator.runs.folder.events import KeptGoing, Submitted
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state import lookup, outcome
@@ -93,8 +93,8 @@ def jobs_of(submitted: Sweep) -> list[str | None]:
     return [event.job if event else None for event in found]
 
 
-def end(run: RunFolder, state: State, number: int = 1) -> None:
-    End(state, "so it ended").write(run.attempt(number).end)
+def end(run: RunFolder, state: State, number: int = 1, *, again: bool = True) -> None:
+    End(state, "so it ended", again=again).write(run.attempt(number).end)
 
 
 def test_members_are_the_tasks_of_one_array(cluster: Cluster) -> None:
@@ -215,6 +215,62 @@ def test_resume_submits_only_members_that_failed_as_one_array(cluster: Cluster) 
     assert [view.job for view in submitted.status()] == ["1_0", "2_0", "1_2", "1_3", "2_1", "1_5"]
     with pytest.raises(UserError, match="nothing to resume"):
         submitted.resume()
+
+
+def test_a_member_that_may_not_be_resumed_is_left_out_and_keeps_no_other_back(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submitted = cluster.submit("env.X=1,2,3")
+    never, failed, cancelled = submitted.folders
+    end(never, State.FAILED, again=False)
+    end(failed, State.FAILED)
+    end(cancelled, State.CANCELLED)
+    assert [run.id for run in submitted.resume()] == [failed.run_id, cancelled.run_id]
+    said = capsys.readouterr().err
+    assert said.startswith(f"torusrun: left out: {never.run_id} is FAILED (so it ended): its exit code asks for no"), (
+        said
+    )
+    for run in (failed, cancelled):
+        end(run, State.COMPLETED, 2)
+    with pytest.raises(UserError, match="no member can be resumed: .* its exit code asks for no other attempt"):
+        submitted.resume()
+    assert [run.id for run in submitted.resume(force=True)] == [never.run_id]
+
+
+def test_members_at_work_count_when_others_are_resumed(cluster: Cluster) -> None:
+    submitted = cluster.submit()
+    again, others = submitted.folders[:2], submitted.folders[2:]
+    for run in again:
+        end(run, State.FAILED)
+    submitted.resume()
+    assert "--dependency=afterany:1\n" in cluster.script(2), "four others may take both places"
+    for run in again:
+        end(run, State.FAILED, 2)
+    for run in others[:-1]:
+        end(run, State.COMPLETED)
+    submitted.resume()
+    assert "--dependency" not in cluster.script(3), "one place is free"
+    assert "#SBATCH --array=0-1%1\n" in cluster.script(3), "one member is at work, and two may be"
+
+
+def test_jobs_at_work_count_when_members_that_keep_going_are_resumed(cluster: Cluster) -> None:
+    (cluster.home / "run.yaml").write_text(
+        f"name: x\nsite: ./site.yaml\nkeep_going: {{attempts: 3}}\n{COMMAND}checkpoints: {{folder: kept}}\n"
+    )
+    submitted = cluster.submit("env.X=1,2,3,4")
+    end(submitted.folders[0], State.FAILED)
+    ledger.append(submitted.folders[0].ledger, KeptGoing(1, "it failed"))
+    submitted.resume()
+    assert jobs_of(submitted)[1:] == ["2", "3", "4"]
+    assert "--dependency=afterany:3\n" in cluster.script(5), "the third and the fourth have the places before it"
+
+
+def test_the_hosts_are_asked_for_once_for_all_members(cluster: Cluster) -> None:
+    cluster.program("sinfo", f'echo >> {cluster.home}/asked; for n in 1 2 3; do echo "debug*|n$n"; done')
+    assert main(["nodes", "add", "n3", "--site", str(cluster.home / "site.yaml"), "--reason", "slow"]) == 0
+    cluster.submit()
+    assert "#SBATCH --exclude=n3\n" in cluster.script(1)
+    assert (cluster.home / "asked").read_text() == "\n", "one query for six members"
 
 
 def test_a_refused_resume_takes_the_attempts_back(cluster: Cluster) -> None:
@@ -342,9 +398,6 @@ def test_a_sweep_by_verbs_of_one_run_is_refused_with_advice(
         submit(run, settings=["sweep={env.X: [1]}"])
     assert main(["run", "--save", "new.yaml", "--sweep", "env.X=1,2", "--", "true"]) == 2
     assert "--save writes one run" in capsys.readouterr().err
-    cluster.site("host: login.example")
-    assert main(["submit", run, "--sweep", "env.X=1,2"]) == 2
-    assert "submit a sweep there" in capsys.readouterr().err
 
 
 CHANGES = {"os.mkdir", "os.symlink", "os.rename", "os.link", "os.remove", "os.rmdir", "os.chmod", "subprocess.Popen"}

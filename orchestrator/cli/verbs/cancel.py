@@ -28,9 +28,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.remote import verbs
+    from orchestrator.remote import remote_runs, verbs
     from orchestrator.runs.attempts.cancel import cancel_all
 
+    if len(args.run_ids) == 1 and (there := remote_runs.sweep(args.run_ids[0])):
+        chosen.check_no_filters(args, "cancel")
+        return verbs.run_there(there, "cancel")  # those of its members that are not over
     if args.run_ids and (away := verbs.of_one_host(args.run_ids)):
         return _cancel_there(away, args)
     found = chosen.chosen(args, "cancel", lambda view: not view.state.over, "none of which is waiting or running")

@@ -64,16 +64,13 @@ def _resume_sweep(args: argparse.Namespace) -> int:
     result("\n".join(run.id for run in resumed), f"{members}: {', '.join(run.id for run in resumed)}")
     if not args.wait:
         return DONE
-    from orchestrator.cli.verbs.watch import follow_all_to_end
+    from orchestrator.cli.verbs.watch import follow_sweep_to_end
 
-    return follow_all_to_end(sweep.folders)
+    return follow_sweep_to_end(sweep)
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.runs.folder import index
-    from orchestrator.runs.folder.sweep_folder import members_of
-
-    if len(args.run_ids) == 1 and members_of(args.run_ids[0], index.runs()):
+    if len(args.run_ids) == 1 and _names_sweep(args.run_ids[0]):
         return _resume_sweep(args)
     runs = _runs(args)
     if len(runs) > 1 and args.wait:
@@ -86,6 +83,15 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.cli.verbs.watch import follow_to_end
 
     return follow_to_end(runs[0])
+
+
+def _names_sweep(word: str) -> bool:
+    """Whether a word names a sweep, here or on a login node."""
+    from orchestrator.remote import remote_runs
+    from orchestrator.runs.folder import index
+    from orchestrator.runs.folder.sweep_folder import members_of
+
+    return bool(members_of(word, index.runs()) or remote_runs.sweep(word))
 
 
 def _runs(args: argparse.Namespace) -> Sequence[Run]:

@@ -110,22 +110,22 @@ def _sweep(args: argparse.Namespace) -> int:
     options = {"site": args.site, "settings": args.settings, "values": args.sweep, "at_once": args.at_once}
     planned = plan_sweep(args.file, later=bool(args.after or args.after_any), **options)
     if args.dry_run or args.print_script:
-        return _dry_run_of_sweep(args, planned)
+        return _show_sweep_there(args, planned) if planned.site.host else _dry_run_of_sweep(args, planned)
     found = list(dict.fromkeys(note for member in planned.members for note in notes(member.plan)))
     more = [f"and {counted(len(found) - MOST_NOTES, 'more note')} on other members"] if found[MOST_NOTES:] else []
     for note in [*found[:MOST_NOTES], *more]:
         say(f"note: {note}")
     try:
-        submitted = sweep(args.file, after=args.after, after_any=args.after_any, planned=planned)
+        submitted = sweep(args.file, after=args.after, after_any=args.after_any, planned=planned, **options)
     except NoAnswer:
         print(planned.folder.sweep_id, flush=True)
         raise
     print(submitted.id, flush=True)
     if not args.wait:
         return DONE
-    from orchestrator.cli.verbs.watch import follow_all_to_end
+    from orchestrator.cli.verbs.watch import follow_sweep_to_end
 
-    return follow_all_to_end(submitted.folders)
+    return follow_sweep_to_end(submitted)
 
 
 def _dry_run_of_sweep(args: argparse.Namespace, planned: PlannedSweep) -> int:
@@ -146,7 +146,25 @@ def _dry_run_of_sweep(args: argparse.Namespace, planned: PlannedSweep) -> int:
 
 def _show_there(args: argparse.Namespace, planned: Plan) -> int:
     """Print the dry run that the login node of the run's site makes."""
-    from orchestrator.remote import of_file, remote_runs
+    from orchestrator.remote import of_file
+
+    options = _options_there(args, planned)
+    return of_file.run("submit", planned, args.file, options, site=args.site, settings=args.settings)
+
+
+def _show_sweep_there(args: argparse.Namespace, planned: PlannedSweep) -> int:
+    """Print the dry run of a sweep that the login node of its site makes."""
+    from orchestrator.remote import of_file
+
+    one = of_file.one_of(planned)
+    at_once = [] if args.at_once is None else [f"--at-once={args.at_once}"]
+    options = [*_options_there(args, one), *(f"--sweep={value}" for value in args.sweep), *at_once]
+    return of_file.run("submit", one, args.file, options, site=args.site, settings=args.settings)
+
+
+def _options_there(args: argparse.Namespace, planned: Plan) -> list[str]:
+    """The options of a dry run that the login node makes."""
+    from orchestrator.remote import remote_runs
     from orchestrator.remote.links.host import of
 
     flags = {"dry-run": args.dry_run, "print-script": args.print_script, "ask": args.ask, "json": args.json}
@@ -154,7 +172,7 @@ def _show_there(args: argparse.Namespace, planned: Plan) -> int:
     if host := of(planned.site):
         options += [f"--after={remote_runs.on(host, word)}" for word in args.after]
         options += [f"--after-any={remote_runs.on(host, word)}" for word in args.after_any]
-    return of_file.run("submit", planned, args.file, options, site=args.site, settings=args.settings)
+    return options
 
 
 def _dry_run(args: argparse.Namespace) -> int:

@@ -30,10 +30,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.base.terminal import output
+    from orchestrator.remote import remote_runs
     from orchestrator.report import sweep_table
     from orchestrator.report.sweep_rows import rows_of
     from orchestrator.runs.folder.sweep_folder import find
 
+    if there := remote_runs.sweep(args.sweep_id, of_any=True):
+        from orchestrator.remote import verbs
+
+        flags = [f"--{name}" for name in ("csv", "json") if getattr(args, name)]
+        return verbs.run_there(there, "sweep", [*([f"--best={args.best}"] if args.best else []), *flags])
     sweep, members = find(args.sweep_id)
     rows = rows_of(sweep, members)
     if args.best:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from orchestrator.remote.remote_runs import Known
     from orchestrator.report.handle import Run
     from orchestrator.report.screen.watched import WatchedRuns
+    from orchestrator.report.sweep_handle import Sweep
     from orchestrator.runs.folder.run_folder import RunFolder
     from orchestrator.runs.state.view import View
 
@@ -136,9 +137,15 @@ def _complain(views: Sequence[View]) -> None:
             warn(f"{view.run} is {view.state.value}: {view.reason}")
 
 
-def follow_all_to_end(runs: Sequence[RunFolder]) -> int:
-    """Show these runs until they are over; returns the exit code for their outcome."""
-    return _outcome(_follow(runs))
+def follow_sweep_to_end(sweep: Sweep) -> int:
+    """Show the members of a sweep until they are over; returns the exit code for their outcome."""
+    from orchestrator.cli.api import SweepThere
+
+    if isinstance(sweep, SweepThere):
+        from orchestrator.remote import remote_runs
+
+        return _watch_there(remote_runs.members(sweep.known))
+    return _outcome(_follow(sweep.folders))
 
 
 def follow_to_end(run: Run) -> int:

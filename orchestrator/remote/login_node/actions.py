@@ -15,22 +15,26 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base import private, process
-from orchestrator.base.errors import DONE, SITE_FAILED, TorusrunError
+from orchestrator.base.errors import DONE, SITE_FAILED, SiteError, TorusrunError, UserError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.process import NoAnswer
 from orchestrator.remote.login_node import calls, sent_files
 from orchestrator.report.handle import Run
+from orchestrator.report.sweep_handle import Sweep
 from orchestrator.runs.attempts import in_hold, submit
 from orchestrator.runs.attempts.create import Origin
 from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.attempts.reproduce import plan_again, reproduce
 from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import index
+from orchestrator.runs.folder.sweep_folder import find as find_sweep
 from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
+from orchestrator.runs.sweeps.plans import SweepOptions, plan_sweep
+from orchestrator.runs.sweeps.submit import first as submit_sweep
 
 VERB_S = 7200.0
 
@@ -59,6 +63,8 @@ def _read(path: Path) -> Request:
 
 
 def _as_json(value: Any) -> Any:
+    if isinstance(value, Run):
+        return value.id
     return value.as_json() if isinstance(value, (View, Account)) else str(value)
 
 
@@ -93,6 +99,28 @@ def _reproduce(folder: Path, request: Request) -> Any:
     except NoAnswer as error:
         return str(error)
     return ""
+
+
+def _sweep(folder: Path, request: Request) -> Any:
+    """Make the sweep of this id unless it exists. Returns why it is unknown what was submitted of it; else ''."""
+    if _has_sweep(request["run"]):
+        return ""
+    file, site, settings = _placed(folder, request)
+    asked = SweepOptions(tuple(request["values"]), request["at_once"])
+    later = bool(request["after"] or request["after_any"])
+    planned = plan_sweep(file, site=str(site), settings=settings, asked=asked, later=later, sweep_id=request["run"])
+    after = to_wait_for(planned.site.scheduler, request["after"], request["after_any"])
+    try:
+        submit_sweep(planned, file.parent, after, Origin(**request["origin"]))
+    except (SiteError, UserError) as error:
+        if not _has_sweep(request["run"]):
+            raise
+        return str(error)  # members stay: those that were submitted, and those that `resume` submits
+    return ""
+
+
+def _has_sweep(name: str) -> bool:
+    return any(run.sweep and run.sweep.name == name for run in index.runs())
 
 
 def _placed(folder: Path, request: Request) -> tuple[Path, Path, list[str]]:
@@ -136,6 +164,11 @@ def _of_run(folder: Path, request: Request) -> Any:
     return getattr(Run(index.find(request["run"])), request["function"])(**request["values"])
 
 
+def _of_sweep(folder: Path, request: Request) -> Any:
+    """The return value of a function of a sweep."""
+    return getattr(Sweep(find_sweep(request["run"])[0]), request["function"])(**request["values"])
+
+
 def _collect(folder: Path, request: Request) -> Any:
     """The entries of a new copy of a run, to be fetched. The copy is beside the run, where there is room for it."""
     run = index.find(request["run"])
@@ -156,6 +189,8 @@ ACTIONS: dict[str, Callable[[Path, Request], Any]] = {
     "submit": _submit,
     "hold": _submit,
     "reproduce": _reproduce,
+    "sweep": _sweep,
+    "of_sweep": _of_sweep,
     "verb": _verb,
     "views": _views,
     "run": _of_run,

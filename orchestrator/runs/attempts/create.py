@@ -29,7 +29,7 @@ from orchestrator.runs.plan import secret_values
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.named_files import named_files
 from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.plan_files import write_attempt
+from orchestrator.runs.plan.plan_files import write_attempt, write_first
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def fill(
         write_text(made.code_diff, origin.diff, secret=True)  # it may quote private files
     if image:
         image_kept.keep(made, image)
-    write_json(made.plan, first.plan.as_json(), secret=bool(first.plan.environment))
+    write_first(made, first.plan)
     if there := same_code or (origin.again if first.plan.code else None):
         record = read_object(there.code_record) or {}
         if same_code:

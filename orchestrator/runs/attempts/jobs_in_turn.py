@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.terminal.remarks import warn
+from orchestrator.runs.attempts import accepted
 from orchestrator.runs.attempts.script import submitted
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import JobAdded, NoMoreJobs
@@ -32,7 +33,7 @@ def add(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) -> No
         try:
             after = asks.in_turn(asked, f"{asked.called}.{turn}", before)
             before = asks.submit(script, after, cwd=script.parent)
-            ledger.append(run.ledger, JobAdded(number, before))
+            accepted.note(run, JobAdded(number, before))
         except NoAnswer as error:
             warn(f"{turn} of {counted(plan.jobs, 'job')} submitted, and perhaps one more: {error}")
             break

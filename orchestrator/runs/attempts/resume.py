@@ -24,6 +24,10 @@ from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
 
 
+class MayNotResume(UserError):
+    """The run gets no other attempt now."""
+
+
 def resume(
     run: RunFolder,
     changes: Changes,
@@ -57,11 +61,11 @@ def next_attempt(
 ) -> tuple[AttemptPlan, Path | None]:
     """(the plan of the attempt after the one that was `seen`, the checkpoint from which it continues).
 
-    Raises UserError as `resume` does.
+    Raises UserError as `resume` does: MayNotResume if the run itself is the reason.
     """
     step = decide(_history(run, seen), policy)
     if not isinstance(step, Resume):
-        raise UserError(f"{run.run_id} {step.why}")
+        raise MayNotResume(f"{run.run_id} {step.why}")
     plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
     checkpoint, epochs = continues_from.checkpoint(run, plan)
     planned = derive(plan, history, step.attempt, changes, epochs)

@@ -15,7 +15,7 @@ from orchestrator.base import lock, private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.terminal.remarks import say
-from orchestrator.runs.attempts import create, in_hold, jobs_in_turn
+from orchestrator.runs.attempts import accepted, create, in_hold, jobs_in_turn
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.script import Scripts, scripts, submitted
 from orchestrator.runs.folder import allocation, index, ledger, settled
@@ -183,12 +183,11 @@ def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocati
             with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
                 script = submitted(planned.plan, attempt)
                 job = client.of(site).submit(script, asked, cwd=attempt.folder)
+        accepted.note(run, Submitted(planned.number, job, site.scheduler))
     except allocation.Closed as error:
         raise UserError(str(error)) from None
     except NoAnswer as error:
-        known = f"`torusrun status {run.run_id}` finds it by its name {asked.called!r}"
-        raise NoAnswer(f"{error}; there may be a job all the same: do not submit it again, {known}") from None
-    ledger.append(run.ledger, Submitted(planned.number, job, site.scheduler))
+        raise accepted.unsure(error, run.run_id, asked.called) from None
     if planned.plan.jobs_in_turn and not into:
         with private.umask(site.umask):
             jobs_in_turn.add(planned, run, asked, job)

@@ -13,6 +13,7 @@ from orchestrator.base.json_files import read_object, required, write_json
 from orchestrator.base.typed import read_record
 from orchestrator.runs.folder import index
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.spec.study import Study
 from training.counted import counted
 
 SCHEMA = 1
@@ -81,6 +82,20 @@ class SweepFolder:
         return self.folder / "sweep.json"
 
     @property
+    def study(self) -> Path:
+        """What is searched, of a sweep with a study."""
+        return self.folder / "study.json"
+
+    @property
+    def journal(self) -> Path:
+        """What Optuna knows of the study: its trials and their results."""
+        return self.folder / "study.journal"
+
+    @property
+    def study_lock(self) -> Path:
+        return self.folder / ".study.lock"
+
+    @property
     def arrays(self) -> Path:
         return self.folder / "arrays"
 
@@ -122,6 +137,26 @@ class SweepFolder:
     def read(self) -> SweepRecord | None:
         """The record; None if it is missing. Raises SiteError if it is damaged."""
         return read_record(self.record, SweepRecord)
+
+    def read_study(self) -> Study | None:
+        """The study; None for a sweep without one. Raises SiteError if it is damaged."""
+        return read_record(self.study, Study)
+
+    def settings(self) -> list[dict[str, str]]:
+        """The settings in which the members differ, by number; of a study those that it has chosen so far.
+
+        Raises SiteError if a file that has them is damaged.
+        """
+        record = self.read()
+        if not record or not self.study.exists():
+            return list(record.members) if record else []
+        return [_chosen(self.member(number)) for number in range(len(record.members))]
+
+
+def _chosen(member: RunFolder) -> dict[str, str]:
+    """The values that a study chose for a member; {} before, or if it was removed."""
+    values = (read_object(member.plan) or {}).get("chosen_values")
+    return {str(key): str(value) for key, value in values.items()} if isinstance(values, dict) else {}
 
 
 def number_of(member: RunFolder) -> int:

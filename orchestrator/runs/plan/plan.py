@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,8 @@ class Plan:
     """The spec, site and grid that every verb uses. `chosen` is the chosen grid of `grid: auto`; None before.
 
     `stretch` is (begin, end) of an attempt's training in epochs; None if it may train to the end. The spec contains the
-    values of the recipe that it names, and `recipe_changes` are the run's changes to them.
+    values of the recipe that it names, and `recipe_changes` are the run's changes to them. `chosen_values` are those
+    that a study chose for the run, by key: {} before its first attempt begins, None for a run without a study.
     """
 
     run_id: str
@@ -55,6 +56,7 @@ class Plan:
     chosen: ChosenGrid | None = None
     stretch: tuple[float, float] | None = None
     recipe_changes: tuple[Change, ...] = ()
+    chosen_values: Mapping[str, str] | None = None
     sources: tuple[str, ...] = ()  # the files of the run and its site; () for a kept plan
 
     @property
@@ -164,6 +166,7 @@ class Plan:
             **({"grid_reason": self.chosen.reason} if self.chosen else {}),
             **({"stretch": list(self.stretch)} if self.stretch else {}),
             **({"recipe": self.recipe} if self.recipe else {}),
+            **({"chosen_values": dict(self.chosen_values)} if self.chosen_values is not None else {}),
             "ranks": self.ranks,
             "ranks_per_node": self.ranks_per_node,
             "spec": as_written(self.run),

@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
+from orchestrator.base.typed import record_of
 from orchestrator.runs.bad_nodes.left_out import LeftOutNodes
 from orchestrator.runs.folder import attempt_folders
 from orchestrator.runs.folder.changes import Changes
@@ -37,6 +38,11 @@ def write_attempt(attempt: Attempt, planned: AttemptPlan) -> None:
         "left_out": planned.left_out.as_json(),
     }
     write_json(attempt.plan, {**planned.plan.as_json(), **own}, secret=bool(planned.plan.environment))
+
+
+def write_first(run: RunFolder, plan: Plan) -> None:
+    """Write the run's plan, from which later attempts are derived."""
+    write_json(run.plan, plan.as_json(), secret=bool(plan.environment))
 
 
 def read_attempt(run: RunFolder, number: int) -> AttemptPlan:
@@ -94,7 +100,11 @@ def _read(path: Path, folder: Path, number: int = 0) -> AttemptPlan:
         run = read_value(RunSpec, kept["spec"], f"{path} (spec)")
         site = read_value(Site, kept["site"], f"{path} (site)")
         changes = tuple(Change(**each) for each in kept.get("recipe", {}).get("changes", []))
-        plan = Plan(kept["run"], run, site, folder, kept["python"], stretch=_stretch(kept), recipe_changes=changes)
+        chosen = record_of(dict[str, str] | None, kept.get("chosen_values"), str)
+        plan = Plan(
+            kept["run"], run, site, folder, kept["python"], stretch=_stretch(kept), recipe_changes=changes,
+            chosen_values=chosen,
+        )  # fmt: skip
         if not number:
             return AttemptPlan(0, plan)
         exclude = Changes.from_json({"exclude": kept["exclude"]}).exclude

@@ -1,8 +1,10 @@
-"""The plan of an attempt without the bad hosts that its user's memory has of the site now."""
+"""The plans of attempts without the bad hosts that their user's memory has of the site now."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from orchestrator import schedulers
 from orchestrator.runs.bad_nodes import memory
@@ -13,12 +15,21 @@ from orchestrator.schedulers import client
 
 def without_bad_nodes(planned: AttemptPlan) -> AttemptPlan:
     """The plan with what its request leaves out. Only if there are bad hosts is the scheduler asked which it has."""
-    plan = planned.plan
-    bad = memory.bad(plan.run.site)
-    if not bad:
-        return planned
-    cannot = schedulers.get(plan.site.scheduler).traits.cannot_exclude
-    cluster = () if cannot else client.of(plan.site).hosts(plan.run.queue or plan.site.queue)
-    nodes = plan.run.nodes + plan.run.keep_going.spares
-    chosen = choose(bad, nodes, excluded=planned.exclude, cluster=cluster, cannot=cannot)
-    return replace(planned, left_out=chosen)
+    return all_without_bad_nodes([planned])[0]
+
+
+def all_without_bad_nodes(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
+    """As `without_bad_nodes`, for attempts at one site: the scheduler is asked once for each queue."""
+    if not planned or not (bad := memory.bad(planned[0].plan.run.site)):
+        return list(planned)
+    site = planned[0].plan.site
+    cannot = schedulers.get(site.scheduler).traits.cannot_exclude
+    hosts = cache(client.of(site).hosts)
+    found = []
+    for one in planned:
+        run = one.plan.run
+        cluster = () if cannot else hosts(run.queue or site.queue)
+        nodes = run.nodes + run.keep_going.spares
+        chosen = choose(bad, nodes, excluded=one.exclude, cluster=cluster, cannot=cannot)
+        found.append(replace(one, left_out=chosen))
+    return found

@@ -32,6 +32,8 @@ def cost(sweep: PlannedSweep) -> SweepCost:
     """The cost of a sweep by the forecasts of its members, or by their time limits if one has no forecast."""
     plans, unknown = [member.plan for member in sweep.members], ""
     try:
+        if sweep.study:
+            raise UserError("its study chooses the values in the jobs")
         times_s = [forecast_of(with_expected_grid(plan)).total_s for plan in plans]
     except UserError as error:
         times_s, unknown = [plan.run.time_s * plan.jobs for plan in plans], str(error)

@@ -10,12 +10,17 @@ from orchestrator.base.errors import UserError
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.sweep_folder import SweepFolder
 from orchestrator.runs.plan.plan import Plan, new_id, plan
+from orchestrator.runs.sweeps.study_plan import plan_of_members
 from orchestrator.spec.combinations import Member, in_words, members, with_option
 from orchestrator.spec.load import RunSource, load
 from orchestrator.spec.paths import absolute
+from orchestrator.spec.search_space import study
 from orchestrator.spec.site import Site
+from orchestrator.spec.study import Study
 from orchestrator.spec.sweep import MEMBERS, SweepKeys
 from training.counted import counted
+
+SHARE_OF_STUDY = 8  # of its members run together: each learns from those that have ended
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,15 @@ class PlannedMember:
 
 @dataclass(frozen=True)
 class PlannedSweep:
-    """All members of a sweep. At most `at_once` of them run at the same time; 0 for as many as have room."""
+    """All members of a sweep. At most `at_once` of them run at the same time; 0 for as many as have room.
+
+    With a `study` their settings are empty: their jobs choose them.
+    """
 
     folder: SweepFolder
     members: tuple[PlannedMember, ...]
     at_once: int
+    study: Study | None = None
 
     @property
     def site(self) -> Site:
@@ -63,20 +72,32 @@ def plan_sweep(
     settings: Sequence[str] = (),
     asked: SweepOptions | None = None,
     later: bool = False,
+    sweep_id: str | None = None,
 ) -> PlannedSweep:
     """The plans of all members of the sweep in the run file at `path`; nothing is written.
 
-    `later` says that they begin after other runs. Raises SpecError for values that make no members, UserError with the
-    members that do not fit.
+    `later` says that they begin after other runs; `sweep_id` is an id chosen elsewhere, if any. Raises SpecError for
+    values that make no members, UserError with the members that do not fit.
     """
     loaded = load(path, site=site, settings=settings)
     sweep = _with_options(loaded.run.sweep or SweepKeys(), asked or SweepOptions())
-    combinations = members(sweep)
-    folder = SweepFolder(absolute(loaded.site.runs) / new_id(loaded.run.name))
-    planned = tuple(_planned(path, site, settings, folder, combinations, later))
+    found = study(sweep) if sweep.study else None
+    combinations = [] if found else members(sweep)
+    folder = SweepFolder(absolute(loaded.site.runs) / (sweep_id or new_id(loaded.run.name)))
+    if found:
+        one = plan_of_members(path, site, settings, sweep, found, later)
+        planned = tuple(_of_study(one, folder.member(number)) for number in range(sweep.trials or 0))
+    else:
+        planned = tuple(_planned(path, site, settings, folder, combinations, later))
     alone = schedulers.get(loaded.site.scheduler).traits.one_machine
-    at_once = sweep.at_once or (1 if alone else 0)
-    return PlannedSweep(folder, planned, at_once if at_once < len(planned) else 0)
+    usual = 1 if alone else max(len(planned) // SHARE_OF_STUDY, 1) if found else 0
+    at_once = sweep.at_once or usual
+    return PlannedSweep(folder, planned, at_once if at_once < len(planned) else 0, found)
+
+
+def _of_study(plan: Plan, run: RunFolder) -> PlannedMember:
+    """A member of a study, with the plan that all of them have."""
+    return PlannedMember({}, replace(plan, run_id=run.run_id, folder=run.folder))
 
 
 def _with_options(sweep: SweepKeys, asked: SweepOptions) -> SweepKeys:

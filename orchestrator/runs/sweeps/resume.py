@@ -9,8 +9,9 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import State
+from orchestrator.base.terminal.remarks import say
 from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.resume import next_attempt
+from orchestrator.runs.attempts.resume import MayNotResume, next_attempt
 from orchestrator.runs.attempts.submit import alone
 from orchestrator.runs.folder import index, ledger, settled
 from orchestrator.runs.folder.changes import Changes
@@ -22,8 +23,13 @@ from orchestrator.runs.state import which
 from orchestrator.runs.state.attention import counts
 from orchestrator.runs.state.decide import Policy
 from orchestrator.runs.state.poll import views
+from orchestrator.runs.state.view import View
+from orchestrator.runs.sweeps.at_work import NOBODY, at_work
 from orchestrator.runs.sweeps.batches import Batch, MemberAttempt, batches
 from orchestrator.runs.sweeps.submit import submit, without_bad_hosts
+from training.counted import counted
+
+MOST_SHOWN = 8  # members that are left out
 
 
 def resume(
@@ -31,25 +37,31 @@ def resume(
 ) -> list[RunFolder]:
     """Submit a new attempt of each of these members that is over and not COMPLETED; these members.
 
-    With `force`, also of those of which nobody knows whether they are over. Raises UserError if there are none, or if
-    the changes do not fit, SiteError if the scheduler refuses them: then the attempts are removed.
+    Members that may not be resumed now are left out and printed, with the reason. With `force`, only those that are
+    known to be at work are left out. Members that are at work count for the number that may run at the same time.
+    Raises UserError if there are none to resume, or if the changes do not fit, SiteError if the scheduler refuses them:
+    then the attempts are removed.
     """
     for run in members:
         index.own(run)
     with sweep.alone():
         record = sweep.read()
-        found = _next(members, changes, force)
+        seen = views(members, fresh=True, newest=True)
+        found = _next(members, seen, changes, force)
         planned = without_bad_hosts([attempt for _, attempt, _ in found])
         resumes = {run: checkpoint for run, _, checkpoint in found}
         attempts = [(run, attempt) for (run, _, _), attempt in zip(found, planned, strict=True)]
-        at_once = record.at_once if record else 0
+        at_once, before = record.at_once if record else 0, NOBODY
+        if at_once:
+            others = [view for run, view in zip(members, seen, strict=True) if run not in resumes]
+            at_once, before = at_work(others).beside(at_once)
         parts = [
             replace(part, attempts=tuple(_from(one, resumes[one.run]) for one in part.attempts))
             for part in batches(sweep, attempts, at_once, first_array=_next_array(sweep))
         ]
         _make(parts)
         try:
-            submit(parts, at_once)
+            submit(parts, at_once, before)
         except NoAnswer:
             raise
         except (SiteError, UserError) as error:
@@ -59,17 +71,26 @@ def resume(
 
 
 def _next(
-    members: Sequence[RunFolder], changes: Changes, force: bool
+    members: Sequence[RunFolder], seen: Sequence[View], changes: Changes, force: bool
 ) -> list[tuple[RunFolder, AttemptPlan, str | None]]:
     """The members to resume, each with the plan of its next attempt and the checkpoint from which it continues."""
-    seen = views(members, fresh=True, newest=True)
     over = [(run, view) for run, view in zip(members, seen, strict=True) if _is_meant(view.state, force)]
     if not over:
         raise UserError(f"no member has failed or was cancelled ({counts(seen)}): there is nothing to resume")
-    found = []
+    found, left_out = [], []
     for run, view in over:
-        planned, checkpoint = next_attempt(run, view, changes, Policy.FORCED if force else Policy.USER)
+        try:
+            planned, checkpoint = next_attempt(run, view, changes, Policy.FORCED if force else Policy.USER)
+        except MayNotResume as error:
+            left_out.append(str(error))
+            continue
         found.append((run, planned, checkpoint.name if checkpoint else None))
+    if left_out[MOST_SHOWN:]:
+        left_out[MOST_SHOWN:] = [f"and {counted(len(left_out) - MOST_SHOWN, 'other member')}"]
+    if not found:
+        raise UserError("no member can be resumed: " + "\n".join(left_out))
+    for line in left_out:
+        say(f"left out: {line}")
     return found
 
 

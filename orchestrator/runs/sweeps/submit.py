@@ -6,17 +6,18 @@ of their jobs before these are submitted. So a member without a job is LOST, and
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
-from orchestrator.base.json_files import write_text
+from orchestrator.base.json_files import write_json, write_text
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import Cause, State
 from orchestrator.base.terminal.remarks import say
-from orchestrator.runs.attempts import create, jobs_in_turn
+from orchestrator.runs.attempts import accepted, create, jobs_in_turn
 from orchestrator.runs.folder import index, kept_secrets, ledger
 from orchestrator.runs.folder.events import Ended, KeptGoing, Submitted
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -24,25 +25,30 @@ from orchestrator.runs.folder.sweep_folder import SweepFolder, SweepRecord, numb
 from orchestrator.runs.image.recorded import Image
 from orchestrator.runs.plan import attempt_plan, secret_values
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
+from orchestrator.runs.plan.without_bad_nodes import all_without_bad_nodes
 from orchestrator.runs.state import next_job
 from orchestrator.runs.state.awaited import Awaited
+from orchestrator.runs.sweeps.at_work import NOBODY, AtWork
 from orchestrator.runs.sweeps.batches import Batch, MemberAttempt, batches
 from orchestrator.runs.sweeps.plans import PlannedSweep
+from orchestrator.runs.sweeps.study_plan import check_optuna
 from orchestrator.schedulers import client
 
 NO_JOBS = "it has no jobs"
 
 
-def first(sweep: PlannedSweep, source: Path, after: Sequence[Awaited] = ()) -> list[RunFolder]:
+def first(
+    sweep: PlannedSweep, source: Path, after: Sequence[Awaited] = (), origin: create.Origin | None = None
+) -> list[RunFolder]:
     """Make all members of a sweep whose spec is in `source`, and submit them, to begin after these jobs.
 
+    `origin` is the origin of its files, if from another machine.
     If its first array, or its first job, is refused, nothing is left. Raises SiteError or UserError if one is refused,
     NoAnswer if it is unknown whether it was submitted; members that were made stay then.
     """
     members = [member.run for member in sweep.members]
     parts = proposed(sweep, after)
-    _make(sweep, parts, source)
+    _make(sweep, parts, source, origin)
     with sweep.folder.alone():
         try:
             submit(parts, sweep.at_once)
@@ -58,10 +64,12 @@ def first(sweep: PlannedSweep, source: Path, after: Sequence[Awaited] = ()) -> l
 def proposed(sweep: PlannedSweep, after: Sequence[Awaited] = ()) -> list[Batch]:
     """The batches that `first` submits. This makes and submits nothing.
 
-    Raises UserError if a member has no request, or if the site has a login node.
+    Raises UserError if a member has no request, if the site has a login node, or if its jobs lack Optuna.
     """
     if sweep.site.host:
-        raise UserError(f"the site is reached through {sweep.site.host}: submit a sweep there, or its members by --set")
+        raise UserError(f"the site is reached through {sweep.site.host}: this is done there, or by `torusrun submit`")
+    if sweep.study:
+        check_optuna(sweep.site.interpreter)
     firsts = without_bad_hosts([attempt_plan.first(member.plan) for member in sweep.members])
     members = [(member.run, planned) for member, planned in zip(sweep.members, firsts, strict=True)]
     return batches(sweep.folder, members, sweep.at_once, after)
@@ -69,18 +77,18 @@ def proposed(sweep: PlannedSweep, after: Sequence[Awaited] = ()) -> list[Batch]:
 
 def without_bad_hosts(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
     """The plans without bad hosts, which are printed once."""
-    found = [without_bad_nodes(one) for one in planned]
+    found = all_without_bad_nodes(planned)
     for line in dict.fromkeys(line for one in found for line in one.left_out.lines):
         say(line)
     return found
 
 
-def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path) -> None:
+def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: create.Origin | None) -> None:
     """Make the folder of a sweep with all its members. Raises the errors of `attempts.create.run`."""
     attempts = sorted((one for part in parts for one in part.attempts), key=lambda one: number_of(one.run))
     images = {one.planned.plan.run.image: one.planned.plan for one in attempts}
     found = {name: create.image_of(plan) for name, plan in images.items()}
-    facts = create.facts_of(attempts[0].planned.plan, source)
+    facts = create.facts_of(attempts[0].planned.plan, source, origin)
     folder, unfinished = sweep.folder, sweep.folder.unfinished
     private.make(folder.folder.parent, sweep.site.umask)
     with index.announced(*(one.run for one in attempts)), private.umask(sweep.site.umask):
@@ -93,6 +101,8 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path) -> None:
                 if part.array:
                     part.make(unfinished.array(int(part.array.folder.name)))
             SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once).write(unfinished)
+            if sweep.study:
+                write_json(unfinished.study, asdict(sweep.study), secret=True)  # as the record
             unfinished.folder.rename(folder.folder)
         except UserError:
             index.forget_sweep([one.run for one in attempts])
@@ -115,21 +125,23 @@ def _fill(one: MemberAttempt, image: Image | None, facts: create.Origin, copies:
     ledger.append(made.ledger, one.event)
 
 
-def submit(parts: Sequence[Batch], at_once: int) -> None:
+def submit(parts: Sequence[Batch], at_once: int, before: AtWork = NOBODY) -> None:
     """Submit batches whose attempts are made and announced in their ledgers.
 
-    At most `at_once` members run at the same time (0: any number): arrays follow one another, and a single job waits
-    for the one `at_once` places before it. After an error the remaining members are recorded as not submitted.
+    At most `at_once` members run at the same time (0: any number), with those that are `before` them: arrays follow one
+    another, and a single job waits for the one `at_once` places before it. After an error the remaining members are
+    recorded as not submitted.
     """
     with SweepFolder(parts[0].attempts[0].run.folder.parent).submitting():
-        _in_order(parts, at_once)
+        _in_order(parts, at_once, before)
 
 
-def _in_order(parts: Sequence[Batch], at_once: int) -> None:
+def _in_order(parts: Sequence[Batch], at_once: int, before: AtWork) -> None:
     arrays: list[str] = []
-    singles: list[str] = []
+    singles = list(before.singles)
     for place, part in enumerate(parts):
-        waits = arrays[-1:] if part.array or len(singles) < at_once else singles[len(singles) - at_once :][:1]
+        follows = part.array or len(singles) < at_once
+        waits = arrays[-1:] or before.arrays if follows else singles[len(singles) - at_once :][:1]
         try:
             job = _submit(part, waits if at_once else ())
         except TorusrunError as error:
@@ -149,14 +161,12 @@ def _submit(part: Batch, after_any: Sequence[str]) -> str:
         write_text(script, part.text(after_any), secret=secret)
         try:
             job = client.of(part.site).submit(script, asked, cwd=script.parent)
+            for one in part.attempts:
+                task = one.event.task
+                own = job if task is None else client.of(part.site).scheduler.task_id(job, task)
+                accepted.note(one.run, Submitted(one.planned.number, own, part.site.scheduler))
         except NoAnswer as error:
-            sweep = part.attempts[0].run.folder.parent.name
-            known = f"`torusrun status {sweep}` finds it by its name {asked.called!r}"
-            raise NoAnswer(f"{error}; there may be a job all the same: do not submit it again, {known}") from None
-    scheduler = client.of(part.site).scheduler
-    for one in part.attempts:
-        own = job if one.event.task is None else scheduler.task_id(job, one.event.task)
-        ledger.append(one.run.ledger, Submitted(one.planned.number, own, part.site.scheduler))
+            raise accepted.unsure(error, part.attempts[0].run.folder.parent.name, asked.called) from None
     one = part.attempts[0]
     if part.array or not one.planned.plan.jobs_in_turn:
         return job
@@ -166,9 +176,13 @@ def _submit(part: Batch, after_any: Sequence[str]) -> str:
 
 
 def _not_submitted(attempts: Sequence[MemberAttempt], error: TorusrunError) -> None:
-    """Record that these attempts have no job, so that `resume` submits their members at once."""
+    """Record that these attempts have no job, so that `resume` submits their members at once.
+
+    If the disk is full they are LOST a minute later, and `resume` submits them then.
+    """
     for one in attempts:
         reason = f"it was not submitted: {error}; `torusrun resume {one.run.folder.parent.name}` submits it"
-        ledger.append(one.run.ledger, Ended(one.planned.number, State.FAILED, reason, Cause.SCHEDULER))
-        if one.event.jobs:
-            ledger.append(one.run.ledger, KeptGoing(one.planned.number, NO_JOBS))
+        with contextlib.suppress(SiteError):
+            ledger.append(one.run.ledger, Ended(one.planned.number, State.FAILED, reason, Cause.SCHEDULER))
+            if one.event.jobs:
+                ledger.append(one.run.ledger, KeptGoing(one.planned.number, NO_JOBS))

@@ -111,6 +111,9 @@ class Slurm(Scheduler):
     def task_id(self, job_id: str, index: int) -> str:
         return f"{job_id}_{index}"
 
+    def array_of(self, task_id: str) -> str:
+        return task_id.partition("_")[0]
+
     def cancel_tasks_command(self, job_id: str, first: int, last: int) -> list[str]:
         return ["scancel", f"{job_id}_[{first}-{last}]"]
 
