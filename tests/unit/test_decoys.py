@@ -61,6 +61,7 @@ ARGUMENTS = {
     "rm": "{run} --yes",
     "sweep": "{run}",
     "collect": "{run} {home}/collected",
+    "cp": "{run}:metrics.jsonl {home}/copied.jsonl",
     "debug": "{run} --to {home}/debug.tar.gz",
     "schema": "run",
     "completion": "bash",
