@@ -62,6 +62,7 @@ ARGUMENTS = {
     "sweep": "{run}",
     "collect": "{run} {home}/collected",
     "cp": "{run}:metrics.jsonl {home}/copied.jsonl",
+    "gc": "--keep-checkpoints 1 --yes",
     "debug": "{run} --to {home}/debug.tar.gz",
     "schema": "run",
     "completion": "bash",
