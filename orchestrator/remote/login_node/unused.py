@@ -23,7 +23,7 @@ def sent_code(before_s: float) -> Iterator[Garbage]:
     if files := store.unused(before_s):
         used_s = max(found.st_mtime for found in files.values())
         size_bytes = sum(found.st_blocks * disk.BLOCK_BYTES for found in files.values())
-        why = f"{counted(len(files), 'file')} that were sent here for submissions"
+        why = f"{counted(len(files), 'file')}, sent here for submissions"
         yield Garbage("code", store.place(), size_bytes, used_s, why, partial(_remove_sent, before_s))
 
 
