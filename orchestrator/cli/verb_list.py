@@ -38,7 +38,9 @@ GROUPS = {
         "resume": "submit the next attempt of a run, from its newest complete checkpoint",
         "shell": "open a terminal, or run a command, beside a running rank, in its image",
         "collect": "copy logs, metrics and checkpoints of a run into a folder",
+        "cp": "copy single files or folders out of runs, as RUN:PATH",
         "rm": "remove runs that are over, with their logs and checkpoints",
+        "gc": "remove what no run needs: old images, checkpoints beyond a number, leftovers",
     },
     "sites": {
         "init": "write the file of a site from what this login node and its scheduler report",

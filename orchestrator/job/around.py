@@ -55,8 +55,7 @@ def found(environment: Mapping[str, str] = os.environ) -> Around | None:
         lost = tuple(filter(None, environment.get(LOST, "").split(",")))
         left_s = float(environment[UNTIL]) - time.time()
         return Around(None, environment.get(JOB, ""), left_s, lost, bool(environment.get(CHECKED)))
-    folder = environment.get(allocation.VARIABLE)
-    state = allocation.keeper_state(Attempt(Path(folder))) if folder else None
-    if not folder or not state:
+    folder, until_s = environment.get(allocation.VARIABLE), allocation.until_s(environment)
+    if not folder or until_s is None:
         return None
-    return Around(RunFolder(Path(folder).parents[1]), "", state.until_s - time.time(), checked=True)
+    return Around(RunFolder(Path(folder).parents[1]), "", until_s - time.time(), checked=True)

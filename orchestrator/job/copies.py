@@ -1,7 +1,7 @@
 """Removes the copies of a run's state from the memory of a job's hosts, once no attempt of the job continues from them.
 
-Ranks that end well have removed their own. A host that cannot be reached in time keeps its copies until the next
-run of this user there, or until it starts anew.
+The ranks of a training that is done have removed their own. A host that cannot be reached in time keeps its copies
+until the next run of this user there, or until it starts anew.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from orchestrator.base import process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.network.placement.mapping import same_host
 from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.records import is_done
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_attempt
@@ -32,8 +33,11 @@ LIMIT_S = 15.0  # for all hosts together
 def remove(run: RunFolder, attempt: int, lost: Collection[str] = ()) -> None:
     """Remove the copies of a run whose newest attempt this is: here, and on the job's other hosts but those `lost`.
 
-    Nothing is done if there are none here: then the ranks have removed theirs.
+    Nothing is done after a training that is done. That this host has none says nothing about the others: its own may
+    have had no room, or it may have replaced a lost host.
     """
+    if is_done(run.attempt(attempt)):
+        return
     with contextlib.suppress(TorusrunError):  # a newer attempt has copies of its own
         claim.check(run, attempt)
         _remove(run, read_attempt(run, attempt).plan, lost)
@@ -41,7 +45,7 @@ def remove(run: RunFolder, attempt: int, lost: Collection[str] = ()) -> None:
 
 def _remove(run: RunFolder, plan: Plan, lost: Collection[str]) -> None:
     folder = node_memory.of_run(plan.run_id, run.checkpoints)
-    if plan.run.command or not plan.run.train.checkpoints.memory or not folder.exists():
+    if plan.run.command or not plan.run.train.checkpoints.memory:
         return
     node_memory.remove(folder)
     here, scheduler = socket.gethostname(), schedulers.get(plan.site.scheduler)

@@ -1,7 +1,8 @@
 """The keeper, which works in the job of a held allocation: it checks that ranks start, then starts attempts of runs.
 
 One attempt runs at a time, by the script that its own job would run. The keeper ends when its user asks for it, when
-its time is over, or when no attempt has come for the idle limit.
+its time is over, or when no attempt has come for the idle limit. What an attempt left in the memory of the hosts stays
+for the next one of its run, until another run begins or the keeper ends.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
-from orchestrator.job import around
+from orchestrator.job import around, copies
 from orchestrator.job.load.monitor import of_node
 from orchestrator.job.recorded import recorded
 from orchestrator.job.start.launch_order import ordered
@@ -52,9 +53,12 @@ def keep(run: RunFolder, number: int, job: str) -> End:
             return checked
         plan = supervisor.plan
         with of_node(attempt, *ordered(attempt), os.sched_getaffinity(0)):
-            return Keeper(run, attempt, plan, allocation.idle_limit_s(run), began_s + plan.run.time_s).keep()
+            keeper = Keeper(run, attempt, plan, allocation.idle_limit_s(run), began_s + plan.run.time_s)
+            afterwards.callback(keeper.remove_copies)
+            return keeper.keep()
 
-    return recorded(run, attempt, work)
+    with contextlib.ExitStack() as afterwards:  # the end is recorded first: hosts that do not answer take time
+        return recorded(run, attempt, work)
 
 
 class Keeper:
@@ -66,6 +70,7 @@ class Keeper:
         self.shells = starter(attempt.shells, plan.site, plan.python)
         self.waiting: deque[AskedOf] = deque()
         self.busy: AskedOf | None = None
+        self.newest: AskedOf | None = None  # the attempt that was started last
         self.child: subprocess.Popen[bytes] | None = None
         self.since_s = time.time()
         self.attempts = 0
@@ -173,6 +178,9 @@ class Keeper:
         own = {name: value for name, value in os.environ.items() if name not in self.plan.run.env}
         environment = {**own, allocation.VARIABLE: str(self.attempt.folder)}
         self.since_s = time.time()
+        if self.newest and self.newest.run != request.run:
+            self.remove_copies()
+        self.newest = request
         try:
             self.child = around.begin(request.attempt, environment)
         except SiteError as error:
@@ -180,6 +188,11 @@ class Keeper:
         self.busy = request
         self._tell()
         return None
+
+    def remove_copies(self) -> None:
+        """Remove what the newest attempt left in the memory of the hosts."""
+        if self.newest:
+            copies.remove(self.newest.run, self.newest.attempt.number)
 
     def _finish(self, *, certain: bool = True) -> None:
         """Record the end of the attempt that ran. The scheduler knows no more of it: its own job continues."""

@@ -63,7 +63,7 @@ def supervise(run: RunFolder, number: int, job: str, ready: ReadyRanks | None = 
     in_jobs = bool(jobs and jobs.job)
     end = recorded(run, attempt, lambda: Supervisor(run, attempt, times, ready).run(job), keeps_going=in_jobs)
     study.report(run, end)
-    if not in_jobs and end.state is not State.COMPLETED:
+    if not jobs and end.state is not State.COMPLETED:  # a job around the attempt has others, which continue from them
         copies.remove(run, number)
     for recorder in times:
         recorder.look(last=True)

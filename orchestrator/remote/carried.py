@@ -58,7 +58,7 @@ def _check_image(loaded: Loaded) -> None:
 def _request(loaded: Loaded, planned: Plan, settings: Sequence[str]) -> Request:
     """All that the login node needs for the plan, except the code."""
     folder = loaded.folder
-    gathered, diff = provenance.gather(folder)
+    gathered, diff = provenance.gather(folder, secret=planned.secret_sources)
     asked_from = {"host": socket.gethostname(), "user": getpass.getuser(), "folder": str(folder)}
     values = as_written(replace(loaded.site, host=None, connect=None))
     site = json.dumps({key: value for key, value in values.items() if value is not None})

@@ -1,4 +1,7 @@
-"""Collect a run from a login node: a copy is made and verified there, fetched file by file, and verified here."""
+"""Collect a run from a login node: a copy is made and verified there, fetched file by file, and verified here.
+
+A file that an interrupted call has fetched is not fetched again, if its size and its SHA-256 are those announced.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 
 from orchestrator.base.errors import SiteError
-from orchestrator.base.private import OTHERS_WRITE, open_regular
+from orchestrator.base.private import OTHERS_WRITE
 from orchestrator.remote import asking
 from orchestrator.remote.links.frames import PIECE_BYTES
 from orchestrator.remote.links.host import BadAnswer, LinkLost
@@ -19,25 +23,50 @@ from orchestrator.remote.login_node.sent_files import SentEntry
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
 from orchestrator.runs.collect import collecting
+from orchestrator.runs.folder.copying import keep_only, part_of
+from orchestrator.runs.folder.patterns import Pattern
 from orchestrator.spec.paths import absolute
+from training.files.checksum import sha256_of
+from training.files.trusted import unfinished
 
 COPIED_S = 86400.0  # for the copy on the login node: checkpoints may be large, and the file system slow
 BLOCK_BYTES = 4096  # the size of the smallest file on disk
 
 
-def collect(run: Known, into: Path, checkpoints: str) -> Path:
-    """Copy a run into the new folder `into`, whole or not at all; `checkpoints` as in `torusrun collect`.
+def collect(run: Known, into: Path, checkpoints: str, only: Sequence[Pattern] = ()) -> Path:
+    """Copy a run into the new folder `into`, whole or not at all; `checkpoints` and `only` as in runs/collect.py.
 
-    Raises UserError if `into` exists, SiteError if the copy fails or there is no room for it.
+    Raises UserError if `into` exists or the patterns choose nothing, SiteError if the copy fails or there is no room
+    for it: the same call then continues.
     """
-    name = f"collect-{secrets.token_hex(12)}"
-    with collecting(into) as partial, Session(run.host) as link, _forgotten(link, name):
-        request = {"do": "collect", "run": run.run, "checkpoints": checkpoints}
-        entries = asking.answer(link, request, tuple[SentEntry, ...], name, text=str, within_s=COPIED_S)
-        _check_room(link, entries, partial)
-        for entry in entries:
-            _fetch(link, name, entry, partial)
+    with collecting(into, run.run) as partial:
+        fetch(run, partial, checkpoints, only)
     return absolute(into)
+
+
+def fetch(run: Known, into: Path, checkpoints: str, only: Sequence[Pattern]) -> None:
+    """Copy a run into a folder that has only what earlier calls fetched. Raises UserError, SiteError, OSError."""
+    name = f"collect-{secrets.token_hex(12)}"
+    with Session(run.host) as link, _forgotten(link, name):
+        request = {"do": "collect", "run": run.run, "checkpoints": checkpoints, "only": [asdict(one) for one in only]}
+        announced = asking.answer(link, request, tuple[SentEntry, ...], name, text=str, within_s=COPIED_S)
+        entries = [entry for entry in announced if not _is_here(entry, into)]
+        _check_room(link, entries, into)
+        for entry in entries:
+            _fetch(link, name, entry, into)
+        keep_only(into, {into / entry.name for entry in announced})
+
+
+def _is_here(entry: SentEntry, into: Path) -> bool:
+    """Whether an earlier call has fetched the file or folder."""
+    path = into / entry.name
+    if not _is_below(entry.name) or path.is_symlink():
+        return False
+    if entry.kind == "folder":
+        return path.is_dir()
+    with suppress(OSError):
+        return path.is_file() and path.stat().st_size == entry.size_bytes and sha256_of(path) == entry.sha256
+    return False
 
 
 @contextmanager
@@ -74,15 +103,15 @@ def _fetch(link: Session, call: str, entry: SentEntry, into: Path) -> None:
     if entry.kind == "folder":
         return path.mkdir(mode=mode | 0o700)
     digest, at = hashlib.sha256(), 0
-    with open(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+    with unfinished(path, part_of(path), mode) as file:
         while at < entry.size_bytes:
             _, data = link.ask({"ask": "fetch", "call": call, "file": entry.name, "at": at})
             if len(data) != min(PIECE_BYTES, entry.size_bytes - at):
                 break
             digest.update(data)
             at += file.write(data)
-    if digest.hexdigest() != entry.sha256:
-        raise SiteError(f"{link.host.address}: {entry.name} is not what was announced; collect the run again")
+        if digest.hexdigest() != entry.sha256:
+            raise SiteError(f"{link.host.address}: {entry.name} is not what was announced; collect the run again")
 
 
 def _is_below(name: str) -> bool:

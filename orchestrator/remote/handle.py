@@ -10,6 +10,7 @@ from orchestrator.base.errors import UserError
 from orchestrator.remote import remote_runs as known_runs
 from orchestrator.remote.remote_runs import Known
 from orchestrator.report.handle import Run
+from orchestrator.runs.folder import patterns
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.view import View
@@ -106,10 +107,10 @@ class RunThere(Run):
 
         return view_of(self.known, self._ask(View, "wait_until_held", within_s=float("inf")))
 
-    def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
+    def collect(self, into: str | Path, *, checkpoints: str = "newest", only: str = "") -> Path:
         from orchestrator.remote.collect import collect as collect_there
 
-        return collect_there(self.known, Path(into), checkpoints)
+        return collect_there(self.known, Path(into), checkpoints, patterns.parse_list(only))
 
     def _page(self) -> str:
         from orchestrator.remote.report import html

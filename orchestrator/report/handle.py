@@ -15,7 +15,7 @@ from orchestrator.runs.attempts.reproduce import plan_again, reproduce
 from orchestrator.runs.attempts.resume import resume
 from orchestrator.runs.attempts.shell import shell
 from orchestrator.runs.collect import collect
-from orchestrator.runs.folder import metrics
+from orchestrator.runs.folder import metrics, patterns
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.attempt_plan import changes
 from orchestrator.runs.plan.plan import Plan
@@ -121,9 +121,9 @@ class Run:
                 break
         return look(self.folder)
 
-    def collect(self, into: str | Path, *, checkpoints: str = "newest") -> Path:
+    def collect(self, into: str | Path, *, checkpoints: str = "newest", only: str = "") -> Path:
         """Copy the results of the run into a new folder; see `torusrun collect --help`."""
-        return collect(self.folder, Path(into), checkpoints)
+        return collect(self.folder, Path(into), checkpoints, only=patterns.parse_list(only))
 
     def report(self, path: str | Path, *, force: bool = False) -> Path:
         """Write one HTML file about the run; its absolute path. Raises UserError if it exists, unless with `force`."""

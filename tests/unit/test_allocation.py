@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -30,6 +31,7 @@ from orchestrator.runs.plan import attempt_plan
 from orchestrator.runs.plan.job_request import request
 from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.runs.program.training import configuration
 from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
 from orchestrator.runs.state.outcome import resolve
 from orchestrator.runs.state.poll import views
@@ -37,6 +39,7 @@ from orchestrator.runs.state.view import View, read_record
 from orchestrator.schedulers.local.sessions import job_id_of
 from orchestrator.spec.site import PreflightSettings
 from tests.unit.run_folders import make, write_specs
+from training.checkpoint import node_memory
 
 ENDS = 'echo \'{"schema": 1, "state": "FAILED", "reason": "rank 2 failed", "certain": false}\' > end.json'
 
@@ -167,6 +170,39 @@ def test_nothing_begins_when_the_time_is_over(held: RunFolder) -> None:
     end = keeper_of(held, for_s=1.0).keep()  # the site stops what runs 10 s before
     assert end.state is State.COMPLETED and "its time is over" in end.reason
     assert ended(run)[0] == "CANCELLED" and not (run.attempt(1).folder / "began").exists()
+
+
+def test_copies_in_memory_stay_for_the_next_attempt_of_their_run_alone(
+    held: RunFolder, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_memory, "SHARED", home / "shm")
+    (home / "shm").mkdir()
+    kept = json.loads(held.plan.read_text())
+    kept["spec"]["train"]["checkpoints"]["memory"] = True
+    held.plan.write_text(json.dumps({**kept, "changes": {}, "exclude": []}))  # of an attempt, too
+    first, other = (in_it(held, name) for name in ("first", "other"))
+    (first.attempt(2).folder).mkdir()
+    first.attempt(2).plan.write_text(held.plan.read_text())
+    ledger.append(first.ledger, Submitting(2, name="first", held_in=str(held.folder)))
+    of_first, of_other = (node_memory.of_run(held.run_id, run.checkpoints) for run in (first, other))
+    looks = f"test -e {of_first} && echo there >> {home}/seen || echo gone >> {home}/seen\n"
+    for attempt, folder in ((first.attempt(1), of_first), (first.attempt(2), of_first), (other.attempt(1), of_other)):
+        attempt.script.write_text(f"{looks}mkdir -p -m 700 {folder.parent} {folder}\n{ENDS}")
+        allocation.ask(held.attempt(1), AskedOf(attempt))
+    working = keeper_of(held, idle_s=0.05)
+    working.keep()
+    assert (home / "seen").read_text().split() == ["gone", "there", "gone"]
+    assert of_other.exists()
+    working.remove_copies()
+    assert not of_other.exists(), "nothing stays after the allocation"
+
+
+def test_copies_in_memory_are_kept_as_long_as_the_allocation(held: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt, made = held.attempt(1), PLAN_OF["run"]
+    KeeperState(1, "here", time.time() + 9e6, 60.0, 0.0).write(attempt)
+    alone_s = configuration(made, held, attempt)["memory_until_s"]
+    monkeypatch.setenv(allocation.VARIABLE, str(attempt.folder))
+    assert configuration(made, held, attempt)["memory_until_s"] > alone_s + 8e6
 
 
 PLAN_OF: dict[str, Plan] = {}

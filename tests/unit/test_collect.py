@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -13,13 +14,16 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
-from orchestrator.runs.collect import collect
+from orchestrator.runs.collect import PARTIAL, collect
+from orchestrator.runs.folder import patterns
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.account import USES
 from tests.unit.run_folders import make, write_specs
 from training.checkpoint.manifest import compose
 from training.progress import Progress
+
+CHECKPOINT = ("state.pt", "manifest.json")
 
 
 @pytest.fixture
@@ -132,3 +136,103 @@ def test_folders_nested_too_deep_are_left_out(run: RunFolder, tmp_path: Path) ->
     told: list[str] = []
     collect(run, tmp_path / "kept", "none", told.append)
     assert [text.endswith("left out: it lies too deep") for text in told] == [True]
+
+
+def cut_off(run: RunFolder, into: Path) -> Path:
+    """A copy that was interrupted at a link, with what was copied before it; its folder."""
+    (run.folder / "metrics.link").symlink_to("nowhere")
+
+    def interrupted(text: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        collect(run, into, "newest", interrupted)
+    (run.folder / "metrics.link").unlink()
+    (partial,) = into.parent.glob(f"{PARTIAL}*")
+    return partial
+
+
+def test_a_collect_that_was_interrupted_continues(
+    run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    into = tmp_path / "kept"
+    partial = cut_off(run, into)
+    assert not into.exists() and "the same command continues" in capsys.readouterr().err
+    whole, damaged, half = (partial / name for name in ("ledger.jsonl", "image.json", "attempts/1/job.out"))
+    before = whole.stat()
+    damaged.write_bytes(bytes(len(damaged.read_bytes())))
+    half.write_bytes(half.read_bytes()[:3])
+    (partial / "checkpoints/step-00000010").mkdir(parents=True)
+    (partial / "checkpoints/step-00000010/manifest.json").write_text("{}")  # of a checkpoint that the run has no more
+    (partial / ".torusrun-0123").write_text("half a fi")
+    collect(run, into, "newest")
+    assert (into / "ledger.jsonl").stat().st_ino == before.st_ino, "a whole file is not copied again"
+    for name in ("image.json", "attempts/1/job.out", "metrics.jsonl"):
+        assert (into / name).read_bytes() == (run.folder / name).read_bytes(), name
+    assert names(into / "checkpoints") == {"step-00000040", "step-00000040/manifest.json", "step-00000040/state.pt"}
+    assert not list(tmp_path.rglob(".torusrun-*"))
+
+
+def test_another_request_does_not_get_what_an_interrupted_one_left(run: RunFolder, tmp_path: Path) -> None:
+    cut_off(run, tmp_path / "kept")
+    into = collect(run, tmp_path / "kept", "newest", only=patterns.parse_list("metrics.jsonl"))
+    assert "metrics.jsonl" in names(into) and not {"ledger.jsonl", "plan.json", "attempts/1/end.json"} & names(into)
+
+
+@pytest.mark.parametrize(
+    ("only", "files"),
+    [
+        ("metrics.jsonl", {"metrics.jsonl"}),
+        ("*.csv", {"a.csv", "attempts/1/logs/b.csv", "code/out/c.csv"}),
+        ("/*.csv", {"a.csv"}),
+        ("./code/o*/", {"code/out/c.csv", "code/out/d.txt"}),
+        ("out", {"code/out/c.csv", "code/out/d.txt"}),
+        ("attempts/*/job.???", {"attempts/1/job.out", "attempts/1/job.err"}),
+        ("checkpoints/last,a.csv", {f"checkpoints/step-00000040/{name}" for name in CHECKPOINT} | {"a.csv"}),
+        ("checkpoints/last/manifest.json", {"checkpoints/step-00000040/manifest.json"}),
+        ("checkpoints/best", {f"checkpoints/step-00000020/{name}" for name in CHECKPOINT}),
+        ("checkpoints/step-*20", {f"checkpoints/step-00000020/{name}" for name in CHECKPOINT}),
+        ("checkpoints/*.txt", {"checkpoints/mine.txt"}),
+        ("code/checkpoints", {"code/checkpoints/e.txt"}),
+    ],
+)  # fmt: skip
+def test_only_what_the_patterns_choose_is_copied(
+    run: RunFolder, only: str, files: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_code = ("code/out/c.csv", "code/out/d.txt", "code/checkpoints/e.txt")
+    for name in ("a.csv", "attempts/1/logs/b.csv", "checkpoints/mine.txt", *of_code):
+        (run.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (run.folder / name).write_text(name)
+    (run.folder / "link.csv").symlink_to("a.csv")
+    manifest = run.checkpoints / "step-00000020/manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "accuracy": 0.9}))
+    into = tmp_path / "kept"
+    assert main(["collect", run.run_id, str(into), "--only", only]) == 0
+    assert {name for name in names(into) if (into / name).is_file()} == files
+    assert ("link.csv: left out: this is a symbolic link" in capsys.readouterr().err) == ("*.csv" in only)
+
+
+@pytest.mark.parametrize(
+    ("only", "why"),
+    [
+        ("../other", "is not below the run's folder"),
+        (".secrets.env", "secrets and locks"),
+        ("code/.env", "secrets and locks"),
+        ("a,,b", "names no file"),
+        ("", "names no file"),
+        ("no-such-*,none", "has no file no-such-\\* or none"),
+        ("checkpoints/best", "no checkpoint with an accuracy"),
+    ],
+)
+def test_patterns_that_choose_nothing_are_refused(
+    run: RunFolder, only: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = names(tmp_path)
+    assert main(["collect", run.run_id, str(tmp_path / "kept"), "--only", only]) == 2
+    assert re.search(why, capsys.readouterr().err)
+    assert names(tmp_path) == before
+
+
+def test_only_and_checkpoints_exclude_each_other(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["collect", run.run_id, "kept", "--only", "x", "--checkpoints", "all"]) == 2
+    assert "leave out --checkpoints" in capsys.readouterr().err

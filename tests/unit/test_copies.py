@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.json_files import write_text
+from orchestrator.base.json_files import write_json, write_text
 from orchestrator.job import copies
 from orchestrator.runs.attempts import create
 from orchestrator.runs.attempts.script import scripts
@@ -80,9 +80,16 @@ def test_copies_of_a_newer_attempt_stay(run: RunFolder, home: Path) -> None:
     assert folder.exists() and not (home / "reached").exists()
 
 
-def test_without_copies_here_no_host_is_asked(run: RunFolder, home: Path) -> None:
+def test_hosts_have_copies_of_which_this_one_has_none(run: RunFolder, home: Path) -> None:
     copies.remove(run, 1)
-    assert not (home / "reached").exists(), "the ranks have removed theirs"
+    assert (home / "reached").read_text() == "--nodelist=n2\n--nodelist=n3\n", "this host may have had no room"
+
+
+def test_after_a_training_that_is_done_no_host_is_asked(run: RunFolder, home: Path) -> None:
+    write_json(run.attempt(1).done, {"schema": 1, "attempt": 1, "step": 40})
+    folder = memory_of(run)
+    copies.remove(run, 1)
+    assert folder.exists() and not (home / "reached").exists(), "the ranks have removed theirs"
 
 
 def test_a_host_that_does_not_answer_is_named_and_holds_nothing_up(

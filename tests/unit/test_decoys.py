@@ -64,6 +64,8 @@ ARGUMENTS = {
     "rm": "{run} --yes",
     "sweep": "{run}",
     "collect": "{run} {home}/collected",
+    "cp": "{run}:metrics.jsonl {home}/copied.jsonl",
+    "gc": "--keep-checkpoints 1 --yes",
     "debug": "{run} --to {home}/debug.tar.gz",
     "schema": "run",
     "completion": "bash",

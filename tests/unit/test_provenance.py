@@ -113,3 +113,38 @@ def test_another_users_checkout_is_not_asked_about(checkout: Path, tmp_path: Pat
 def test_a_folder_in_no_checkout_has_no_commit(tmp_path: Path) -> None:
     assert provenance.gather(tmp_path) == (provenance.gather(tmp_path)[0], "")
     assert provenance.gather(tmp_path)[0]["git"] is None
+
+
+def test_the_diff_quotes_no_file_that_holds_secrets(checkout: Path, tmp_path: Path) -> None:
+    secret = (
+        "deploy/.env",
+        "hf_token.txt",
+        ".secrets/wandb",
+        "id_ed25519",
+        "keys/server.pem",
+        "conf/mine",
+        "öd\nd.key",
+    )
+    quoted = ("tokens.py", "tokenizer.json", "environment.yaml", "notes.md")
+    for name in (*secret, *quoted):
+        (checkout / name).parent.mkdir(exist_ok=True)
+        (checkout / name).write_text("before\n")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-qm", "all of it")
+    for name in secret:
+        (checkout / name).write_text("very-secret\n")
+    for name in quoted:
+        (checkout / name).write_text(f"public {name}\n")
+    git(checkout, "mv", "deploy/.env", "deploy/renamed.conf")
+    (checkout / "deploy/renamed.conf").write_text("before\nmore\n")
+    (tmp_path / "named").symlink_to(checkout / "conf/mine")
+    for folder in (checkout, checkout / "conf"):
+        _, diff = provenance.gather(folder, secret=[str(tmp_path / "named")])
+        assert "very-secret" not in diff
+        assert all(f"+public {name}" in diff for name in quoted), diff
+        said = {line for line in diff.splitlines() if line.startswith("# ")}
+        shown = [name.replace("\n", "\\n") for name in (*secret, "deploy/renamed.conf")]
+        assert said == {f"# {name}: changed; left out, as it may hold a secret" for name in shown}
+    patch = tmp_path / "code.diff"
+    patch.write_text(diff)
+    git(checkout, "apply", "--check", "--reverse", str(patch))

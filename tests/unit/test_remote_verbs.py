@@ -117,7 +117,9 @@ def test_runs_on_a_login_node_that_a_pattern_selects_are_shown_first(
         assert "select runs of this machine" in capsys.readouterr().err
 
 
-def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) -> None:
+def test_python_has_the_same_functions(
+    run_file: Path, home: Path, far: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = api.submit(run_file, settings=['env.A=it\'s "so"', 'command=[sh, -c, "echo $A; test -e ../../../enough"]'])
     assert run.wait(120).state is State.FAILED and run.status().state is State.FAILED
     assert run == api.open_run("last") and run.metrics() == []
@@ -128,6 +130,14 @@ def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path) ->
     assert 0 < there.total_s == pytest.approx(sum(there.seconds.values()))
     log = run.collect(home / "out") / "attempts/1/logs/rank-0000.log"
     assert log.read_text() == 'it\'s "so"\n'
+    only = run.collect(home / "some", only="code/site.yaml,rank-0000.log")
+    files = {str(path.relative_to(only)) for path in only.rglob("*") if path.is_file()}
+    assert files == {"code/site.yaml", "attempts/1/logs/rank-0000.log", "attempts/2/logs/rank-0000.log"}
+    assert main(["cp", f"{run.id}:attempts/2/logs/rank-0000.log", str(home / "copied")]) == 0
+    assert (home / "copied").read_bytes() == log.read_bytes()
+    assert main(["cp", f"{run.id}:attempts/3", str(home / "none")]) == 2
+    assert "has no file attempts/3" in capsys.readouterr().err and not list(home.glob(".torusrun-*"))
+    assert not list((far / "torusrun/runs").glob(".torusrun-*")), "no copy is left over there"
     for folder in (far / "torusrun/runs" / run.id, home / "out"):
         secret = [path for path in folder.rglob("*") if path.is_file() and "very-secret" in path.read_text()]
         assert folder / "code/site.yaml" in secret and {path.stat().st_mode & 0o777 for path in secret} == {0o600}

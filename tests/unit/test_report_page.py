@@ -30,6 +30,7 @@ from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.forecast import forecast_of
 from orchestrator.runs.plan.plan import plan
+from orchestrator.runs.support.without_secrets import REMOVED
 from tests.unit.run_folders import make, write_specs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,6 +119,15 @@ def test_values_of_env_are_not_shown(home: Path) -> None:
     assert "very-secret" not in html and "another-one" not in html
     assert "LEVEL TOKEN WANDB_NAME" in html and "[value of TOKEN]" in html
     assert f"<h1>{run.run_id}</h1>" in html, "the id of the run is no secret"
+
+
+def test_what_follows_an_option_for_a_secret_is_not_shown(home: Path) -> None:
+    spec = write_specs(home)
+    command = ["python", "train.py", "--api-key", "typed one", "--token=typed-two", "--lr", "0.1"]
+    spec.write_text(f"name: made\nsite: ./site.yaml\ncode: none\ncommand: {json.dumps(command)}\n")
+    run = make(spec, End(State.FAILED, "it said --api-key typed-three", cause=Cause.PROGRAM))
+    html = document([facts(run)])
+    assert "typed" not in html and f"train.py --api-key {REMOVED} --token={REMOVED} --lr 0.1" in html
 
 
 def test_a_value_of_env_is_not_shown_by_its_lines_or_in_quotes(home: Path) -> None:

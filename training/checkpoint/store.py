@@ -162,7 +162,7 @@ def _prune(folder: Path, order: Order) -> None:
         step = manifest.step_of(path.name) or 0
         if step < order.steps and step not in order.keep:
             with suppress(OSError):
-                _discard(path)
+                discard(path)
 
 
 def _check_readable(folder: Path) -> None:
@@ -189,8 +189,11 @@ def _put_in_place(temporary: Path, final: Path) -> None:
         shutil.rmtree(replaced, ignore_errors=True)
 
 
-def _discard(path: Path) -> None:
-    """Delete a checkpoint. It is renamed first: a death in between must not leave a checkpoint that lacks files."""
+def discard(path: Path) -> None:
+    """Delete a checkpoint. It is renamed first: a death in between must not leave a checkpoint that lacks files.
+
+    Raises OSError if it cannot be renamed.
+    """
     shutil.rmtree(_renamed_away(path), ignore_errors=True)
 
 

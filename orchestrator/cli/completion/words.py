@@ -10,8 +10,8 @@ from orchestrator.cli.verb_list import VERBS, module_of, parser_of
 
 RUNS, SITES, FILES, NOTHING = "runs", "sites", "files", ""
 KINDS = {
-    **dict.fromkeys(("RUN", "HELD"), RUNS),
-    **dict.fromkeys(("RUN.yaml", "FILE", "FOLDER", "DIR", "PATH", "LOCK", "IMAGE"), FILES),
+    **dict.fromkeys(("RUN", "HELD", "RUN:PATH"), RUNS),
+    **dict.fromkeys(("RUN.yaml", "FILE", "FOLDER", "DIR", "PATH", "LOCK", "IMAGE", "DEST"), FILES),
 }  # by metavar
 
 

@@ -96,9 +96,16 @@ def agreed(names: Sequence[str], does: str, *, yes: bool) -> bool:
     Raises UserError if there is no terminal on which to ask.
     """
     more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    what = f"{does} {len(names)} {'run' if len(names) == 1 else 'runs'}: {', '.join(names[:SHOWN])}{more}"
-    if yes or not names:
-        return bool(names)
+    return bool(names) and confirmed(f"{does} {counted(len(names), 'run')}: {', '.join(names[:SHOWN])}{more}", yes=yes)
+
+
+def confirmed(what: str, *, yes: bool) -> bool:
+    """Say what the verb will do, as in 'cancel 2 runs', and ask whether to go on, unless `yes`.
+
+    Raises UserError if there is no terminal on which to ask.
+    """
+    if yes:
+        return True
     if sys.stdin is None or not sys.stdin.isatty():
         raise UserError(f"this would {what}; add --yes to do it without being asked")
     print(f"this will {what}", file=sys.stderr)

@@ -2,9 +2,17 @@
 Checkpoints are verified against their manifests before and after copying; incomplete ones are not copied. Symbolic
 links, FIFOs and devices are not copied either; each is reported. Several runs get a folder each, within FOLDER.
 
+FOLDER appears when it is complete. If the copying was interrupted, the same command continues: files that are there
+with the same content are not copied again.
+
+--only takes patterns between commas. A pattern with a slash is a path in the run's folder, one without is a name at
+any depth, and a folder stands for all in it. 'checkpoints/last' is the newest complete checkpoint, 'checkpoints/best'
+the one with the highest accuracy.
+
 examples:
   torusrun collect last results/digits
   torusrun collect 'digits*' results --checkpoints none
+  torusrun collect last results/best --only 'checkpoints/best,metrics.jsonl,*.csv'
 """
 
 from __future__ import annotations
@@ -13,7 +21,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE
+from orchestrator.base.errors import DONE, UserError
 from orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
@@ -27,9 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoints",
         choices=("newest", "all", "none"),
-        default="newest",
-        help="which checkpoints to copy; default: %(default)s",
+        help="which checkpoints to copy; default: newest",
     )
+    parser.add_argument("--only", metavar="PATTERNS", help="copy only these files, as in 'checkpoints/last,*.csv'")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,24 +45,29 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.remote import remote_runs
     from orchestrator.remote.collect import collect as collect_there
     from orchestrator.runs.collect import collect
+    from orchestrator.runs.folder import patterns
     from orchestrator.runs.state import selection
 
+    if args.only is not None and args.checkpoints:
+        raise UserError("--only chooses checkpoints, too, as in 'checkpoints/last': leave out --checkpoints")
+    only = () if args.only is None else (patterns.parse_list(args.only) or (patterns.parse(""),))
+    checkpoints = args.checkpoints or "newest"
     words, away = remote_runs.split(args.run_ids)
     runs, folder = selection.named(words) if words else [], Path(args.into)
     if len(args.run_ids) == 1 and len(runs) < 2 and not selection.is_pattern(args.run_ids[0]):
         with busy(f"copying into {folder}"):
             copied = (
-                collect_there(away[0], folder, args.checkpoints)
+                collect_there(away[0], folder, checkpoints, only)
                 if away
-                else collect(runs[0], folder, args.checkpoints, warn)
+                else collect(runs[0], folder, checkpoints, warn, only)
             )
         print(copied)
         return DONE
 
     def here(run: RunFolder) -> None:
-        print(collect(run, folder / run.run_id, args.checkpoints, warn), flush=True)
+        print(collect(run, folder / run.run_id, checkpoints, warn, only), flush=True)
 
     def there(run: Known) -> None:
-        print(collect_there(run, folder / run.run, args.checkpoints), flush=True)
+        print(collect_there(run, folder / run.run, checkpoints, only), flush=True)
 
     return chosen.complained([*chosen.refused(here, runs), *chosen.refused(there, away)])

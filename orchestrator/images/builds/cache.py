@@ -203,14 +203,31 @@ class Cache:
 
     def clear_leftovers(self, held_key: str) -> None:
         """Remove the leftovers of killed builds, but not of running ones. The caller holds the lock of `held_key`."""
-        for path in sorted(self.folder.glob(".*")):
-            key = path.name[1:].partition(".")[0]
-            if key == held_key:
+        for path in self.leftovers():
+            if _key_of(path) == held_key:
                 remove_tree(path)
-            elif len(key) == KEY_DIGITS:
-                with lock.held(self.lock(key), wait_s=0.0) as free:
-                    if free is not False:
-                        remove_tree(path)
+            else:
+                self.remove_leftover(path)
+
+    def leftovers(self) -> list[Path]:
+        """What running builds have in the folder, and killed ones have left."""
+        return [path for path in sorted(self.folder.glob(".*")) if len(_key_of(path)) == KEY_DIGITS]
+
+    def is_building(self, key: str) -> bool:
+        """Whether the image with this key is being built; False on a file system without locks."""
+        if not self.lock(key).exists():
+            return False
+        with lock.held(self.lock(key), wait_s=0.0) as free:
+            return free is False
+
+    def remove_leftover(self, path: Path) -> bool:
+        """Remove what a killed build left; False if its build is running, or if it cannot be removed."""
+        with lock.held(self.lock(_key_of(path)), wait_s=0.0) as free:
+            return free is not False and remove_tree(path)
+
+
+def _key_of(leftover: Path) -> str:
+    return leftover.name[1:].partition(".")[0]
 
 
 def remove_tree(path: Path) -> bool:

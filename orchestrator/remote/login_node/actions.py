@@ -26,7 +26,7 @@ from orchestrator.runs.attempts.create import Origin
 from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.attempts.reproduce import plan_again, reproduce
 from orchestrator.runs.collect import collect
-from orchestrator.runs.folder import index
+from orchestrator.runs.folder import index, patterns
 from orchestrator.runs.folder.sweep_folder import find as find_sweep
 from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.account import Account
@@ -174,7 +174,9 @@ def _collect(folder: Path, request: Request) -> Any:
     run = index.find(request["run"])
     copy = run.folder.parent / f"{calls.STAGED}{secrets.token_hex(8)}"
     os.symlink(copy, folder / "left")
-    collect(run, copy, request["checkpoints"], lambda text: print(f"torusrun: {text}", file=sys.stderr))
+    only = [patterns.parse(one["text"], from_top=one["from_top"]) for one in request["only"]]
+    say = lambda text: print(f"torusrun: {text}", file=sys.stderr)  # noqa: E731
+    collect(run, copy, request["checkpoints"], say, only, continues=False)
     return [asdict(entry) for entry in sent_files.listing(copy)]
 
 

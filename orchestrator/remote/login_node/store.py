@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -26,7 +27,27 @@ def path_of(sha256: str) -> Path:
 
 
 def missing(sha256s: list[str]) -> list[str]:
-    return [sha256 for sha256 in sha256s if not path_of(sha256).is_file()]
+    """Those of the files that are not here. The others are used now."""
+    return [sha256 for sha256 in sha256s if not _use(path_of(sha256))]
+
+
+def _use(path: Path) -> bool:
+    try:
+        os.utime(path)
+    except OSError:
+        return False
+    return path.is_file()
+
+
+def unused(before_s: float) -> dict[Path, os.stat_result]:
+    """The files that were not used since `before_s` (of time.time()), or not completed."""
+    found = {}
+    for path in place().glob("*/*"):
+        with contextlib.suppress(OSError):
+            status = path.lstat()
+            if status.st_mtime < before_s:
+                found[path] = status
+    return found
 
 
 def keep(sha256: str, at: int, last: bool, content: bytes) -> None:

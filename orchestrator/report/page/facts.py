@@ -31,7 +31,7 @@ from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.state.account import Account, account
 from orchestrator.runs.state.slow import Slow
 from orchestrator.runs.state.view import View
-from orchestrator.runs.support.without_secrets import SHORTEST, forms_of
+from orchestrator.runs.support.without_secrets import SHORTEST, forms_of, masked
 
 LARGEST_BYTES = 1_000_000  # of a run's file
 
@@ -71,10 +71,10 @@ class RunFacts:
         return found.images_per_s if found and len(found.phases) < 2 else None
 
     def shown(self, text: str) -> str:
-        """A text about the run in one line, without control characters and without the values of its `env`."""
+        """A text about the run in one line, without control characters, values of its `env` and what looks secret."""
         for form, name in self._forms:
             text = text.replace(form, f"[value of {name}]")
-        return plain(text)
+        return plain(str(masked(text)))
 
     @cached_property
     def _forms(self) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """The settings of runs: those in their files, those that are not the default, and those in which runs differ.
 
-No value of `env` is among them.
+No value of `env` is among them, and nothing that looks like a secret, as what follows --api-key in a command.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from orchestrator.report.page.facts import RunFacts
+from orchestrator.runs.support.without_secrets import masked
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.write import as_written
 
@@ -32,7 +33,7 @@ def settings(facts: RunFacts) -> list[tuple[str, str]]:
     named = _in_file(facts.spec)
     return [
         (key, facts.shown(text))
-        for key, text in _leaves(as_written(facts.plan.run))
+        for key, text in _leaves(masked(as_written(facts.plan.run)))
         if key not in NAMES and (usual.get(key) != text or key.removesuffix(".name") in named or key in named)
     ]
 
@@ -61,7 +62,7 @@ def differing(runs: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
 def _all(facts: RunFacts) -> Mapping[str, str]:
     if not facts.plan:
         return {}
-    leaves = _leaves(as_written(facts.plan.run))
+    leaves = _leaves(masked(as_written(facts.plan.run)))
     return {key: facts.shown(text) for key, text in leaves if key != "name"}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -100,6 +100,13 @@ def takes_attempts(run: RunFolder) -> bool:
 def of(held: Path | str) -> Attempt:
     """The attempt of the held allocation in the folder `held`."""
     return RunFolder(Path(held)).attempt(ATTEMPT)
+
+
+def until_s(environment: Mapping[str, str] = os.environ) -> float | None:
+    """When the allocation around this process ends (of time.time()); None if there is none."""
+    folder = environment.get(VARIABLE)
+    state = keeper_state(Attempt(Path(folder))) if folder else None
+    return state.until_s if state else None
 
 
 def job(held: RunFolder) -> str | None:

@@ -7,23 +7,27 @@ run in another user's checkout.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.base import private, process
 from orchestrator.base.environment import clean_environment
 from orchestrator.base.errors import SiteError
+from orchestrator.runs.folder.secret_names import is_secret
 
 GIT_TIMEOUT_S = 20.0
 QUIET = ("--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 # A partial clone fetches missing objects, by any program. The first variable needs git 2.44, the second works in all.
 NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
+STATUS = ("status", "--porcelain", "-z", "--ignore-submodules=all")
+DIFF = ("-c", "diff.relative=false", "diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
 ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}  # set in a hook: they name another checkout
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """The state of a checkout against its newest commit."""
+    """The state of a checkout against its newest commit. The diff begins with lines about files that it leaves out."""
 
     commit: str
     dirty: bool
@@ -35,19 +39,58 @@ class Checkout:
         return {"commit": self.commit, "dirty": self.dirty, "untracked": list(self.untracked)}
 
 
-def describe(folder: Path) -> Checkout | None:
-    """The checkout that contains `folder`; None if there is none, it is another user's, or it has no commit."""
+def describe(folder: Path, secret: Collection[str] = ()) -> Checkout | None:
+    """The checkout that contains `folder`; None if there is none, it is another user's, or it has no commit.
+
+    The diff quotes none of the files `secret`, and none whose name says that it holds secrets: it names them.
+    """
     if not is_own(folder):
         return None
     try:
         off = _without_filters(folder)
         commit = _ask(folder, *off, "rev-parse", "HEAD")
-        status = _ask(folder, *off, "status", "--porcelain", "--ignore-submodules=all")
-        diff = _ask(folder, *off, "diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "HEAD")
+        status = _ask(folder, *off, *STATUS, undecodable="surrogateescape")
+        changed, untracked = _names(status)
+        hidden = _hidden(nearest(folder) or folder, changed, secret)
+        diff = _ask(folder, *off, *DIFF, "HEAD", *_without(hidden))
     except SiteError:
         return None
-    untracked = tuple(line[3:] for line in status.splitlines() if line.startswith("??"))
-    return Checkout(commit.strip(), bool(status), untracked, diff)
+    left_out = "".join(f"# {shown_name(name)}: changed; left out, as it may hold a secret\n" for name in hidden)
+    return Checkout(commit.strip(), bool(status), tuple(map(shown_name, untracked)), left_out + diff)
+
+
+def _names(status: str) -> tuple[list[list[str]], list[str]]:
+    """(the changed files, those that git does not track), relative to the checkout, in an answer to STATUS.
+
+    A changed file has its name and, if it was renamed, its former one.
+    """
+    changed: list[list[str]] = []
+    untracked: list[str] = []
+    entries = filter(None, status.split("\0"))
+    for entry in entries:
+        kind, name = entry[:2], entry[3:]
+        if kind == "??":
+            untracked.append(name)
+        else:
+            changed.append([name, *([next(entries, name)] if "R" in kind or "C" in kind else [])])
+    return changed, untracked
+
+
+def _hidden(checkout: Path, changed: Sequence[Sequence[str]], secret: Collection[str]) -> list[str]:
+    """The names of the changed files that must not be quoted."""
+    real = {os.path.realpath(path) for path in secret}
+    hides = lambda name: is_secret(name) or os.path.realpath(checkout / name) in real  # noqa: E731
+    return [name for names in changed if any(map(hides, names)) for name in names]
+
+
+def _without(names: Sequence[str]) -> list[str]:
+    """The words after which git leaves these files out."""
+    return ["--", ":(top)", *(f":(top,exclude,literal){name}" for name in names)] if names else []
+
+
+def shown_name(name: str) -> str:
+    """A name of a file that git reported, in one line, as UTF-8."""
+    return private.plain(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")).replace("\n", "\\n")
 
 
 def listed(folder: Path) -> list[str]:

@@ -1,61 +1,118 @@
 """Copies a folder with its regular files and folders, and nothing else.
 
 It follows no link, waits for no FIFO and reads no device. Every name is looked up in the open folder above it, so that
-the owner of the folder cannot replace it with a link meanwhile.
+the owner of the folder cannot replace it with a link meanwhile. Each file appears whole. A file that the target has
+already stays if its content is the same, so that a copy that was interrupted continues.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from orchestrator.base.private import FOLDER, NOT_REGULAR, READABLE, SECRET, open_regular
+from training.files.trusted import unfinished
 
 BLOCK_BYTES = 1 << 20
 DEEPEST = 8  # levels of folders; a run folder has four
 CAREFULLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+PART = ".torusrun-"  # begins the name of a file that is being copied
 
 Say = Callable[[str], None]
+Wanted = Callable[[str], bool]
+"""Whether to copy what is at a path relative to the source; of a folder: even if nothing is in it."""
 
 
-def copy_folder(source: Path, target: Path, left_behind: Collection[str], say: Say) -> None:
+def copy_folder(
+    source: Path, target: Path, left_behind: Collection[str], say: Say, wanted: Wanted = lambda path: True
+) -> set[Path]:
     """Copy `source` into the existing folder `target`, without names in `left_behind` and names with a leading dot.
 
-    Copies of the user's own files keep their readers. Copies of another user's files are private. `say` gets a sentence
-    about everything else that is left out. Raises OSError if `source` cannot be read or `target` cannot be written.
+    Returns the copied files. Copies of the user's own files keep their readers. Copies of another user's files are
+    private. `say` gets a sentence about everything else that is left out. Raises OSError if `source` cannot be read or
+    `target` cannot be written.
     """
     descriptor = os.open(source, CAREFULLY | os.O_DIRECTORY)
     try:
         target.chmod(folder_mode(os.fstat(descriptor)))
-        _copy_content(descriptor, source, target, 1, left_behind, say)
+        copy = _Copy(source, target, left_behind, say, wanted)
+        copy.content(descriptor, "", 1)
+        return copy.files
     finally:
         os.close(descriptor)
 
 
-def _copy_content(folder: int, at: Path, target: Path, depth: int, left_behind: Collection[str], say: Say) -> None:
-    for name in sorted(os.listdir(folder)):
-        if name in left_behind or name.startswith("."):
-            continue
-        try:
-            descriptor = _open(name, folder)
-        except OSError as error:
-            say(f"{at / name}: left out: {error.strerror}")
-            continue
-        try:
-            found = os.fstat(descriptor)
-            if stat.S_ISREG(found.st_mode):
-                _copy_file(descriptor, target / name)
-            elif depth == DEEPEST:
-                say(f"{at / name}: left out: it lies too deep")
-            else:
-                (target / name).mkdir(mode=0o700)
-                (target / name).chmod(folder_mode(found))
-                _copy_content(descriptor, at / name, target / name, depth + 1, left_behind, say)
-        finally:
-            os.close(descriptor)
+def keep_only(folder: Path, files: Collection[Path]) -> None:
+    """Remove all other files below a folder, which an earlier copy left, and the folders that are empty without them.
+
+    Raises OSError.
+    """
+    for top, folders, names in os.walk(folder, topdown=False):
+        others = [path for name in names if (path := Path(top, name)) not in files]
+        for path in others:
+            path.unlink()
+        if Path(top) != folder and (others or not all(Path(top, name).exists() for name in folders)):
+            with contextlib.suppress(OSError):
+                os.rmdir(top)
+
+
+class _Copy:
+    def __init__(self, source: Path, target: Path, left_behind: Collection[str], say: Say, wanted: Wanted) -> None:
+        self._source, self._target = source, target
+        self._left_behind, self._say, self._wanted = left_behind, say, wanted
+        self.files: set[Path] = set()
+
+    def content(self, folder: int, at: str, depth: int) -> None:
+        """Copy what is in an open folder, whose path below the source is `at`."""
+        for name in sorted(os.listdir(folder)):
+            if name in self._left_behind or name.startswith("."):
+                continue
+            path = f"{at}/{name}" if at else name
+            try:
+                descriptor = _open(name, folder)
+            except OSError as error:
+                self._leave_out(path, error.strerror or "")
+                continue
+            try:
+                self._entry(descriptor, path, depth)
+            finally:
+                os.close(descriptor)
+
+    def _entry(self, descriptor: int, path: str, depth: int) -> None:
+        found, target = os.fstat(descriptor), self._target / path
+        if stat.S_ISREG(found.st_mode):
+            if self._wanted(path):
+                copy_file(descriptor, target)
+                self.files.add(target)
+        elif depth == DEEPEST:
+            self._leave_out(path, "it lies too deep")
+        else:
+            new = make_folder(target, folder_mode(found))
+            self.content(descriptor, path, depth + 1)
+            if new and not self._wanted(path):
+                with contextlib.suppress(OSError):
+                    target.rmdir()  # unless something in it was copied
+
+    def _leave_out(self, path: str, why: str) -> None:
+        if self._wanted(path):
+            self._say(f"{self._source / path}: left out: {why}")
+
+
+def make_folder(target: Path, mode: int) -> bool:
+    """Make a folder of this mode; False if there is one. Raises OSError."""
+    try:
+        target.mkdir(mode=0o700)
+    except FileExistsError:
+        if not target.is_dir():
+            raise
+        return False
+    target.chmod(mode)
+    return True
 
 
 def folder_mode(found: os.stat_result) -> int:
@@ -87,11 +144,18 @@ def _is_wanted(mode: int) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
-def _copy_file(source: int, target: Path) -> None:
-    """Copy an open file to the new file `target`. Its holes stay holes."""
+def part_of(target: Path) -> Path:
+    """A new unique name for a file that is being copied to `target`."""
+    return target.with_name(f"{PART}{secrets.token_hex(8)}")
+
+
+def copy_file(source: int, target: Path) -> None:
+    """Copy an open file to `target`, unless that has the same content. Its holes stay holes. Raises OSError."""
     found = os.fstat(source)
     size_bytes = found.st_size
-    with open(open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+    if _is_copied(source, size_bytes, target):
+        return
+    with unfinished(target, part_of(target), SECRET) as file:
         os.fchmod(file.fileno(), READABLE & (SECRET | _for_others(found)))
         start = 0
         while (at := written(source, start)) is not None and at < size_bytes:
@@ -102,6 +166,33 @@ def _copy_file(source: int, target: Path) -> None:
             file.write(block)
             start = at + len(block)
         file.truncate(size_bytes)
+
+
+def _is_copied(source: int, size_bytes: int, target: Path) -> bool:
+    """Whether the file `target` has the content of an open file. What both files never wrote is not read."""
+    try:
+        copy = open_regular(target)
+    except OSError:
+        return False
+    try:
+        start = 0
+        if os.fstat(copy).st_size != size_bytes:
+            return False
+        while (at := _either_written(source, copy, start)) is not None and at < size_bytes:
+            block = os.pread(source, min(BLOCK_BYTES, size_bytes - at), at)
+            if not block or block != os.pread(copy, len(block), at):
+                return False
+            start = at + len(block)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(copy)
+
+
+def _either_written(one: int, other: int, start: int) -> int | None:
+    """As `written`, of two files."""
+    return min((at for file in (one, other) if (at := written(file, start)) is not None), default=None)
 
 
 def written(descriptor: int, start: int) -> int | None:

@@ -32,6 +32,11 @@ def used(run: RunFolder) -> Used:
     return Used(_bytes(run.folder, seen) + checkpoints + code, checkpoints, code)
 
 
+def of_path(path: Path) -> int:
+    """The bytes that a file takes, or a folder with all that is in it."""
+    return _bytes(path, set())
+
+
 def _bytes(folder: Path, seen: set[tuple[int, int]]) -> int:
     """The bytes of the files below a folder, and of its folders, without those in `seen`, to which they are added."""
     total = 0

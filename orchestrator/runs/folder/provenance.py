@@ -7,7 +7,7 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,17 @@ REPRODUCES = "reproduces"  # the id of the run that this one repeats
 
 
 def gather(
-    source: Path, found: Checkout | None = None, recipe: dict[str, Any] | None = None
+    source: Path,
+    found: Checkout | None = None,
+    recipe: dict[str, Any] | None = None,
+    secret: Collection[str] = (),
 ) -> tuple[dict[str, Any], str]:
     """(the provenance of a run whose spec is in the folder `source`, git's diff of `source` against its commit).
 
     `found` is the checkout if it is already known: then git is not run again. `recipe` is the published recipe that the
-    run names, with the run's changes to it.
+    run names, with the run's changes to it. The diff quotes none of the files `secret`.
     """
-    found = found or checkout.describe(source)
+    found = found or checkout.describe(source, secret)
     return {
         "schema": 1,
         "torusrun": __version__,

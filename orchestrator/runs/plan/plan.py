@@ -20,7 +20,7 @@ from orchestrator.schedulers.launchers import family
 from orchestrator.spec.load import Loaded, RunSource, load
 from orchestrator.spec.nodes import KeyValue
 from orchestrator.spec.notify import Notify
-from orchestrator.spec.paths import absolute
+from orchestrator.spec.paths import absolute, expanded
 from orchestrator.spec.run import NO_CODE, RunSpec
 from orchestrator.spec.secret import Secret, plain, secret
 from orchestrator.spec.site import Site
@@ -142,6 +142,12 @@ class Plan:
     def notify(self) -> Notify:
         """The notices of the run: its own keys, and those of its site where they are missing."""
         return self.run.notify.over(self.site.notify)
+
+    @property
+    def secret_sources(self) -> list[str]:
+        """The files from which `submit` reads secret values."""
+        named = [*self.secrets.values(), *filter(None, [self.notify.webhook])]
+        return [str(expanded(secret.file)) for secret in named if secret.file]
 
     @property
     def secret_files(self) -> tuple[str, ...]:

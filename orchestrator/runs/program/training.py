@@ -7,6 +7,7 @@ import time
 
 from orchestrator.base import process
 from orchestrator.base.json_files import write_json
+from orchestrator.runs.folder import allocation
 from orchestrator.runs.folder.records import Meaning
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
@@ -66,11 +67,16 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "mean_time_to_failure_s": failure_s(plan),
         "checkpoints": str(run.checkpoints),
         "memory": str(node_memory.of_run(plan.run_id, run.checkpoints)),
-        "memory_until_s": time.time() + plan.run.time_s + plan.site.kill_after_s + ENDING_S,
+        "memory_until_s": _job_until_s(plan) + plan.site.kill_after_s + ENDING_S,
         "metrics": str(run.metrics),
         "trace": str(attempt.trace),
         "train": as_written(plan.run.train),
     }
+
+
+def _job_until_s(plan: Plan) -> float:
+    """When the job of an attempt that begins now is over: a held allocation may last longer than the attempt."""
+    return max(time.time() + plan.run.time_s, allocation.until_s() or 0.0)
 
 
 def _stages(plan: Plan) -> bool:

@@ -68,6 +68,11 @@ class Cleaner:
         return self.value(value)
 
 
+def masked(value: Any) -> Any:
+    """A JSON value of a run, such as its command, without what looks like a secret."""
+    return Cleaner(()).value(value)
+
+
 def variables_of(record: Any) -> Iterator[tuple[str, str]]:
     """(name, value) of every variable in the environments of a JSON value, and of every key with a secret's name."""
     if isinstance(record, list):

@@ -1,0 +1,57 @@
+"""
+PATH is a path in the run's folder, in which * and ? stand for a part of one name. A folder is copied with all that is
+in it. 'checkpoints/last' is the newest complete checkpoint, 'checkpoints/best' the one with the highest accuracy.
+DEST is a folder, or the new name of one file or folder. Files there are replaced, each by a whole one.
+
+Never copied: files outside of the run's folder, symbolic links, and names with a leading dot: secrets and locks.
+
+examples:
+  torusrun cp last:metrics.jsonl .
+  torusrun cp last:checkpoints/best 'last:attempts/*/job.out' results/
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import DONE, UserError
+
+if TYPE_CHECKING:
+    from orchestrator.runs.copy_out import ChosenFiles
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    what = "files of a run: its id, the start of its id, its folder or 'last', a colon, and a path or a pattern"
+    parser.add_argument("sources", metavar="RUN:PATH", nargs="+", help=what)
+    parser.add_argument("dest", metavar="DEST", help="a folder, or the new name of one file or folder")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.runs.copy_out import copy_out
+
+    for made in copy_out([_asked(text) for text in args.sources], args.dest):
+        print(made)
+    return DONE
+
+
+def _asked(text: str) -> ChosenFiles:
+    """RUN:PATH. Raises UserError if it is none, or if there is no such run."""
+    from orchestrator.base.terminal.remarks import warn
+    from orchestrator.remote import remote_runs
+    from orchestrator.remote.collect import fetch
+    from orchestrator.runs.collect import copy_chosen
+    from orchestrator.runs.copy_out import ChosenFiles
+    from orchestrator.runs.folder import index, patterns
+    from orchestrator.runs.folder.copying import keep_only
+
+    word, _, path = text.partition(":")
+    if not word or not path:
+        raise UserError(f"{text!r} names no file of a run: write RUN:PATH, as in last:metrics.jsonl")
+    pattern = patterns.parse(path, from_top=True)
+    if away := remote_runs.find(word):
+        return ChosenFiles(f"{away.run}:{path}", pattern, lambda into: fetch(away, into, "none", [pattern]))
+    run = index.find(word)
+    return ChosenFiles(
+        f"{run.run_id}:{path}", pattern, lambda into: keep_only(into, copy_chosen(run, into, [pattern], warn))
+    )

@@ -1,0 +1,128 @@
+"""
+Removed is only what no run needs:
+
+  image        a built image that was not used for 30 days; `torusrun build` makes it again
+  code         files that were sent to this login node, and not used for 30 days; runs have their own copies
+  checkpoints  with --keep-checkpoints N, of runs that are over: all but the newest N and the best
+  leftover     what killed builds, writers of checkpoints and fetched copies left, after a day
+
+Nothing of a run that is not over, no image that such a run uses, and none that is being built. It shows all of it, with
+sizes, and asks; in a script, --yes is needed.
+
+examples:
+  torusrun gc --dry-run
+  torusrun gc --older-than 7d --keep-checkpoints 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import DONE, TorusrunError, UserError
+from orchestrator.cli.verbs import chosen, shared_arguments
+from training.counted import counted
+
+if TYPE_CHECKING:
+    from orchestrator.report.garbage import Removal
+    from orchestrator.runs.cleaning.garbage import Garbage
+    from orchestrator.spec.site import Site
+
+DAY_S = 86400.0
+UNUSED_S, LEFT_S = 30 * DAY_S, DAY_S
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--older-than", metavar="TIME", help="only what was not used for 30d, or since a date: for all four kinds"
+    )
+    parser.add_argument(
+        "--keep-checkpoints",
+        metavar="N",
+        type=int,
+        help="of each run that is over keep the newest N checkpoints and the best; default: keep all",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would be removed, and remove nothing")
+    parser.add_argument("--yes", "-y", action="store_true", help="remove it without being asked")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    shared_arguments.site(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.report.garbage import Removal, listing
+    from orchestrator.report.numbers import size
+    from orchestrator.spec.load import load_site
+
+    if args.keep_checkpoints is not None and args.keep_checkpoints < 1:
+        raise UserError("--keep-checkpoints: at least 1 stays; `torusrun rm` removes whole runs")
+    site = load_site(args.site)
+    shared_arguments.here(site, "gc")
+    now_s = time.time()
+    found = list(_found(args, site, now_s))
+    rows = [Removal(one, now_s - one.used_s) for one in found]
+    total = sum(one.size_bytes for one in found)
+    if not args.json:
+        print("\n".join(listing(rows).lines()) if found else "nothing to remove", flush=True)
+    if args.dry_run or not found:
+        return _end(rows, as_json=args.json)
+    if not chosen.confirmed(f"remove {counted(len(found), 'thing')} and free {size(total)}", yes=args.yes):
+        return DONE
+    still = found if args.yes else _found(args, site, now_s)  # somebody may use it since the question
+    errors = dict(_removed(still, {one.path for one in found}))
+    gone = [Removal(row.what, row.unused_s, row.what.path in errors and not errors[row.what.path]) for row in rows]
+    freed = sum(row.what.size_bytes for row in gone if row.removed)
+    print(f"freed {size(freed)}", file=sys.stderr if args.json else sys.stdout)
+    _end(gone, as_json=args.json)
+    return chosen.complained(error for error in errors.values() if error)
+
+
+def _end(rows: Sequence[Removal], *, as_json: bool) -> int:
+    from orchestrator.report.garbage import listing
+
+    if as_json:
+        print(json.dumps({"schema": 1, "found": listing(rows).as_json()}, indent=1))
+    return DONE
+
+
+def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garbage]:
+    """What the options say is to be removed, of this machine's runs and of the site."""
+    from orchestrator.images.builds.cache import Cache
+    from orchestrator.remote.login_node import unused
+    from orchestrator.runs.cleaning import checkpoints, images
+    from orchestrator.runs.folder import index
+    from orchestrator.runs.image import building
+    from orchestrator.runs.state import selection
+    from orchestrator.runs.state.poll import views
+    from orchestrator.spec.paths import absolute
+
+    given_s = None if args.older_than is None else selection.moment("--older-than", args.older_than, now_s)
+    unused_s = now_s - UNUSED_S if given_s is None else given_s
+    left_s = now_s - LEFT_S if given_s is None else given_s
+    runs = index.there(index.runs())
+    seen = views(runs, fresh=True)
+    uses = images.uses(seen)
+    of_site, temporary = building.cache(site), site.container.temporary
+    for folder in sorted({of_site.folder, *uses.caches}):
+        yield from images.unused(Cache(folder), uses, unused_s)
+        yield from images.leftovers(Cache(folder), Path(temporary) if temporary else None, left_s)
+    if args.keep_checkpoints is not None:
+        yield from checkpoints.beyond(seen, args.keep_checkpoints, now_s if given_s is None else given_s)
+    yield from checkpoints.leftovers(seen, left_s)
+    yield from unused.sent_code(unused_s)
+    yield from unused.copies({absolute(site.runs), *((run.sweep or run.folder).parent for run in runs)}, left_s)
+
+
+def _removed(found: Iterable[Garbage], agreed: set[Path]) -> Iterator[tuple[Path, TorusrunError | None]]:
+    """Remove what was agreed upon; each path, with the error if it stays."""
+    for one in found:
+        if one.path in agreed:
+            try:
+                one.remove()
+                yield one.path, None
+            except TorusrunError as error:
+                yield one.path, error

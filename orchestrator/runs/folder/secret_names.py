@@ -1,0 +1,29 @@
+"""Names of files that hold secrets, by which nothing that is kept or sent quotes them."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+
+NAMES = (
+    ".env", ".env.*", "*.env", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd",
+    "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx",
+)  # fmt: skip
+WORDS = {
+    "token", "tokens", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "credential",
+    "credentials", "apikey",
+}  # fmt: skip
+PROGRAMS = (".py", ".pyi", ".ipynb", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".rs", ".go", ".md", ".rst")
+
+
+def is_secret(path: str) -> bool:
+    """Whether a relative path says that its file holds secrets: 'prod/.env', '.secrets/wandb', 'hf_token.txt'.
+
+    A program is none by a word in its name, as 'tokens.py'.
+    """
+    *folders, name = (part.lower() for part in PurePath(path).parts or ("",))
+    if any(fnmatchcase(name, known) for known in NAMES):
+        return True
+    says = any(WORDS & set(re.split(r"[^a-z0-9]+", part.replace("api_key", "apikey"))) for part in (*folders, name))
+    return says and not name.endswith(PROGRAMS)

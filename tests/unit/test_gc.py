@@ -1,0 +1,206 @@
+"""`torusrun gc`: what it finds and removes, and what a run, a build or a session still needs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from orchestrator.base.json_files import write_json
+from orchestrator.base.states import State
+from orchestrator.cli.main import main
+from orchestrator.images.builds import lock
+from orchestrator.images.builds.cache import Cache
+from orchestrator.remote.login_node import calls, store
+from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.image.recorded import Image
+from tests.unit.containers.test_cache import entry
+from tests.unit.run_folders import make, write_specs
+from tests.unit.test_many_at_once import at_work, job  # noqa: F401
+from training.checkpoint.manifest import MANIFEST, candidates, compose, name_of
+from training.progress import Progress
+
+DONE = End(State.COMPLETED, "all 4 ranks ended well")
+OLD_S = time.time() - 40 * 86400.0
+LONG_AGO = (1.0, 1.0)
+
+
+@pytest.fixture
+def spec(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run file whose site has a cache in this home."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    made = write_specs(home)
+    with (home / "site.yaml").open("a") as site:
+        site.write(f"container: {{cache: {home}/images, temporary: {home}/builds}}\n")
+    (home / "builds").mkdir()
+    return made
+
+
+def gc(spec: Path, *options: str) -> int:
+    return main(["gc", "--site", str(spec.parent / "site.yaml"), *options])
+
+
+def image(home: Path, letter: str, used: Sequence[RunFolder] = ()) -> Path:
+    """A cached image of long ago, which these runs use; its file."""
+    cache = Cache(home / "images")
+    made = entry(cache, letter * 64, letter.encode(), name=f"image-{letter}")
+    os.utime(made.path, LONG_AGO)
+    for run in used:
+        write_json(run.image, asdict(Image(str(made.path), made.sha256, made.name, made.key)))
+    return made.path
+
+
+def with_checkpoints(run: RunFolder, accuracies: dict[int, float]) -> RunFolder:
+    """The run with complete checkpoints after these steps alone."""
+    for path in candidates(run.checkpoints):
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+    for step, accuracy in accuracies.items():
+        folder = run.checkpoints / name_of(step)
+        folder.mkdir()
+        (folder / "state.pt").write_bytes(b"weights" * step)
+        listing = compose(Progress(step, 64 * step), step / 10, 1, {"state.pt": b"weights" * step})
+        (folder / MANIFEST).write_text(json.dumps({**listing, "accuracy": accuracy}))
+    return run
+
+
+def steps(run: RunFolder) -> list[int]:
+    return sorted(int(path.name.removeprefix("step-")) for path in candidates(run.checkpoints))
+
+
+def test_images_go_that_no_run_used_for_long(
+    spec: Path, home: Path, job: str, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:  # fmt: skip
+    over, old = make(spec, DONE), make(spec, DONE)
+    unused, used_long_ago = image(home, "a"), image(home, "b", [old])
+    os.utime(old.ledger, (OLD_S, OLD_S))
+    needed, recent = image(home, "c", [at_work(spec, job)]), image(home, "d", [over])
+    read, built = image(home, "e"), image(home, "f")
+    os.utime(read, (time.time(), 1.0))
+    with lock.held(Cache(home / "images").lock("f" * 64)):
+        assert gc(spec, "--yes", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["found"]
+    assert {(row["kind"], row["path"], row["removed"]) for row in found} == {
+        ("image", str(path), True) for path in (unused, used_long_ago)
+    }
+    assert not unused.exists() and not used_long_ago.exists() and not unused.with_suffix(".json").exists()
+    assert all(path.exists() for path in (needed, recent, read, built))
+    assert gc(spec, "--older-than", "2999-01-01", "--yes") == 0
+    assert [path.exists() for path in (needed, recent, read, built)] == [True, False, False, False]
+
+
+def test_no_image_goes_if_that_of_a_run_at_work_is_unknown(
+    spec: Path, home: Path, job: str, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:  # fmt: skip
+    unused, run = image(home, "a"), at_work(spec, job)
+    run.image.write_text("{")
+    assert gc(spec, "--yes") == 3
+    assert f"the image of {run.run_id} is unknown" in capsys.readouterr().err and unused.exists()
+
+
+@pytest.mark.parametrize(("answer", "stays"), [("y\n", False), ("\n", True), ("", True)])
+def test_it_shows_sizes_and_asks(
+    spec: Path, home: Path, answer: str, stays: bool, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    unused = image(home, "a")
+    assert gc(spec, "--dry-run") == 0 and unused.exists()
+    assert "image-a" in capsys.readouterr().out
+    typed = io.StringIO(answer)
+    monkeypatch.setattr("sys.stdin", typed)
+    assert gc(spec) == 2 and unused.exists(), "there is no terminal to ask on"
+    assert "this would remove 1 thing and free 1; add --yes" in capsys.readouterr().err
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    assert gc(spec) == 0
+    assert unused.exists() == stays and ("freed 1" in capsys.readouterr().out) != stays
+    assert stays or (gc(spec) == 0 and capsys.readouterr().out == "nothing to remove\n")
+
+
+def test_what_is_used_between_question_and_answer_stays(
+    spec: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = image(home, "a"), image(home, "b")
+
+    class Late(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def readline(self, size: int = -1) -> str:  # type: ignore[override]
+            os.utime(one, (time.time(), 1.0))
+            return "y\n"
+
+    monkeypatch.setattr("sys.stdin", Late())
+    assert gc(spec) == 0
+    assert one.exists() and not other.exists()
+
+
+def test_of_checkpoints_the_newest_sound_ones_and_the_best_stay(
+    spec: Path, job: str, capsys: pytest.CaptureFixture[str]  # noqa: F811
+) -> None:  # fmt: skip
+    known = {10: 0.1, 20: 0.9, 30: 0.3, 40: 0.4, 50: 0.5}
+    over, busy = with_checkpoints(make(spec, DONE), known), with_checkpoints(at_work(spec, job), known)
+    (over.checkpoints / name_of(50) / "state.pt").write_bytes(b"damaged" * 50)
+    (over.checkpoints / "mine.pt").touch()
+    assert gc(spec, "--yes") == 0 and steps(over) == [*known], "without a number all stay"
+    assert gc(spec, "--keep-checkpoints", "1", "--yes", "--older-than", "2d") == 0 and steps(over) == [*known]
+    capsys.readouterr()
+    assert gc(spec, "--keep-checkpoints", "1", "--yes") == 0
+    assert f"3 of 5 checkpoints of {over.run_id}" in capsys.readouterr().out
+    assert steps(over) == [20, 40, 50], "the best, the newest sound one, and the damaged one, which is no checkpoint"
+    assert (over.checkpoints / "mine.pt").exists() and steps(busy) == [*known]
+    assert gc(spec, "--keep-checkpoints", "0") == 2
+
+
+def test_nothing_goes_of_a_run_whose_ranks_still_live(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = with_checkpoints(make(spec, DONE), {10: 0.1, 20: 0.2})
+    held = claim.hold(run.attempt(1))
+    try:
+        assert gc(spec, "--keep-checkpoints", "1", "--yes") == 2
+    finally:
+        os.close(held)
+    assert "still at work" in capsys.readouterr().err and steps(run) == [10, 20]
+
+
+def test_leftovers_go_and_what_is_at_work_stays(spec: Path, home: Path, job: str) -> None:  # noqa: F811
+    cache = Cache(home / "images")
+    cache.make()
+    over, busy = make(spec, DONE), at_work(spec, job)
+    left, stays = [], []
+    for letter, now in (("d", left), ("e", stays)):
+        (cache.lock(letter * 64)).touch(mode=0o600)
+        now += [cache.working(letter * 64), home / "builds" / f"torusrun-{letter * 12}-x"]
+    left += [over.checkpoints / ".tmp-step-00000050-1", over.folder.parent / f"{calls.STAGED}01"]
+    stays += [busy.checkpoints / ".tmp-step-00000050-1", over.folder.parent / f"{calls.STAGED}02", home / "builds/mine"]
+    for path in (*left, *stays):
+        path.mkdir(parents=True)
+        (path / "file").touch()
+        os.utime(path, LONG_AGO)
+    (calls.folder_of("read-again")).mkdir(parents=True)
+    (calls.folder_of("read-again") / "left").symlink_to(over.folder.parent / f"{calls.STAGED}02")
+    new = cache.working("c" * 64)
+    new.mkdir()
+    with lock.held(cache.lock("e" * 64)):
+        assert gc(spec, "--yes") == 0
+    assert not [path for path in left if path.exists()]
+    assert not [path for path in (*stays, new) if not path.exists()]
+
+
+def test_sent_code_stays_while_submissions_use_it(spec: Path, home: Path) -> None:
+    unused, used = "a" * 64, "b" * 64
+    for sha256 in (unused, used):
+        path = store.path_of(sha256)
+        path.parent.mkdir(parents=True)
+        path.write_text("program")
+        os.utime(path, LONG_AGO)
+    assert store.missing([used, "c" * 64]) == ["c" * 64]
+    assert gc(spec, "--yes") == 0
+    assert not store.path_of(unused).exists() and store.path_of(used).exists()
