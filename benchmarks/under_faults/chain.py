@@ -66,7 +66,7 @@ def chain(place: Place, limit_s: float, whole: Path, words: Sequence[str]) -> Ch
 def _lose(place: Place, run: Path, back: ExitStack) -> str:
     """Take a host other than the first from the newest attempt, or a rank if there is only this machine."""
     hosts = ledger(run, "started")[-1]["hosts"]
-    if not place.power_off or len(hosts) < 2:
+    if not place.power_off or not place.power_on or len(hosts) < 2:
         record = run / f"attempts/{ledger(run, 'started')[-1]['attempt']}/ranks/0001.start.json"
         place.kill(hosts[0], json.loads(record.read_text())["pid"])
         return "rank 1"

@@ -77,12 +77,11 @@ class SweepThere(Sweep):
         self.status()  # those that are known here as over are not
         return [run for run in self.runs if run.id in resumed]
 
-    def wait(self) -> list[View]:
+    def wait(self, timeout_s: float | None = None) -> list[View]:
         from orchestrator.remote.feed import Feed
 
         with Feed(remote_runs.members(self.known)) as feed:
-            *_, last = feed.follow()
-        return list(last)
+            return self._last_of(feed.follow(), timeout_s)
 
     def _ask(self, kind: Any, function: str, values: Mapping[str, Any] | None = None) -> Any:
         """The return value of the sweep's function on the login node, as a value of this type."""

@@ -46,7 +46,7 @@ PROGRAM = """import socket, sys
 wrapper = socket.socket(fileno=int(sys.argv[1]))
 try:
     wrapper.send(b"ready")
-    wrapper.settimeout(3)
+    wrapper.settimeout(60)
     wrapper.recv(9)
 except BrokenPipeError:  # the wrapper failed before this began
     pass
@@ -191,4 +191,4 @@ def test_a_program_that_waits_ends_if_its_wrapper_fails(
     with pytest.raises(SiteError), ExitStack() as held:
         waiting = waiting_rank.StandbyProgram(beside, held)  # type: ignore[arg-type]
         waiting.placed()
-    assert waiting._child.wait(20) == 0, "the wrapper would wait for its program until `kill_after`"
+    assert waiting._child.wait(90) == 0, "the wrapper would wait for its program until `kill_after`"
