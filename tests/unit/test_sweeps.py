@@ -16,12 +16,12 @@ import pytest
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
-from orchestrator.base.states import State
+from orchestrator.base.states import Cause, State
 from orchestrator.cli.api import Sweep, open_sweep, plan_sweep, submit, sweep
 from orchestrator.cli.main import main
 from orchestrator.job.member import _of_this_task
 from orchestrator.runs.folder import index, ledger, sweep_folder
-from orchestrator.runs.folder.events import KeptGoing, Submitted
+from orchestrator.runs.folder.events import Ended, KeptGoing, Started, Submitted
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state import lookup, outcome
@@ -329,6 +329,21 @@ def test_members_share_one_copy_of_the_code_and_survive_one_another(cluster: Clu
     assert copies[1].read_text() == "print(1)\n"
     shutil.rmtree(submitted.folder.folder)
     assert not index.runs() and not [*index.place().iterdir()], "the links of removed members must be removed"
+
+
+def test_the_cost_so_far_stands_beside_that_at_submit(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    submitted = cluster.submit("nodes=1,2")
+    assert main(["sweep", submitted.id]) == 0 and "cost" not in capsys.readouterr().out, "nothing has begun"
+    for run, begun_s in zip(submitted.folders, (1000.0, 4600.0), strict=True):
+        hosts = ("n1", "n2")[: json.loads(run.plan.read_text())["spec"]["nodes"]]
+        ledger.append(run.ledger, Started(1, "1", hosts, time_s=begun_s))
+        ledger.append(run.ledger, Ended(1, State.COMPLETED, "it is done", Cause.DONE, time_s=begun_s + 1800))
+    assert main(["sweep", submitted.id]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("cost so far: 1.5 node-hours in 90.0 min; at submit at most "), said
+    assert main(["sweep", submitted.id, "--json"]) == 0
+    cost = json.loads(capsys.readouterr().out)["cost"]
+    assert cost["so_far"] == {"node_hours": 1.5, "wall_s": 5400.0} and cost["at_submit"]["by_limits"]
 
 
 def test_verbs_take_the_name_of_a_sweep_for_its_members(

@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from orchestrator.base.terminal import output
     from orchestrator.remote import remote_runs
-    from orchestrator.report import sweep_table
+    from orchestrator.report import sweep_cost, sweep_table
     from orchestrator.report.sweep_rows import rows_of
     from orchestrator.runs.folder.sweep_folder import find
 
@@ -45,10 +45,11 @@ def run(args: argparse.Namespace) -> int:
     if args.best:
         rows = sweep_table.ranked(rows, sweep_table.goal(args.best, rows))
     if args.json:
-        print(json.dumps({"schema": 1, "sweep": sweep.sweep_id, "members": sweep_table.as_json(rows)}, indent=1))
+        found = {"members": sweep_table.as_json(rows), "cost": sweep_cost.as_json(sweep, members)}
+        print(json.dumps({"schema": 1, "sweep": sweep.sweep_id, **found}, indent=1))
     elif args.csv:
         print(sweep_table.as_csv(rows), end="")
     else:
         width = output.width(sys.stdout)
-        print("\n".join(sweep_table.table(rows).lines(width)))
+        print("\n".join([*sweep_table.table(rows).lines(width), *sweep_cost.lines(sweep, members)]))
     return DONE

@@ -95,7 +95,8 @@ def facts_of(plan: Plan, source: Path, origin: Origin | None = None) -> Origin:
 def _with_forecast(facts: Origin, plan: Plan) -> Origin:
     from orchestrator.runs.plan.forecast_at_submit import forecast_at_submit  # imported late: commands do not need it
 
-    found = None if plan.run.command else forecast_at_submit(plan)
+    with busy("predicting how long it takes"):
+        found = None if plan.run.command else forecast_at_submit(plan)
     return replace(facts, provenance={**facts.provenance, kept_forecast.KEY: asdict(found)}) if found else facts
 
 

@@ -21,11 +21,24 @@ LOCK_S = 2.0  # a look at a member holds the lock for a moment
 
 
 @dataclass(frozen=True)
+class KeptCost:
+    """What a sweep was to cost at its submission, without the queue; at most that if it is `by_limits` of time."""
+
+    node_hours: float
+    wall_s: float
+    by_limits: bool
+
+
+@dataclass(frozen=True)
 class SweepRecord:
-    """What a sweep is: the settings of each of its members by key, and how many may run at the same time (0: all)."""
+    """What a sweep is: the settings of each of its members by key, and how many may run at the same time (0: all).
+
+    `cost` is None in a sweep of an earlier version.
+    """
 
     members: tuple[dict[str, str], ...]
     at_once: int = 0
+    cost: KeptCost | None = None
 
     def write(self, sweep: SweepFolder) -> None:
         write_json(sweep.record, {"schema": SCHEMA, **asdict(self)}, secret=True)  # values of env may differ

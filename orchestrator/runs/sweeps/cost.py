@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.base.errors import UserError
+from orchestrator.runs.folder.sweep_folder import KeptCost
 from orchestrator.runs.plan.auto_grid import with_expected_grid
 from orchestrator.runs.plan.forecast import forecast_of
 from orchestrator.runs.plan.plan import Plan
@@ -26,6 +27,11 @@ class SweepCost:
     wall_s: float
     at_once: int
     unknown: str = ""
+
+    @property
+    def kept(self) -> KeptCost:
+        """What the sweep's record has of it."""
+        return KeptCost(self.node_hours, self.wall_s, bool(self.unknown))
 
 
 def cost(sweep: PlannedSweep) -> SweepCost:

@@ -30,6 +30,7 @@ from orchestrator.runs.state import next_job
 from orchestrator.runs.state.awaited import Awaited
 from orchestrator.runs.sweeps.at_work import NOBODY, AtWork
 from orchestrator.runs.sweeps.batches import Batch, MemberAttempt, batches
+from orchestrator.runs.sweeps.cost import cost
 from orchestrator.runs.sweeps.plans import PlannedSweep
 from orchestrator.runs.sweeps.study_plan import check_optuna
 from orchestrator.schedulers import client
@@ -100,7 +101,8 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
             for part in parts:
                 if part.array:
                     part.make(unfinished.array(int(part.array.folder.name)))
-            SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once).write(unfinished)
+            settings = tuple(member.settings for member in sweep.members)
+            SweepRecord(settings, sweep.at_once, cost(sweep).kept).write(unfinished)
             if sweep.study:
                 write_json(unfinished.study, asdict(sweep.study), secret=True)  # as the record
             unfinished.folder.rename(folder.folder)

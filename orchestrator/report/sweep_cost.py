@@ -1,0 +1,32 @@
+"""The cost of a sweep: what was expected at its submission, beside what it has cost so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from orchestrator.report.numbers import duration
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.folder.sweep_folder import SweepFolder
+from orchestrator.runs.sweeps.spent import spent
+
+
+def lines(sweep: SweepFolder, members: Sequence[RunFolder]) -> list[str]:
+    """One line, after an empty one; [] before the first member begins."""
+    record, used = sweep.read(), spent(members)
+    if not used:
+        return []
+    so_far = f"{used.node_hours:.3g} node-hours in {duration(used.wall_s)}"
+    if not record or not record.cost:
+        return ["", f"cost so far: {so_far}"]
+    most, kept = "at most " if record.cost.by_limits else "", record.cost
+    expected = f"{most}{kept.node_hours:.3g} in {most}{duration(kept.wall_s)} without the queue"
+    return ["", f"cost so far: {so_far}; at submit {expected}"]
+
+
+def as_json(sweep: SweepFolder, members: Sequence[RunFolder]) -> dict[str, Any]:
+    """Both costs; each is null if it is not known."""
+    record, used = sweep.read(), spent(members)
+    kept = record.cost if record else None
+    return {"at_submit": asdict(kept) if kept else None, "so_far": asdict(used) if used else None}

@@ -1,0 +1,39 @@
+"""What a sweep has cost so far, by the ledgers of its members."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestrator.runs.folder import ledger
+from orchestrator.runs.folder.events import Ended, Event, Started
+from orchestrator.runs.folder.run_folder import RunFolder
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The node-hours of all attempts, and the time from the first begin to the last end, or to now."""
+
+    node_hours: float
+    wall_s: float
+
+
+def spent(members: Sequence[RunFolder]) -> Spent | None:
+    """What these members have cost; None before one begins. Raises SiteError if a ledger cannot be read."""
+    uses = [use for run in members for use in _uses(ledger.events(run.ledger))]
+    if not uses:
+        return None
+    node_s = sum(nodes * (end_s - begin_s) for nodes, begin_s, end_s in uses)
+    return Spent(node_s / HOUR_S, max(end_s for _, _, end_s in uses) - min(begin_s for _, begin_s, _ in uses))
+
+
+def _uses(events: Sequence[Event]) -> Iterator[tuple[int, float, float]]:
+    """The nodes of each attempt, when it began, and when it ended or now if it is the newest one."""
+    begun = [event for event in events if isinstance(event, Started)]
+    ends_s = {event.attempt: event.time_s for event in events if isinstance(event, Ended)}
+    for event in begun:
+        if event.attempt in ends_s or event is begun[-1]:
+            yield len(event.hosts), event.time_s, max(ends_s.get(event.attempt, time.time()), event.time_s)
