@@ -64,8 +64,13 @@ def measure(place: Place, asked: argparse.Namespace) -> dict[str, object]:
         "submitted again": [number for number, times in enumerate(submitted) if times > 1],
         "completed at the end": [run["state"] for run in _members(place, sweep)].count("COMPLETED"),
         "seconds of the first round": f"{first_s:.0f}",
-        **{f"cost: {key}": value for key, value in before.get("cost", {}).items()},
+        "node-hours": _both(before["cost"], "node_hours", 1.0),
+        "minutes": _both(before["cost"], "wall_s", 60.0),
     }
+
+
+def _both(cost: dict[str, Any], name: str, unit: float) -> str:
+    return f"{cost['at_submit'][name] / unit:.3g} expected, {cost['so_far'][name] / unit:.3g} taken"
 
 
 def _kill(place: Place, sweep: str, left: set[int]) -> None:
