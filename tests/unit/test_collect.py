@@ -219,7 +219,7 @@ def test_only_what_the_patterns_choose_is_copied(
         (".secrets.env", "secrets and locks"),
         ("code/.env", "secrets and locks"),
         ("a,,b", "names no file"),
-        ("", "names no file"),
+        ("", "its value is empty"),
         ("no-such-*,none", "has no file no-such-\\* or none"),
         ("checkpoints/best", "no checkpoint with an accuracy"),
     ],

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 from types import SimpleNamespace
 
 import pytest
@@ -170,7 +171,7 @@ def test_a_rank_that_says_that_it_waits_misses_no_word(
     seen: list[int | None], beside: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     placement = SimpleNamespace(slots=[SimpleNamespace(rank=0, local_rank=0, host="n1")])
-    monkeypatch.setattr(waiting_rank, "write_json", lambda *record: os.kill(os.getpid(), signal.SIGUSR1))
+    monkeypatch.setattr(waiting_rank, "write_json", lambda *record: signal.pthread_kill(get_ident(), signal.SIGUSR1))
     monkeypatch.setattr(waiting_rank, "_following", lambda attempt: seen.pop(0))
     monkeypatch.setattr(waiting_rank, "ordered", lambda attempt: (beside.order, placement))
     monkeypatch.setattr(waiting_rank, "LOOK_S", 0.01)
@@ -185,7 +186,7 @@ def test_a_program_that_waits_ends_if_its_wrapper_fails(
     def damaged(attempt: object) -> None:
         raise SiteError("its ranks have not been placed yet")
 
-    monkeypatch.setattr(waiting_rank, "write_json", lambda *record: os.kill(os.getpid(), signal.SIGUSR1))
+    monkeypatch.setattr(waiting_rank, "write_json", lambda *record: signal.pthread_kill(get_ident(), signal.SIGUSR1))
     monkeypatch.setattr(waiting_rank, "_following", lambda attempt: 2)
     monkeypatch.setattr(waiting_rank, "ordered", damaged)
     with pytest.raises(SiteError), ExitStack() as held:
