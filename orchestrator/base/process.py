@@ -184,10 +184,10 @@ def converse(argv: Sequence[str | Path]) -> subprocess.Popen[bytes]:
     return _started(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=safe(clean_environment()))
 
 
-def detach(argv: Sequence[str | Path], output: IO[bytes]) -> None:
+def detach(argv: Sequence[str | Path], output: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start a program that outlives the caller, in its own session; it writes to `output`."""
     nothing = subprocess.DEVNULL
-    _started(argv, stdin=nothing, stdout=output, stderr=output, env=safe(os.environ), start_new_session=True)
+    return _started(argv, stdin=nothing, stdout=output, stderr=output, env=safe(os.environ), start_new_session=True)
 
 
 def start(
