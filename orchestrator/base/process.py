@@ -48,6 +48,17 @@ class NoAnswer(SiteError):
 
 
 @dataclass(frozen=True)
+class Streams:
+    """The descriptors from which a program reads its input, and to which it writes its output."""
+
+    input: int
+    output: int
+
+
+STANDARD = Streams(0, 1)
+
+
+@dataclass(frozen=True)
 class Finished:
     """A program that has ended, and its output."""
 
@@ -157,6 +168,21 @@ def interact(argv: Sequence[str | Path]) -> int:
     """Run a program on the user's terminal, in a clean environment; its exit code. It may ask the user: no timeout."""
     with _started(argv, env=safe(clean_environment())) as program, _interrupting(program):
         code = program.wait()
+    return code if code >= 0 else 128 - code
+
+
+def join(argv: Sequence[str | Path], streams: Streams) -> int:
+    """Run a program with these streams, in a clean environment; its exit code. It ends when its input does: no timeout.
+
+    If the caller is interrupted, it ends the program.
+    """
+    environment = safe(clean_environment())
+    with _started(argv, stdin=streams.input, stdout=streams.output, env=environment) as program:
+        try:
+            code = program.wait()
+        except BaseException:
+            program.terminate()
+            raise
     return code if code >= 0 else 128 - code
 
 
