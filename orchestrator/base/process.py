@@ -48,6 +48,17 @@ class NoAnswer(SiteError):
 
 
 @dataclass(frozen=True)
+class Streams:
+    """The descriptors from which a program reads its input, and to which it writes its output."""
+
+    input: int
+    output: int
+
+
+STANDARD = Streams(0, 1)
+
+
+@dataclass(frozen=True)
 class Finished:
     """A program that has ended, and its output."""
 
@@ -160,6 +171,21 @@ def interact(argv: Sequence[str | Path]) -> int:
     return code if code >= 0 else 128 - code
 
 
+def join(argv: Sequence[str | Path], streams: Streams) -> int:
+    """Run a program with these streams, in a clean environment; its exit code. It ends when its input does: no timeout.
+
+    If the caller is interrupted, it ends the program.
+    """
+    environment = safe(clean_environment())
+    with _started(argv, stdin=streams.input, stdout=streams.output, env=environment) as program:
+        try:
+            code = program.wait()
+        except BaseException:
+            program.terminate()
+            raise
+    return code if code >= 0 else 128 - code
+
+
 @contextmanager
 def _interrupting(program: subprocess.Popen[bytes]) -> Iterator[None]:
     """Within, ctrl-C reaches only the program. A terminal sends it there by itself."""
@@ -184,10 +210,10 @@ def converse(argv: Sequence[str | Path]) -> subprocess.Popen[bytes]:
     return _started(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=safe(clean_environment()))
 
 
-def detach(argv: Sequence[str | Path], output: IO[bytes]) -> None:
+def detach(argv: Sequence[str | Path], output: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start a program that outlives the caller, in its own session; it writes to `output`."""
     nothing = subprocess.DEVNULL
-    _started(argv, stdin=nothing, stdout=output, stderr=output, env=safe(os.environ), start_new_session=True)
+    return _started(argv, stdin=nothing, stdout=output, stderr=output, env=safe(os.environ), start_new_session=True)
 
 
 def start(

@@ -37,6 +37,7 @@ GROUPS = {
         "cancel": "end runs, after a checkpoint",
         "resume": "submit the next attempt of a run, from its newest complete checkpoint",
         "shell": "open a terminal, or run a command, beside a running rank, in its image",
+        "forward": "open a local port that leads to a port beside a running rank, as of TensorBoard",
         "collect": "copy logs, metrics and checkpoints of a run into a folder",
         "cp": "copy single files or folders out of runs, as RUN:PATH",
         "rm": "remove runs that are over, with their logs and checkpoints",

@@ -95,12 +95,22 @@ class RunThere(Run):
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
         """As in `Run`. Raises LinkLost if the link breaks, which ends the command."""
-        from orchestrator.remote.session import Session, received
+        from orchestrator.remote.session import Session
 
-        host, words = self.known.host, ["shell", self.id, f"--rank={rank}", "--", *command]
-        with Session(host, 0) as session:
-            answer, _ = session.ask({"ask": "command", "words": words})
-            return session.interact(received(host, str, answer.get("command"), str), terminal=terminal)
+        with Session(self.known.host, 0) as session:
+            return session.interact(["shell", self.id, f"--rank={rank}", "--", *command], terminal=terminal)
+
+    def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
+        """As in `Run`; the local port is on this machine. Raises LinkLost if the link breaks."""
+        from orchestrator.remote.session import Session
+        from orchestrator.runs.forwarding import listening
+
+        beside = [f"--host={host}"] if host else [f"--rank={rank}"]
+        words = ["forward", self.id, str(port), *beside, f"--listen={listening.PASSES_ON}"]
+        with Session(self.known.host, 0) as session:
+            return listening.listen(
+                lambda streams: session.interact(words, terminal=False, streams=streams), port, listen
+            )
 
     def wait_until_held(self) -> View:
         from orchestrator.remote.status import view_of

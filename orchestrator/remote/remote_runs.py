@@ -72,7 +72,7 @@ def runs() -> list[Known]:
     except OSError:
         return []
     found = [read for path in paths if (read := _read(path))]
-    return sorted(found, key=lambda known: (known.submitted_s, len(known.run), known.run))  # members of a sweep: at once
+    return sorted(found, key=lambda known: (known.submitted_s, len(known.run), known.run))  # a sweep: all at once
 
 
 def _read(path: Path) -> Known | None:

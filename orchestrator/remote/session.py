@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.base import process, strangers
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import parsed
+from orchestrator.base.process import Streams
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.remarks import say
 from orchestrator.base.typed import record_of
@@ -128,9 +129,12 @@ class Session:
             except LinkLost as again:
                 error = again
 
-    def interact(self, command: str, *, terminal: bool) -> int:
-        """Run the command of an answer over the same link; see `Channel.interact`."""
-        return self._link.interact(command, terminal=terminal)
+    def interact(self, words: Sequence[str], *, terminal: bool, streams: Streams | None = None) -> int:
+        """Run `torusrun WORDS...` there over the same link; see `Channel.interact`."""
+        answer, _ = self.ask({"ask": "command", "words": list(words)})
+        return self._link.interact(
+            received(self.host, str, answer.get("command"), str), terminal=terminal, streams=streams
+        )
 
     def _answer(self, longest_header: int = ANSWER_BYTES, largest_bytes: int = LARGEST_ANSWER) -> Frame:
         self._until_s = float("inf")

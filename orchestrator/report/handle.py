@@ -9,7 +9,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from orchestrator.base.process import STANDARD
 from orchestrator.runs.attempts.cancel import cancel
+from orchestrator.runs.attempts.forward import forward
 from orchestrator.runs.attempts.in_hold import find as find_held
 from orchestrator.runs.attempts.reproduce import plan_again, reproduce
 from orchestrator.runs.attempts.resume import resume
@@ -17,6 +19,7 @@ from orchestrator.runs.attempts.shell import shell
 from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import metrics, patterns
 from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.forwarding import listening
 from orchestrator.runs.plan.attempt_plan import changes
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan
@@ -113,6 +116,19 @@ class Run:
         It uses this process's own input and output. Raises UserError if the run is not running.
         """
         return shell(self.folder, rank, command, terminal=terminal)
+
+    def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
+        """Open a local port that leads to `port` beside a rank, or on `host`, until the attempt ends; then 0.
+
+        The local port is `listen` ('6007', '0.0.0.0:6007'), or `port` or a free one of loopback; its address is
+        printed. Raises UserError if the run is not running or the port cannot be opened, SiteError if the connection
+        breaks.
+        """
+        if listen == listening.PASSES_ON:
+            return forward(self.folder, port, rank=rank, host=host, streams=STANDARD)
+        return listening.listen(
+            lambda streams: forward(self.folder, port, rank=rank, host=host, streams=streams), port, listen
+        )
 
     def wait_until_held(self) -> View:
         """Wait until a held allocation takes attempts, or is over; its last view."""

@@ -15,7 +15,7 @@ from orchestrator import schedulers
 from orchestrator.base import process
 from orchestrator.base.environment import clean_environment
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import NoAnswer
+from orchestrator.base.process import NoAnswer, Streams
 from orchestrator.base.states import State, Status
 from orchestrator.schedulers import last_action
 from orchestrator.schedulers.interface import Request, Scheduler
@@ -204,18 +204,24 @@ class Client:
         except SiteError:
             return ()
 
-    def shell(self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool) -> int:
-        """Run a program on a host of a running job, on the user's terminal; its exit code.
+    def shell(
+        self, job_id: str, host: str, argv: Sequence[str], *, terminal: bool, streams: Streams | None = None
+    ) -> int:
+        """Run a program on a host of a running job, on the user's terminal or with `streams`; its exit code.
 
         Raises SiteError if the scheduler has no way to reach the host.
         """
+        command = self._shell(job_id, host, argv, terminal)
+        return process.join(command, streams) if streams else process.interact(command)
+
+    def _shell(self, job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[str]:
         if self.by_ssh and not self.scheduler.traits.one_machine:
-            return process.interact(ssh(host, argv, terminal=terminal))
+            return ssh(host, argv, terminal=terminal)
         make = self.scheduler.reach.shell_command
         if make is None:
             why = "has no way into a running job; if the nodes have ssh, set remote_shell: ssh"
             raise SiteError(f"{self.scheduler.name} {why}")
-        return process.interact(make(job_id, host, argv, terminal))
+        return make(job_id, host, argv, terminal)
 
     @property
     def shell_from_inside(self) -> bool:

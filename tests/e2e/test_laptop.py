@@ -349,3 +349,27 @@ def test_attempts_and_shells_in_a_held_allocation(away: Away, laptop: Laptop) ->
     assert laptop.torusrun("watch", held).returncode == 1
     refused = laptop.torusrun("submit", path, "--in", held)
     assert refused.returncode == 2 and "no attempt can be started in it" in refused.stderr
+
+
+SERVER = "exec python3 -m http.server {port} --bind 127.0.0.1"
+FETCHES = """
+import sys, urllib.request
+with urllib.request.build_opener().open(f"http://{sys.argv[1]}/large", timeout=60) as answer:
+    print(len(answer.read()))
+"""
+
+
+@pytest.mark.parametrize("connect", ["fabric", "openssh"])
+def test_a_port_beside_a_rank_opens_on_the_laptop(away: Away, laptop: Laptop, connect: str) -> None:
+    use(laptop, f"{USER}@{LOGIN_ADDRESS}", connect=connect)
+    run_id = submit(laptop, f"serves-{connect}", "head -c 20000000 /dev/zero > large\n" + SERVER.format(port=6161))
+    until(lambda: state(laptop, run_id)["state"] == "RUNNING", "the server to begin")
+    forward = laptop.begin("forward", run_id, "6161")
+    assert forward.stdout and forward.stdout.readline() == "127.0.0.1:6161\n", "the same port, on the laptop"
+    fetch = lambda: laptop.sh([laptop.python, "-c", FETCHES, "127.0.0.1:6161"])  # noqa: E731
+    until(lambda: fetch().stdout == "20000000\n", "the server beside the rank")
+    assert laptop.torusrun("cancel", run_id).returncode == 0
+    _, err = forward.communicate(timeout=120)
+    assert forward.returncode == 0 and f"attempt 1 of {run_id} has ended (CANCELLED: " in err, err
+    refused = laptop.torusrun("forward", run_id, "6161")
+    assert refused.returncode == 2 and "is CANCELLED" in refused.stderr and not refused.stdout, refused

@@ -51,6 +51,7 @@ ARGUMENTS = {
     "submit": "{home}/command.yaml --wait",
     "hold": "{home}/command.yaml --time 2s --idle 1s",
     "shell": "{run} -- true",
+    "forward": "{run} 6006",
     "status": "--all --long",
     "watch": "{run}",
     "logs": "{run} --all",
@@ -71,7 +72,7 @@ ARGUMENTS = {
     "completion": "bash",
 }
 # After all that can be looked at.
-REFUSED = dict.fromkeys(("build", "calibrate", "shell", "cancel", "resume", "sweep"), 2)
+REFUSED = dict.fromkeys(("build", "calibrate", "shell", "forward", "cancel", "resume", "sweep"), 2)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,15 +36,18 @@ SHOWS = ["sh", "-c", 'env -0 > "$0.part"; mv "$0.part" "$0"']
 
 
 class Hook:
-    """A webhook: `answers` are its status codes, one after the other; then 200."""
+    """A webhook: `answers` are its status codes, one after the other; then 200. It answers while it is `free`."""
 
     def __init__(self, *answers: int) -> None:
         self.got: list[dict[str, Any]] = []
+        self.free = free = threading.Event()
+        self.free.set()
         left, got = [*answers], self.got
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                free.wait(60.0)
                 self.send_response(left.pop(0) if left else 200)
                 self.send_header("Location", "/elsewhere")
                 self.end_headers()
@@ -139,6 +143,26 @@ def test_a_webhook_is_tried_twice_and_a_job_leaves_a_failure_to_the_next_command
             assert len(there.got) == 3 and sent(run)[-1].ways == ("webhook",)
 
 
+@pytest.mark.parametrize("given_up", ["webhook", "all"])
+def test_a_webhook_that_has_the_notice_and_does_not_answer_in_time_gets_it_once(
+    home: Path, monkeypatch: pytest.MonkeyPatch, given_up: str
+) -> None:
+    monkeypatch.setattr(send, "WEBHOOK_S", 0.3 if given_up == "webhook" else 60.0)
+    monkeypatch.setattr(sending, "TIME_S", 60.0 if given_up == "webhook" else sending.LEAST_S)
+    with hook() as there:
+        run = ended(home, there.url, command=["false"])
+        there.free.clear()
+        try:
+            send_due(run, 1, ("end", "over"), by_client=False)
+        finally:
+            there.free.set()
+        (event,) = sent(run)
+        assert event.failed == {"webhook": send.MAYBE} and event.left == ("command",), "the job leaves the command"
+        send_due(run, 1, ("end", "over"), by_client=True)
+        assert len(there.got) == 1, "a notice that may have arrived must not be sent again"
+    assert [*sent(run)[-1].failed] == ["command"]
+
+
 def test_a_command_hears_of_a_failure_once(home: Path) -> None:
     run = ended(home, command=["false"])
     for _ in range(2):
@@ -162,7 +186,7 @@ def test_a_webhook_without_an_end_is_recorded_as_failed_and_the_other_ways_as_se
     """A resolver or an answer byte by byte has no limit. Without a record, each `status` would send all ways again."""
     monkeypatch.setattr(sending, "TIME_S", 2.0)
     answered = threading.Event()
-    monkeypatch.setattr(send, "_post", lambda url, said: str(answered.wait(60.0)))
+    monkeypatch.setattr(send, "_post", lambda url, said, posted: str(answered.wait(60.0)))
     run = ended(home, "http://127.0.0.1:1/", command=["true"])
     try:
         send_due(run, 1, ("end", "over"), by_client=True)
@@ -217,6 +241,24 @@ def test_the_next_status_sends_what_a_job_did_not(home: Path, monkeypatch: pytes
         monkeypatch.setattr(begin, "_begun", set())
         assert look(run).state is State.FAILED
     assert len(there.got) == 1 and not begun, "a notice that was sent is not begun again"
+
+
+def test_one_process_sends_for_all_runs_that_a_command_sees(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(begin, "_begun", set())
+    monkeypatch.setattr(begin, "_senders", [])
+    runs = [ended(home, command=["true"], at=["end"]) for _ in range(3)]
+    assert main(["status"]) == 0
+    until(lambda: all(map(sent, runs)), "a notice of each run")
+    assert len(begin._senders) == 1
+    begin._begun.clear()
+    working = begin.process.detach(["sleep", "1000"], sys.stderr.buffer)
+    begin._senders.append(working)
+    try:
+        begin.from_client([begin.Over(runs[0], 1, ["end"], State.FAILED, [])])
+        assert begin._senders[-1] is working and not begin._begun, "the next look sends, once the process has ended"
+    finally:
+        working.kill()
+        working.wait()
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,8 @@ def test_an_unknown_state_is_refused(text: str, says: str) -> None:
 
 
 def test_an_unknown_site_is_refused(runs: list[RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
-    for word, says in (("othr", "there is no site 'othr'; did you mean 'other'? (sites: "), ("", "--site: its value is empty")):
+    unknown = "there is no site 'othr'; did you mean 'other'? (sites: "
+    for word, says in (("othr", unknown), ("", "--site: its value is empty")):
         assert main(["status", "--site", word]) == 2
         assert says in capsys.readouterr().err
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
+from orchestrator.base.process import Streams
 from orchestrator.remote.links.host import CONNECT_S, LoginHost
 
 
@@ -19,8 +20,8 @@ class Channel(Protocol):
     def receive(self) -> bytes:
         """The next bytes, at least one. Raises LinkLost at the end, and after SILENCE_S without bytes."""
 
-    def interact(self, command: str, *, terminal: bool) -> int:
-        """Run another command with the streams of this program, with `terminal` on a terminal there; its exit code.
+    def interact(self, command: str, *, terminal: bool, streams: Streams | None = None) -> int:
+        """Run another command with `streams`, or those of this program, with `terminal` on a terminal there; its code.
 
         Raises LinkLost if the link breaks.
         """

@@ -9,6 +9,7 @@ import sys
 from typing import IO
 
 from orchestrator.base import process
+from orchestrator.base.process import Streams
 from orchestrator.remote.links.host import CONNECT_S, LOGIN_S, SILENCE_S, HostRefused, LinkLost, LoginHost
 
 BLOCK_BYTES = 1 << 16
@@ -73,9 +74,9 @@ class OpenSSH:
             return HostRefused(f"{why}. Run `ssh {self._name}` by hand once: torusrun continues once that works")
         return LinkLost(why)
 
-    def interact(self, command: str, *, terminal: bool) -> int:
-        options = ["-tt" if terminal else "-T", *_options()[1:], *ALIVE]
-        return process.interact(["ssh", *options, "--", self._name, command])  # ssh itself reports a broken link
+    def interact(self, command: str, *, terminal: bool, streams: Streams | None = None) -> int:
+        argv = ["ssh", "-tt" if terminal else "-T", *_options()[1:], *ALIVE, "--", self._name, command]
+        return process.join(argv, streams) if streams else process.interact(argv)  # ssh itself reports a broken link
 
     def close(self) -> None:
         self._program.kill()

@@ -17,6 +17,7 @@ from typing import Any
 import paramiko
 from fabric import Connection
 
+from orchestrator.base.process import STANDARD, Streams
 from orchestrator.remote.links import host_keys
 from orchestrator.remote.links.host import CONNECT_S, SILENCE_S, HostRefused, LinkLost, LoginHost
 from orchestrator.remote.links.host_keys import HostKeys
@@ -138,7 +139,7 @@ class ThroughFabric:
             raise self._ended("the connection ended")
         return bytes(data)
 
-    def interact(self, command: str, *, terminal: bool) -> int:
+    def interact(self, command: str, *, terminal: bool, streams: Streams | None = None) -> int:
         ended = threading.Event()
         try:
             channel = self._connection.create_session()
@@ -146,7 +147,7 @@ class ThroughFabric:
                 channel.get_pty(os.environ.get("TERM", "dumb"), *os.get_terminal_size())
             channel.exec_command(command)
             threading.Thread(target=self._look_alive, args=(ended,), daemon=True).start()
-            code = relay(channel, terminal=terminal)
+            code = relay(channel, streams or STANDARD, terminal=terminal)
         except ERRORS as error:
             raise LinkLost(f"{self._name}: the link broke: {_words(error)}") from None
         finally:

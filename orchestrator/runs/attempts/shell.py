@@ -1,19 +1,23 @@
-"""A terminal, or a command, beside a rank of a running attempt."""
+"""A terminal, a command, or the way to a port, beside a rank of a running attempt."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from orchestrator.base import process
 from orchestrator.base.errors import UserError
 from orchestrator.base.json_files import damaged, read_object
+from orchestrator.base.process import STANDARD, Streams
 from orchestrator.base.states import State
+from orchestrator.network.hosts.hostlist import fold
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.attempts.script import python_path
 from orchestrator.runs.folder import index, ledger
 from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.shells.opening import open_shell
 from orchestrator.runs.state.poll import look
@@ -26,23 +30,46 @@ def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) 
     In a held allocation, rank 0 is on the first host. Raises UserError if the run is not running or has no such rank,
     SiteError if its host cannot be reached.
     """
+    there = beside(run, rank)
+    inside = process.module(there.plan.python, "orchestrator.job.ranks.beside_rank", there.attempt.folder, str(rank))
+    return there.start([f"TERM={os.environ.get('TERM', 'dumb')}", *inside, *command], terminal=terminal)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A host of a running attempt, and its job."""
+
+    attempt: Attempt
+    plan: Plan
+    job: str
+    host: str
+
+    def start(self, words: Sequence[str], *, terminal: bool, streams: Streams | None = None) -> int:
+        """Run variables and a command, the words of `env`, on the host; the exit code.
+
+        It gets this process's input and output, on a terminal if `terminal`, or `streams`. Raises SiteError if the host
+        cannot be reached.
+        """
+        asked = client.of(self.plan.site)
+        argv = ["env", *(f"{name}={value}" for name, value in python_path().items()), *words]
+        if asked.shell_from_inside:
+            return open_shell(self.attempt.shells, self.host, argv, terminal=terminal, streams=streams or STANDARD)
+        return asked.shell(self.job, self.host, argv, terminal=terminal, streams=streams)
+
+
+def beside(run: RunFolder, rank: int, host: str = "") -> Beside:
+    """The host of a rank of a run, or `host` if it is named. Raises as `shell` does."""
     index.own(run)
     seen = look(run)
     if seen.state is not State.RUNNING or seen.job is None:
-        raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): a shell needs a rank that is running")
-    plan, attempt = read_plan(run, seen.attempt), run.attempt(seen.attempt)
-    asked = client.of(plan.site)
-    host = _host(run, attempt, rank)
-    inside = process.module(plan.python, "orchestrator.job.ranks.beside_rank", attempt.folder, str(rank))
-    variables = {**python_path(), "TERM": os.environ.get("TERM", "dumb")}
-    argv = ["env", *(f"{name}={value}" for name, value in variables.items()), *inside, *command]
-    if asked.shell_from_inside:
-        return open_shell(attempt.shells, host, argv, terminal=terminal)
+        raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): this needs a rank that is running")
+    attempt = run.attempt(seen.attempt)
+    found = _host(run, attempt, rank, host)
     started = ledger.last(ledger.events(run.ledger), Started, seen.attempt)
-    return asked.shell(started.job if started else seen.job, host, argv, terminal=terminal)
+    return Beside(attempt, read_plan(run, seen.attempt), started.job if started else seen.job, found)
 
 
-def _host(run: RunFolder, attempt: Attempt, rank: int) -> str:
+def _host(run: RunFolder, attempt: Attempt, rank: int, host: str) -> str:
     kept = read_object(attempt.placement)
     if kept is None:
         raise UserError(f"{run.run_id}: its ranks have not been placed yet; ask again in a moment")
@@ -50,6 +77,11 @@ def _host(run: RunFolder, attempt: Attempt, rank: int) -> str:
         slots = Placement.from_json(kept).slots
     except (KeyError, TypeError, ValueError):
         raise damaged(attempt.placement, "it is no placement") from None
+    hosts = list(dict.fromkeys(slot.host for slot in slots))
+    if host and host not in hosts:
+        raise UserError(f"--host {host}: {run.run_id} runs on {fold(hosts)}")
+    if host:
+        return host
     if not 0 <= rank < len(slots):
         raise UserError(f"--rank {rank}: {run.run_id} has ranks 0 to {len(slots) - 1}")
     return slots[rank].host

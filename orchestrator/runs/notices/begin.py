@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
@@ -14,32 +16,54 @@ from orchestrator.runs.folder.events import Event, Notified
 from orchestrator.runs.folder.run_folder import RunFolder
 
 JOB_WAITS_S = 15.0  # for the notices of its last attempt: a scheduler ends what a job leaves behind
-MOST = 5  # processes that one command starts
+MOST = 5  # runs for which one command sends
 PROGRAM = "orchestrator.runs.notices.sending"
 WELL = (State.COMPLETED, State.CANCELLED)
 _begun: set[str] = set()  # runs of this process
+_senders: list[subprocess.Popen[bytes]] = []  # of this process, the newest last
 
 
 def from_job(run: RunFolder, number: int, at: Sequence[str], moments: Sequence[str], *, wait: bool) -> None:
     """Send what is due of `moments` from a job, if the moments `at` are asked for; `wait` for a few seconds at most."""
     if not {*at} & {*moments, *(["failure"] if "end" in moments else [])}:
         return
-    argv = process.module(sys.executable, PROGRAM, run.folder, str(number), "job", *moments)
+    argv = process.module(sys.executable, PROGRAM, "job", ",".join(moments), run.folder, str(number))
     with contextlib.suppress(SiteError, OSError):
         if not wait:
-            return process.detach(argv, sys.stderr.buffer)
+            process.detach(argv, sys.stderr.buffer)
+            return
         done = process.run(argv, timeout_s=JOB_WAITS_S, environment=os.environ)
         print(done.stderr, end="", file=sys.stderr, flush=True)
 
 
-def from_client(run: RunFolder, number: int, at: Sequence[str], state: State, events: Sequence[Event]) -> None:
-    """Send, from the command of a user, what the job of a run that is over has not sent. This does not wait."""
-    due = {"end", "over", *(["failure"] if state not in WELL else [])} & {*at}
-    known = [event for event in events if isinstance(event, Notified) and event.attempt == number and not event.left]
-    sent = {moment for event in known for moment in event.moments}
-    if due <= sent or run.run_id in _begun or len(_begun) >= MOST:
+@dataclass(frozen=True)
+class Over:
+    """A run that is over: its last attempt, for which moments it wants notices (`at`), its state and its ledger."""
+
+    run: RunFolder
+    number: int
+    at: Sequence[str]
+    state: State
+    events: Sequence[Event]
+
+    @property
+    def due(self) -> bool:
+        """Whether a notice is still to be sent."""
+        due = {"end", "over", *(["failure"] if self.state not in WELL else [])} & {*self.at}
+        known = [event for event in self.events if isinstance(event, Notified) and event.attempt == self.number]
+        return not due <= {moment for event in known if not event.left for moment in event.moments}
+
+
+def from_client(over: Iterable[Over]) -> None:
+    """Send, from the command of a user, what the jobs of these runs have not sent. This does not wait.
+
+    One process sends for all of them, one after the other. While it works, no other is started.
+    """
+    due = [one for one in over if one.run.run_id not in _begun and one.due][: max(MOST - len(_begun), 0)]
+    if not due or (_senders and _senders[-1].poll() is None):
         return
-    _begun.add(run.run_id)
-    argv = process.module(sys.executable, PROGRAM, run.folder, str(number), "client", "end", "over")
+    _begun.update(one.run.run_id for one in due)
+    attempts = [str(word) for one in due for word in (one.run.folder, one.number)]
+    argv = process.module(sys.executable, PROGRAM, "client", "end,over", *attempts)
     with contextlib.suppress(SiteError, OSError), open(os.devnull, "ab") as nothing:
-        process.detach(argv, nothing)
+        _senders.append(process.detach(argv, nothing))

@@ -1,7 +1,9 @@
-"""Sends the notices of an attempt that are due: `orchestrator.runs.notices.sending RUN ATTEMPT WHO MOMENT...`.
+"""Sends the notices of attempts that are due.
 
-WHO is `job` or `client`. A job leaves a way that failed to the next client, for the node may not reach it. A client
-tries each way once, and the ledger has the result. One process at a time sends, so that no notice is sent twice.
+`orchestrator.runs.notices.sending job MOMENTS RUN ATTEMPT` is for a job, which leaves a way that failed to the next
+client, for the node may not reach it. `... client MOMENTS RUN ATTEMPT [RUN ATTEMPT...]` is for a user's command. It
+tries each way once, and the ledger has the result. One process at a time sends for a run, and a POST that may have
+arrived is not repeated, so that no notice is sent twice.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from orchestrator.runs.folder.events import Notified
 from orchestrator.runs.folder.kept_secrets import kept
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.notices.notice import notice
-from orchestrator.runs.notices.send import send
+from orchestrator.runs.notices.send import MAYBE, send
 from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.plan.secret_values import WEBHOOK
 
@@ -30,13 +32,16 @@ LEAST_S = 2.0  # of it for the ways
 
 
 def main() -> None:
-    folder, number, who, *moments = sys.argv[1:]
-    signal.alarm(LONGEST_S)
+    who, moments, *attempts = sys.argv[1:]
     os.umask(0o077)
-    try:
-        send_due(RunFolder(Path(folder)), int(number), tuple(moments), by_client=who == "client")
-    except TorusrunError as error:
-        sys.exit(f"torusrun: the notices of {Path(folder).name} are not sent: {error}")
+    wrong = ""
+    for folder, number in zip(attempts[::2], attempts[1::2], strict=True):
+        signal.alarm(LONGEST_S)
+        try:
+            send_due(RunFolder(Path(folder)), int(number), tuple(moments.split(",")), by_client=who == "client")
+        except TorusrunError as error:
+            wrong = f"torusrun: the notices of {Path(folder).name} are not sent: {error}"
+    sys.exit(wrong or 0)
 
 
 def send_due(run: RunFolder, number: int, moments: tuple[str, ...], *, by_client: bool) -> None:
@@ -61,10 +66,9 @@ def send_due(run: RunFolder, number: int, moments: tuple[str, ...], *, by_client
         for way, reason in failed.items():
             print(f"torusrun: the notice by {way} failed: {reason}", file=sys.stderr)
         sent = tuple(way for way in ways if way not in failed)
-        if by_client:
-            ledger.append(run.ledger, Notified(number, due, sent, failed))
-        elif sent:
-            ledger.append(run.ledger, Notified(number, due, sent, left=tuple(failed)))
+        final = {way: reason for way, reason in failed.items() if by_client or reason == MAYBE}
+        if sent or final:
+            ledger.append(run.ledger, Notified(number, due, sent, final, tuple(failed.keys() - final.keys())))
 
 
 def _url(run: RunFolder) -> tuple[str, str]:

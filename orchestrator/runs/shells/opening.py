@@ -1,4 +1,4 @@
-"""The user's side of a shell: it listens, requests the program from the job, and joins it to this terminal."""
+"""The user's side of a shell: it listens, requests the program from the job, and joins it to streams of ours."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError
+from orchestrator.base.process import STANDARD, Streams
 from orchestrator.base.terminal.raw import raw
 from orchestrator.runs.shells import request as requests
 from orchestrator.runs.shells.addresses import addresses, network
@@ -26,8 +27,8 @@ from orchestrator.runs.shells.request import ShellRequest
 WAIT_S = 60.0  # for the job to see the request, its remote shell, and the delays of a shared file system
 
 
-def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool) -> int:
-    """Run `argv` on `host` of the job that reads requests in `folder`, joined to our input and output; its exit code.
+def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool, streams: Streams = STANDARD) -> int:
+    """Run `argv` on `host` of the job that reads requests in `folder`, joined to `streams` of ours; its exit code.
 
     Raises SiteError if the job does not start it, or if the connection breaks.
     """
@@ -38,7 +39,7 @@ def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool) 
         with requests.left(asked, folder) as path:
             connection = _connected(listener, asked, path)
     with raw(terminal) as resized:
-        return _joined(connection, host, resized)
+        return _joined(connection, host, resized, streams)
 
 
 def _connected(listener: socket.socket, asked: ShellRequest, path: Path) -> Connection:
@@ -55,10 +56,10 @@ def _connected(listener: socket.socket, asked: ShellRequest, path: Path) -> Conn
     raise SiteError(f"nothing on {asked.host} connected to {where} within {WAIT_S:g} s: {requests.MEND}")
 
 
-def _joined(connection: Connection, host: str, resized: list[int]) -> int:
+def _joined(connection: Connection, host: str, resized: list[int], streams: Streams) -> int:
     """Copy input and output in both directions until the program has ended; its exit code."""
-    threading.Thread(target=_hand_on_input, args=(connection, resized), daemon=True).start()
-    to = {Frame.OUTPUT: sys.stdout.fileno(), Frame.ERRORS: sys.stderr.fileno()}
+    threading.Thread(target=_hand_on_input, args=(connection, resized, streams.input), daemon=True).start()
+    to = {Frame.OUTPUT: streams.output, Frame.ERRORS: sys.stderr.fileno()}
     try:
         while True:
             kind, content = connection.receive()
@@ -74,16 +75,16 @@ def _joined(connection: Connection, host: str, resized: list[int]) -> int:
         connection.close()
 
 
-def _hand_on_input(connection: Connection, resized: list[int]) -> None:
+def _hand_on_input(connection: Connection, resized: list[int], source: int) -> None:
     """Send the user's input, and the new sizes of the window."""
     with contextlib.suppress(OSError):
         while True:
-            typed = select.select([0], [], [], LOOK_S)[0]
+            typed = select.select([source], [], [], LOOK_S)[0]
             if resized:
                 resized.clear()
                 size = os.get_terminal_size()
                 connection.send(Frame.SIZE, SIZE.pack(size.lines, size.columns))
-            if typed and not (keys := os.read(0, CHUNK_BYTES)):
+            if typed and not (keys := os.read(source, CHUNK_BYTES)):
                 break
             if typed:
                 connection.send(Frame.INPUT, keys)

@@ -105,7 +105,13 @@ def standing(
         if answer:
             jobs[id(record)] = answer
     jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs], fresh, until_s))
-    return [_settle(record, jobs.get(id(record)), now_s, until_s) for record in records]
+    found = [_settle(record, jobs.get(id(record)), now_s, until_s) for record in records]
+    begin.from_client(
+        begin.Over(record.folder, record.attempt, record.plan.notices, status.state, record.events)
+        for record, status in found
+        if record.mine and status.state.over and record.plan and record.plan.notices
+    )
+    return found
 
 
 def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status]:
@@ -177,8 +183,6 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
                 ledger.append(record.folder.ledger, KeptGoing(record.attempt, NO_MORE_JOBS))
     if status.state.over and record.attempt < record.newest:  # the queued attempt follows
         return standing([record.folder], now_s, newest=True, patience_s=until_s - time.monotonic())[0]
-    if record.mine and status.state.over and record.plan and record.plan.notices:
-        begin.from_client(record.folder, record.attempt, record.plan.notices, status.state, record.events)
     return record, status
 
 

@@ -1,0 +1,37 @@
+"""
+The port leads to PORT on the rank's host, or on HOST, and its address is printed. It needs no ssh to the host, since
+the scheduler connects it. It ends with Ctrl-C, or with the run's attempt.
+
+exit codes: 0 the attempt has ended, 2 a mistake in the request, 3 the connection broke, 130 Ctrl-C
+
+examples:
+  torusrun forward last 6006
+  torusrun forward last 8888 --rank 4 --listen 9999
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from orchestrator.cli.verbs import shared_arguments
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.run_id(parser)
+    parser.add_argument("port", metavar="PORT", type=int, help="the port there, as 6006 of TensorBoard")
+    beside = parser.add_mutually_exclusive_group()
+    beside.add_argument("--rank", metavar="N", type=int, default=0, help="beside this rank; default: %(default)s")
+    beside.add_argument("--host", metavar="HOST", default="", help="on this host of the run")
+    parser.add_argument(
+        "--listen",
+        metavar="[ADDRESS:]PORT",
+        default="",
+        help="the local port; default: PORT of 127.0.0.1, or a free one if that is in use",
+    )
+    parser.usage = "torusrun forward [-h] [--rank N | --host HOST] [--listen [ADDRESS:]PORT] RUN PORT"
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.cli.api import open_run
+
+    return open_run(args.run_id).forward(args.port, rank=args.rank, host=args.host, listen=args.listen)

@@ -1,0 +1,361 @@
+"""Local ports that lead to a port beside a rank: both real ends, between real sockets of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import socket
+import socketserver
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.base import proc
+from orchestrator.base.json_files import write_text
+from orchestrator.base.process import Streams
+from orchestrator.base.states import State
+from orchestrator.runs.folder import claim
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.forwarding import clients, program
+from orchestrator.runs.forwarding.messages import BEGIN, NOISE_BYTES, Message, NotAForward, Unpacked, packed
+from tests.waiting import until
+
+LIMIT_S = 60.0
+OPEN = """
+import sys
+from orchestrator.base import process
+from orchestrator.base.errors import TorusrunError
+from orchestrator.runs.forwarding.listening import listen
+folder, port, at = sys.argv[1:]
+argv = process.module(sys.executable, "orchestrator.runs.forwarding.program", folder, "0", port)
+try:
+    sys.exit(listen(lambda streams: process.join(argv, streams), int(port), at))
+except TorusrunError as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_code)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+RESET = struct.pack("ii", 1, 0)
+
+
+class Forward:
+    """A forward of an attempt to `port`, as its user starts it. `address` is where it listens."""
+
+    def __init__(self, folder: Path, port: int, at: str = "") -> None:
+        self.attempt, self._errors = Attempt(folder), folder / "errors"
+        self.attempt.ranks.mkdir(exist_ok=True)
+        with self._errors.open("w") as errors:
+            argv = [sys.executable, "-c", OPEN, str(folder), str(port), at]
+            self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert self.process.stdout
+        address, _, listens = self.process.stdout.readline().strip().partition(":")
+        self.address = address, int(listens or 0)
+
+    def __enter__(self) -> Forward:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout
+        self.process.stdout.close()
+
+    @property
+    def said(self) -> str:
+        return self._errors.read_text()
+
+    def connected(self) -> socket.socket:
+        return socket.create_connection(self.address, timeout=LIMIT_S)
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """A server on a free port, which does `act` with each connection."""
+
+    daemon_threads, request_queue_size = True, 300
+
+    def __init__(self, act: Callable[[socket.socket], None], address: str = "127.0.0.1") -> None:
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                act(self.request)
+
+        super().__init__((address, 0), Handler)
+        self.port: int = self.server_address[1]
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def __exit__(self, *raised: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+def echoed(link: socket.socket) -> None:
+    while data := link.recv(1 << 16):
+        link.sendall(data)
+
+
+def all_of(link: socket.socket) -> bytes:
+    """What comes from a connection until its end."""
+    return b"".join(iter(lambda: link.recv(1 << 16), b""))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forward]:
+    with Server(echoed) as server, Forward(tmp_path_factory.mktemp("attempt"), server.port) as forward:
+        yield forward
+
+
+SENT = st.tuples(st.sampled_from(Message), st.integers(0, 2**32 - 1), st.binary(max_size=40))
+
+
+@given(st.lists(SENT, max_size=6), st.binary(max_size=60), st.integers(1, 30))
+def test_messages_arrive_as_they_were_sent_however_they_are_cut(
+    sent: list[tuple[Message, int, bytes]], noise: bytes, size: int
+) -> None:
+    stream = noise.replace(BEGIN, b"") + BEGIN + b"".join(packed(*message) for message in sent)
+    arrived = Unpacked()
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    assert [message for piece in pieces for message in arrived.add(piece)] == sent
+    assert all(packed(*message).endswith(b"\n") for message in sent), "srun keeps what does not end with a line break"
+
+
+@given(SENT, st.sampled_from([0, -1]), st.integers(1, 255))
+def test_bytes_that_are_no_message_end_the_forward(sent: tuple[Message, int, bytes], at: int, change: int) -> None:
+    made = bytearray(packed(*sent))
+    made[at] ^= change
+    arrived, others = Unpacked(), {kind.value[0] for kind in Message}
+    if at == 0 and made[0] in others:
+        return
+    with pytest.raises(NotAForward, match="no message"):
+        [*arrived.add(BEGIN + made)]
+
+
+def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
+    with pytest.raises(NotAForward, match=r"printed b'noise.* and did not begin"):
+        [*Unpacked().add(b"noise" + bytes(NOISE_BYTES))]
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100_000), st.binary(min_size=1, max_size=4)), max_size=20))
+def test_connections_carry_their_own_bytes_in_order_at_the_same_time(
+    echo: Forward, sends: list[tuple[int, int, bytes]]
+) -> None:
+    with contextlib.ExitStack() as opened:
+        links = {number: opened.enter_context(echo.connected()) for number, _, _ in sends}
+        for number, times, piece in sends:
+            links[number].sendall(piece * times)
+        for number, link in links.items():
+            link.shutdown(socket.SHUT_WR)
+            assert all_of(link) == b"".join(piece * times for of, times, piece in sends if of == number)
+
+
+def test_many_connections_at_once_and_more_than_there_is_room_for(echo: Forward) -> None:
+    with contextlib.ExitStack() as opened:
+        links = [opened.enter_context(echo.connected()) for _ in range(300)]
+        for number, link in enumerate(links):
+            link.sendall(b"%d" % number)
+            link.shutdown(socket.SHUT_WR)
+        for number, link in enumerate(links):
+            assert all_of(link) == b"%d" % number
+            link.close()
+
+
+def test_a_client_that_does_not_read_holds_up_its_server_and_nobody_else(tmp_path: Path) -> None:
+    piece, sent = os.urandom(1 << 20), []
+
+    def act(link: socket.socket) -> None:
+        if link.recv(1) == b"e":
+            return echoed(link)
+        for _ in range(96):
+            link.sendall(piece)
+            sent.append(piece)
+        return None
+
+    with (
+        Server(act) as server,
+        Forward(tmp_path, server.port) as forward,
+        forward.connected() as slow,
+        forward.connected() as quick,
+    ):
+        slow.sendall(b"m")
+        quick.sendall(b"e")
+        for _ in range(20):
+            quick.sendall(piece)
+            with quick.makefile("rb") as file:
+                assert file.read(len(piece)) == piece
+        assert len(sent) < 64, "so much is stored for a client that does not read"
+        assert hashlib.sha256(all_of(slow)).digest() == hashlib.sha256(piece * 96).digest()
+
+
+def test_each_side_may_stop_to_send_before_the_other(tmp_path: Path) -> None:
+    def act(link: socket.socket) -> None:
+        link.sendall(b"all I have")
+        link.shutdown(socket.SHUT_WR)
+        heard.append(all_of(link))
+        over.set()
+
+    heard, over = list[bytes](), threading.Event()
+    with Server(act) as server, Forward(tmp_path, server.port) as forward, forward.connected() as link:
+        assert all_of(link) == b"all I have"
+        link.sendall(b"and I continue")
+        link.shutdown(socket.SHUT_WR)
+        assert over.wait(LIMIT_S) and heard == [b"and I continue"]
+
+
+def test_a_client_that_is_gone_is_gone_for_the_server_and_a_server_for_the_client(tmp_path: Path) -> None:
+    def act(link: socket.socket) -> None:
+        if link.recv(1) == b"s":
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            return link.close()
+        try:
+            while True:
+                link.sendall(bytes(1 << 16))
+        except OSError:
+            return gone.set()
+
+    gone = threading.Event()
+    with Server(act) as server, Forward(tmp_path, server.port) as forward:
+        with forward.connected() as link:
+            link.sendall(b"c")
+            link.recv(1)
+        assert gone.wait(LIMIT_S), "the server must learn that its client is gone"
+        with forward.connected() as link, pytest.raises(ConnectionResetError):
+            link.sendall(b"s")
+            all_of(link)
+
+
+def test_a_port_without_a_server_is_said_once_and_works_as_soon_as_there_is_one(tmp_path: Path) -> None:
+    port = free_port()
+    with Forward(tmp_path, port) as forward:
+        for _ in range(3):
+            with forward.connected() as link, contextlib.suppress(ConnectionResetError):
+                assert link.recv(1) == b""
+        why = f"a connection was closed: nothing answers on port {port} of {socket.gethostname()}"
+        assert [line for line in forward.said.splitlines() if why in line] == [f"torusrun: {why}"]
+        with socket.create_server(("127.0.0.1", port)) as server, forward.connected() as link:
+            server.accept()[0].close()
+            assert all_of(link) == b""
+
+
+@pytest.mark.parametrize("address", ["::1", "own"])
+def test_a_server_on_another_address_of_the_host_is_found(address: str, tmp_path: Path) -> None:
+    own = next(iter(program.addresses()), "") if address == "own" else address
+    family = socket.AF_INET6 if ":" in own else socket.AF_INET
+    try:
+        server = socket.create_server((own, 0), family=family)
+    except OSError:
+        pytest.skip(f"this machine has no {address} address")
+    with server, Forward(tmp_path, server.getsockname()[1]) as forward, forward.connected() as link:
+        server.accept()[0].close()
+        assert all_of(link) == b""
+
+
+def test_a_local_port_that_cannot_be_opened_is_one_clear_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with Forward(tmp_path, 1, at=str(port)) as forward:
+            assert forward.process.wait(LIMIT_S) == 2
+            assert forward.said == (
+                f"--listen 127.0.0.1:{port}: Address already in use; name another port of this machine, or none\n"
+            )
+        with Forward(tmp_path, port, at=str(port)) as forward:
+            assert forward.process.wait(LIMIT_S) == 2
+            assert "the run is on this machine, and this is its port" in forward.said
+
+
+def test_it_ends_with_the_attempt(echo: Forward, tmp_path: Path) -> None:
+    with Forward(tmp_path, echo.address[1]) as forward, forward.connected() as link:
+        End(State.COMPLETED, "").write(forward.attempt.end)
+        assert all_of(link) == b"" and forward.process.wait(LIMIT_S) == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_the_program_beside_the_rank_ends_with_its_user(
+    number: signal.Signals, code: int, echo: Forward, tmp_path: Path
+) -> None:
+    with Forward(tmp_path, echo.address[1]) as forward:
+        (there,) = proc.children(forward.process.pid)
+        forward.process.send_signal(number)
+        assert forward.process.wait(LIMIT_S) == code
+        until(lambda: not Path(f"/proc/{there}").exists(), "the program to end with its user")
+
+
+def test_the_user_learns_that_the_program_is_gone(echo: Forward, tmp_path: Path) -> None:
+    with Forward(tmp_path, echo.address[1]) as forward, forward.connected() as link:
+        (there,) = proc.children(forward.process.pid)
+        os.kill(there, signal.SIGKILL)
+        assert forward.process.wait(LIMIT_S) == 128 + signal.SIGKILL and all_of(link) == b""
+
+
+def test_a_silent_other_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.runs.forwarding.carrying.SILENCE_S", 0.1)
+    monkeypatch.setattr("orchestrator.runs.forwarding.carrying.LOOK_S", 0.01)
+    theirs, mine = os.pipe(), os.pipe()
+    os.write(mine[1], BEGIN)
+    with pytest.raises(Exception, match=r"nothing has come from the other end of the forward for 0.1 s"):
+        program.Leading(Streams(mine[0], theirs[1]), Attempt(tmp_path), 0, 1).carry()
+    for descriptor in (*theirs, *mine):
+        os.close(descriptor)
+
+
+def test_it_ends_with_ranks_that_were_killed_without_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "GONE_LOOK_S", 0.0)
+    attempt = Attempt(tmp_path)
+    found = program.Leading(Streams(0, 1), attempt, 0, 1)
+    attempt.ranks.mkdir()
+    write_text(attempt.rank_start(0), "{}")
+    lock = claim.hold(attempt)
+    for _ in range(3):
+        found.look()
+    assert not found.over, "a rank is at work"
+    os.close(lock)
+    for _ in range(2):
+        found.look()
+    assert found.over
+
+
+def test_a_client_of_another_user_is_strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's own list of connections, with another user's number in each line."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0] as link,
+    ):
+        assert client.fileno() >= 0 and not clients.is_strange(link)
+        table = tmp_path / "tcp"
+        monkeypatch.setattr(clients, "TABLES", (table,))
+        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+        table.write_text("\n".join(" ".join([*words[:7], "54321", *words[8:]]) for words in lines))
+        assert clients.is_strange(link)
+        table.write_text(" ".join(lines[0]))
+        assert clients.is_strange(link), "a client on loopback that is not in the list is gone"
+        table.unlink()
+        assert not clients.is_strange(link), "a system without the list"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_of_this_machine_cannot_use_the_port(echo: Forward) -> None:
+    knocks = (
+        "import socket, sys; link = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+        "try: link.sendall(b'x'); print(link.recv(1))\nexcept OSError: print(b'')"
+    )
+    argv = ["/usr/bin/setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/env", "python3", "-c", knocks]
+    said = subprocess.run([*argv, str(echo.address[1])], capture_output=True, text=True, timeout=LIMIT_S, cwd="/")
+    assert said.stdout == "b''\n", said.stderr
+    assert "its client is a program of another user, or gone" in echo.said
