@@ -36,6 +36,7 @@ GROUPS = {
         "resume": "submit the next attempt of a run, from its newest complete checkpoint",
         "shell": "open a terminal, or run a command, beside a running rank, in its image",
         "collect": "copy logs, metrics and checkpoints of a run into a folder",
+        "export": "write the metrics of runs as CSV, as Parquet or for TensorBoard",
         "rm": "remove runs that are over, with their logs and checkpoints",
     },
     "sites": {

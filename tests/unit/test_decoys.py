@@ -61,6 +61,7 @@ ARGUMENTS = {
     "rm": "{run} --yes",
     "sweep": "{run}",
     "collect": "{run} {home}/collected",
+    "export": "{run} {home}/exported",
     "debug": "{run} --to {home}/debug.tar.gz",
     "schema": "run",
     "completion": "bash",
