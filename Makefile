@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
-.PHONY: demo test fast check bench browser fresh clean
+.PHONY: demo test fast check bench browser pictures fresh clean
 
 demo: $(VENV)/train
 	torusrun submit examples/digits.yaml --wait
@@ -31,6 +31,11 @@ fresh:
 # The page of `torusrun report` in Debian's chromium, which is not installed for the tests.
 browser: $(VENV)/dev
 	python -m tests.browser
+
+# The pictures of README and docs, from real runs: some minutes, and Debian's chromium.
+pictures: $(VENV)/dev
+	python docs/make_picture.py
+	python docs/make_gallery.py
 
 bench: $(VENV)/dev
 	python -m benchmarks.cold_start

@@ -13,7 +13,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from html import escape, unescape
+from itertools import product
 from pathlib import Path
+
+from PIL import Image
 
 from orchestrator.base.states import Cause, State
 from orchestrator.report.page.document import document
@@ -22,14 +25,15 @@ from tests.unit import test_report_page as pages
 from tests.unit.run_folders import make, write_specs
 
 CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr"]
-WIDTHS = (360, 800, 1400)
+WIDTHS = (360, 390, 820, 1440)  # the narrowest phone, a usual one, a tablet, a screen
+LEAST_WIDTH = 500  # Chromium makes no narrower window
 HEIGHT = 4000
 MEASURE = """<script>onload = () => document.body.textContent = "MEASURED" + JSON.stringify(
   [...document.querySelectorAll("iframe")].map(each => each.contentDocument.documentElement.scrollWidth))</script>"""
 
 
 def made(home: Path) -> Iterator[tuple[str, str]]:
-    """(name, page) of a run that failed with long and hostile texts, and of several runs."""
+    """(name, page) of a run that failed with long and hostile texts, of several runs, and of a sweep."""
     spec = write_specs(home)
     failed = make(spec, End(State.FAILED, f"rank 3 of {'x' * 300} said {pages.HOSTILE}", cause=Cause.PROGRAM))
     failed.attempt(1).rank_log(0).write_text(f"Traceback (most recent call last):\nValueError: {'word' * 200}\n")
@@ -38,6 +42,7 @@ def made(home: Path) -> Iterator[tuple[str, str]]:
     spec.write_text(spec.read_text().replace("train: {}", "train: {batch: 512}"))
     runs = [pages.facts(make(spec, pages.DONE)) for _ in range(4)]
     yield "compared", document([pages.facts(failed), *runs])
+    yield "swept", document(pages.swept(runs[0]))
 
 
 def chromium(page: Path, *options: str) -> str:
@@ -60,16 +65,23 @@ def check(name: str, html: str, folder: Path) -> None:
     print(f"{name}: {len(html):,} bytes, widths {widths}")
 
 
+def screenshot(html: str, width: int, height: int, scheme: str, file: Path) -> None:
+    """A picture of the beginning of a page in a window of this size; `scheme` is 'light' or 'dark'."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder, "frame.html")
+        frame = f'style="border:0;width:{width}px;height:{height}px"'
+        page.write_text(f'<!doctype html><body style="margin:0"><iframe srcdoc="{escape(html)}" {frame}>')
+        size = f"--window-size={max(width, LEAST_WIDTH)},{height}"
+        number = ("dark", "light").index(scheme)
+        chromium(page, size, f"--blink-settings=preferredColorScheme={number}", f"--screenshot={file}")
+    with Image.open(file) as whole:
+        whole.crop((0, 0, width, height)).save(file)
+
+
 def pictures(name: str, html: str, folder: Path) -> None:
     """Screenshots in every width, light and dark."""
-    (folder / f"{name}.html").write_text(html)
-    for width in WIDTHS:
-        page = folder / "frame.html"
-        page.write_text(f'<body style="margin:0"><iframe srcdoc="{escape(html)}" width={width} height={HEIGHT}>')
-        for number, scheme in enumerate(("dark", "light")):
-            file = folder / f"{name}-{width}-{scheme}.png"
-            size = f"--window-size={max(width, 500)},{HEIGHT}"  # Chromium makes no narrower window
-            chromium(page, size, f"--blink-settings=preferredColorScheme={number}", f"--screenshot={file}")
+    for width, scheme in product(WIDTHS, ("light", "dark")):
+        screenshot(html, width, HEIGHT, scheme, folder / f"{name}-{width}-{scheme}.png")
 
 
 def main() -> None:

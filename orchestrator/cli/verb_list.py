@@ -40,6 +40,7 @@ GROUPS = {
         "forward": "open a local port that leads to a port beside a running rank, as of TensorBoard",
         "collect": "copy logs, metrics and checkpoints of a run into a folder",
         "cp": "copy single files or folders out of runs, as RUN:PATH",
+        "export": "write the metrics of runs as CSV, as Parquet or for TensorBoard",
         "rm": "remove runs that are over, with their logs and checkpoints",
         "gc": "remove what no run needs: old images, checkpoints beyond a number, leftovers",
     },

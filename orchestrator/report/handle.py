@@ -141,6 +141,16 @@ class Run:
         """Copy the results of the run into a new folder; see `torusrun collect --help`."""
         return collect(self.folder, Path(into), checkpoints, only=patterns.parse_list(only))
 
+    def export(self, into: str | Path, kind: str = "csv") -> Path:
+        """Write the metrics as a file into the folder `into`/RUN, replacing an earlier one; the file's absolute path.
+
+        `kind` is "csv", "parquet" (needs pyarrow) or "tensorboard" (needs tensorboard). Raises UserError if the run
+        has recorded no steps, or if the package is missing.
+        """
+        from orchestrator.report.export import written  # imported late: other functions do not need it
+
+        return written.write(self.id, self.metrics(), Path(into), kind)
+
     def report(self, path: str | Path, *, force: bool = False) -> Path:
         """Write one HTML file about the run; its absolute path. Raises UserError if it exists, unless with `force`."""
         from orchestrator.report.page import made  # imported late: other functions need neither Jinja2 nor predictions

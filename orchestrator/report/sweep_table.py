@@ -13,13 +13,13 @@ from orchestrator.base.errors import UserError
 from orchestrator.base.terminal.colours import of
 from orchestrator.base.terminal.plain import plain
 from orchestrator.report.listing import steps
-from orchestrator.report.numbers import number, percent
+from orchestrator.report.numbers import number, percent, thousands
 from orchestrator.report.table import Column, Table
 from orchestrator.runs.state.view import View
 from training.recipe.near import did_you_mean
 
 LONG_NUMBER = re.compile(r"(?=.{11})-?[0-9]+[.][0-9]+(e[+-]?[0-9]+)?")
-SHARES = ("accuracy", "top5")
+SHOWN = {"accuracy": percent, "top5": percent, "images_per_s": thousands}
 LARGER_IS_BETTER = {"accuracy": True, "top5": True, "images_per_s": True, "loss": False, "test_loss": False}
 
 
@@ -93,7 +93,7 @@ def _short(text: str) -> str:
 
 
 def _result(metric: str) -> Column[MemberRow]:
-    show = percent if metric in SHARES else number
+    show = SHOWN.get(metric, number)
     left_out = None if metric in LARGER_IS_BETTER else 1
     return Column(plain(metric).upper(), lambda row: row.results.get(metric), show, right=True, left_out=left_out)
 

@@ -86,9 +86,9 @@ class Terminal:
         if tell:
             self.signal(signal.SIGWINCH)
 
-    def ended(self) -> int:
+    def ended(self, within_s: float = LIMIT_S) -> int:
         """Wait until the program has ended; its exit code."""
-        until_s = time.monotonic() + LIMIT_S
+        until_s = time.monotonic() + within_s
         while self._child.poll() is None:
             assert time.monotonic() < until_s, f"it did not end; it wrote {bare(self.written)!r}"
             self._read()

@@ -67,6 +67,7 @@ ARGUMENTS = {
     "collect": "{run} {home}/collected",
     "cp": "{run}:metrics.jsonl {home}/copied.jsonl",
     "gc": "--keep-checkpoints 1 --yes",
+    "export": "{run} {home}/exported",
     "debug": "{run} --to {home}/debug.tar.gz",
     "schema": "run",
     "completion": "bash",

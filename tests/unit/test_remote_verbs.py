@@ -147,6 +147,7 @@ def test_python_has_the_same_functions(
         (run.resume, "is COMPLETED"),
         (run.cancel, "COMPLETED"),
         (run.checkpoint, "copies its folder here"),
+        (lambda: run.export(home / "curves"), "has recorded no steps"),
     ):
         with pytest.raises(UserError, match=why):
             call()

@@ -232,10 +232,36 @@ def test_several_runs_are_overlaid_and_compared(home: Path) -> None:
     other = make(spec, End(State.FAILED, "rank 1 ended", cause=Cause.PROGRAM))
     found = page(one, other)
     assert "2 runs compared" in found.text
-    assert ["", "A", "B"] in found.rows and ["state", "COMPLETED", "FAILED"] in found.rows
-    assert ["train.batch", "64", "512"] in found.rows or ["train.batch", "256", "512"] in found.rows, found.rows[-5:]
-    with pytest.raises(UserError, match="at most 12 runs, and these are 13"):
-        document([facts(one)] * 13)
+    titles, first, second, *_ = found.rows
+    assert titles[:2] == ["run", "state"] and "train.batch" in titles
+    cells = [dict(zip(titles, row, strict=True)) for row in (first, second)]
+    assert [row["run"] for row in cells] == [f"A {one.run_id}", f"B {other.run_id}"]
+    assert [row["state"] for row in cells] == ["COMPLETED", "FAILED"] and cells[1]["train.batch"] == "512"
+    assert [row["accuracy"] for row in cells] == ["97.00%", "–"]
+    with pytest.raises(UserError, match="at most 200 runs, and these are 201"):
+        document([facts(one)] * 201)
+
+
+def swept(known: RunFacts) -> list[RunFacts]:
+    """A sweep of 24 like this run: members 7 and 9 have the best accuracies, and the last one recorded nothing."""
+    of = {7: 0.99, 9: 0.98}
+    runs = [
+        replace(
+            known,
+            view=replace(known.view, run=f"swept-1.{number}"),
+            rows=[{**row, "accuracy": of.get(number, 0.5)} if "accuracy" in row else row for row in known.rows],
+        )
+        for number in range(24)
+    ]
+    return [*runs[:23], replace(runs[23], rows=())]
+
+
+def test_of_many_runs_the_best_are_drawn_and_all_are_compared(home: Path) -> None:
+    html = document(swept(facts(make(write_specs(home), DONE))))
+    found = Page(html)
+    assert "<h1>swept-1: 24 members</h1>" in html and "the best by accuracy first" in found.text
+    names = [row[0] for row in found.rows[1:25]]
+    assert names[:3] == ["A 7", "B 9", "C 0"] and names[11:14] == ["L 11", "12", "13"] and names[-1] == "23"
 
 
 def test_the_verb_writes_a_file_and_overwrites_none(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from xml.sax.saxutils import escape
 
 from orchestrator.base.render.html import Markup
@@ -72,7 +73,7 @@ class Chart:
     @property
     def _log(self) -> bool:
         found = [y for _, y in self._points]
-        return self.may_be_log and min(found) > 0 and max(found) / min(found) > LOG_RATIO
+        return self.may_be_log and min(found) > 0 and LOG_RATIO < max(found) / min(found) < inf
 
     @property
     def _up(self) -> tuple[float, float]:

@@ -36,7 +36,8 @@ def drawn(letter: str, facts: RunFacts) -> Drawn:
 
 def charts(runs: Sequence[Drawn]) -> list[Chart]:
     """The charts that have something to show."""
-    unit = "samples" if all(run.series.unit == "samples" for run in runs) else "steps"
+    units = {run.series.unit for run in runs if run.series.steps or run.series.evaluations}
+    unit = "samples" if units == {"samples"} else "steps"
     found = [
         _chart("Loss", unit, _losses(runs), may_be_log=True),
         _chart("Accuracy", unit, _accuracies(runs), show=_percent),

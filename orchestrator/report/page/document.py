@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from string import ascii_uppercase
 
 from orchestrator.base.errors import UserError
@@ -10,33 +11,37 @@ from orchestrator.base.render.html import page
 from orchestrator.base.version import __version__
 from orchestrator.report.numbers import moment
 from orchestrator.report.page.charts import charts, drawn
+from orchestrator.report.page.comparison import best_first, comparison
 from orchestrator.report.page.facts import RunFacts
 from orchestrator.report.page.part import part
 from orchestrator.report.page.series import COLUMNS
-from orchestrator.report.page.settings import differing
 from orchestrator.report.page.time_use import MOST
 
-MOST_RUNS = 12  # the colours and dashes of lines differ
+MOST_DRAWN = 12  # the colours and dashes of lines differ
+MOST_RUNS = 200
 
 
 def document(runs: Sequence[RunFacts]) -> str:
-    """The page about these runs. Equal facts give an equal page. Raises UserError for more than MOST_RUNS."""
+    """The page about these runs. Of more than MOST_DRAWN the best are drawn, and all are compared.
+
+    Equal facts give an equal page. Raises UserError for more than MOST_RUNS.
+    """
     if len(runs) > MOST_RUNS:
-        raise UserError(f"a report overlays at most {MOST_RUNS} runs, and these are {len(runs)}: name fewer")
-    letters = ascii_uppercase if len(runs) > 1 else [""]
-    found = [drawn(letter, facts) for letter, facts in zip(letters, runs, strict=False)]
-    parts = [part(run, number) for number, run in enumerate(found)]
-    names = list(dict.fromkeys(figure.name for each in parts for figure in each.figures))
-    compared = [
-        (name, [next((f.value for f in each.figures if f.name == name), "–") for each in parts]) for name in names
-    ]
+        raise UserError(f"a report compares at most {MOST_RUNS} runs, and these are {len(runs)}: name fewer")
+    found, by = [drawn("", facts) for facts in runs], ""
+    if len(found) > MOST_DRAWN:
+        found, by = best_first(found)
+    if len(found) > 1:
+        found = [replace(run, letter=ascii_uppercase[n] if n < MOST_DRAWN else "") for n, run in enumerate(found)]
+    shown, compared = found[:MOST_DRAWN], comparison(found)
+    parts = [part(run, number) for number, run in enumerate(shown)]
     return page(
         "report/page.html.j2",
-        title=parts[0].name if len(parts) == 1 else f"{len(parts)} runs compared",
+        title=compared.title if compared else parts[0].name,
         runs=parts,
-        charts=charts(found),
-        results=compared if len(parts) > 1 else [],
-        differing=differing(runs) if len(parts) > 1 else [],
+        charts=charts(shown),
+        compared=compared,
+        best_by=by,
         made=moment(max(facts.now_s for facts in runs)),
         version=__version__,
         columns=COLUMNS,

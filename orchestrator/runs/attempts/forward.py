@@ -8,7 +8,7 @@ import time
 from orchestrator.base import process
 from orchestrator.base.errors import DONE, SiteError
 from orchestrator.base.process import Streams
-from orchestrator.base.terminal.plain import say
+from orchestrator.base.terminal.remarks import warn
 from orchestrator.runs.attempts.shell import Beside, beside
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -33,7 +33,7 @@ def forward(run: RunFolder, port: int, *, rank: int, host: str, streams: Streams
     except SiteError as error:
         code, broken = DONE, error
     if ended := _ended(run, there, wait_s=RECORDED_S if code or broken else 0.0):
-        say(f"attempt {there.attempt.number} of {run.run_id} has ended ({ended}), and so has the forward")
+        warn(f"attempt {there.attempt.number} of {run.run_id} has ended ({ended}), and so has the forward")
         return DONE
     if broken or code:
         raise broken or SiteError(f"the connection to {there.host} has ended (exit code {code}); forward again")

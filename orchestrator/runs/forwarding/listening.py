@@ -15,7 +15,8 @@ from ipaddress import IPv4Address
 from orchestrator.base.errors import SITE_FAILED, SiteError, TorusrunError, UserError
 from orchestrator.base.json_files import parsed
 from orchestrator.base.process import Streams
-from orchestrator.base.terminal.plain import plain, say
+from orchestrator.base.terminal.plain import plain
+from orchestrator.base.terminal.remarks import warn
 from orchestrator.base.typed import record_of
 from orchestrator.runs.forwarding.carrying import MOST, Act, Carried, Carrying
 from orchestrator.runs.forwarding.clients import is_strange
@@ -98,8 +99,8 @@ class Listening(Carrying):
         self._listener = _listener(self.address, self.named, self.port, here=ready.network == _network())
         place = "{}:{}".format(*self._listener.getsockname())
         if not IPv4Address(self.address).is_loopback:
-            say(f"everybody who reaches {place} can use the port; torusrun does not know them")
-        say(f"{place} leads to port {self.port} of {ready.host}; Ctrl-C ends it")
+            warn(f"everybody who reaches {place} can use the port; torusrun does not know them")
+        warn(f"{place} leads to port {self.port} of {ready.host}; Ctrl-C ends it")
         print(place, flush=True)
 
     def wait_for_more(self, wait: Callable[[int, int, Act], None]) -> None:
@@ -127,7 +128,7 @@ class Listening(Carrying):
     def _say(self, text: str) -> None:
         """Say this unless it was the last message: a browser tries again and again."""
         if text != self._said:
-            say(text)
+            warn(text)
         self._said = text
 
 

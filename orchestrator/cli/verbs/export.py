@@ -1,0 +1,48 @@
+"""
+Each run gets a folder of its own within FOLDER, so that TensorBoard compares runs. A file from before is replaced.
+Steps that an attempt computed again count once. Parquet needs pyarrow, and event files need tensorboard.
+
+examples:
+  torusrun export last metrics
+  torusrun export 'digits*' curves --as tensorboard
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.verbs import chosen
+
+if TYPE_CHECKING:
+    from orchestrator.report.handle import Run
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_ids", metavar="RUN", nargs="+", help=chosen.RUNS)
+    parser.add_argument("into", metavar="FOLDER", help="the folder for the files, which may exist")
+    parser.add_argument(
+        "--as",
+        dest="kind",
+        choices=("csv", "parquet", "tensorboard"),
+        default="csv",
+        help="the format of the files; default: %(default)s",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.remote import remote_runs
+    from orchestrator.remote.handle import RunThere
+    from orchestrator.report.export.formats import format_of
+    from orchestrator.report.handle import Run
+    from orchestrator.runs.state import selection
+
+    format_of(args.kind)  # a missing package is reported once
+    words, away = remote_runs.split(args.run_ids)
+    here = selection.named(words) if words else []
+
+    def export(run: Run) -> None:
+        print(run.export(Path(args.into), args.kind), flush=True)
+
+    return chosen.complained(chosen.refused(export, [*map(Run, here), *map(RunThere, away)]))

@@ -1,0 +1,29 @@
+"""Writes the metrics of a run into a folder of their own, in place of what was written before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator.base.errors import UserError, explained
+from orchestrator.base.private import READABLE, write_bytes
+from orchestrator.report.export.formats import format_of
+from orchestrator.report.export.table import table
+from orchestrator.report.page.series import Row
+from orchestrator.spec.paths import absolute
+
+
+def write(run: str, metrics: Iterable[Row], into: Path, kind: str) -> Path:
+    """Write the metrics of a run as a file in the folder `into`/RUN; the absolute path of the file.
+
+    Raises UserError if there are none, for an unknown `kind`, if its package is missing, or if the file cannot be
+    written.
+    """
+    made, found = format_of(kind), table(run, metrics)
+    if not found.rows:
+        raise UserError(f"{run}: it has recorded no steps; `torusrun status {run}` shows how it stands")
+    path = absolute(into) / run / made.file
+    with explained(f"{path}: cannot be written", UserError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, made.content(found), READABLE)
+    return path

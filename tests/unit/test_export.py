@@ -1,0 +1,132 @@
+"""`torusrun export`: the metrics of runs as CSV, Parquet and event files, read back by other programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import stat
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from orchestrator.base.errors import UserError
+from orchestrator.base.states import Cause, State
+from orchestrator.cli.main import main
+from orchestrator.report.export.formats import FORMATS, Format, as_csv, as_events, as_parquet
+from orchestrator.report.export.table import MetricTable, table
+from orchestrator.report.handle import Run
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.program.sources.tensorboard import TensorBoard
+from tests.unit.run_folders import STEPS, make, write_specs
+from tests.unit.test_report_series import row
+
+DONE = End(State.COMPLETED, "all 4 ranks ended well", cause=Cause.DONE)
+
+
+@pytest.fixture
+def run(home: Path) -> RunFolder:
+    return make(write_specs(home), DONE)
+
+
+def needs(package: str) -> None:
+    """Skip without a package that `make test` installs; in CI that is a failure."""
+    if find_spec(package) is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"install it: pip install {package}")
+
+
+def resumed() -> MetricTable:
+    """Two attempts; the second one computes step 15 again. The program reports a number of its own."""
+    first = [row(1, 5, loss=1, lr=0.5), row(1, 10, loss=0.75), row(1, 10, "eval", accuracy=0.5), row(1, 15, loss=9.0)]
+    second = [row(2, 10, "start"), row(2, 15, loss=0.25, perplexity=3.5), row(2, 15, "eval", accuracy=0.75)]
+    return table("made", [*first, *second])
+
+
+def test_a_table_has_each_step_once_and_our_columns_first() -> None:
+    found = resumed()
+    assert [(each["event"], each["step"], each["attempt"]) for each in found.rows] == [
+        ("step", 5, 1), ("step", 10, 1), ("eval", 10, 1), ("step", 15, 2), ("eval", 15, 2)
+    ]  # fmt: skip
+    assert found.columns == [
+        "run", "event", "t", "attempt", "step", "samples", "lr", "loss", "accuracy", "perplexity"
+    ]  # fmt: skip
+
+
+def test_what_is_no_number_is_left_out() -> None:
+    (found,) = table("made", [row(1, 5, loss=None, text="x", flag=True, listed=[1], large=10**400)]).rows
+    assert set(found) == {"run", "event", "t", "attempt", "step", "samples"}
+
+
+def test_csv_has_all_digits_and_empty_cells() -> None:
+    lines = list(csv.DictReader(as_csv(resumed()).decode().splitlines()))
+    assert lines[0] == {
+        "run": "made", "event": "step", "t": "105.0", "attempt": "1", "step": "5", "samples": "320", "lr": "0.5",
+        "loss": "1", "accuracy": "", "perplexity": "",
+    }  # fmt: skip
+    assert [line["accuracy"] for line in lines] == ["", "", "0.5", "", "0.75"]
+
+
+def test_parquet_is_read_back_by_pyarrow() -> None:
+    needs("pyarrow")
+    import pyarrow
+    from pyarrow import parquet
+
+    found = parquet.read_table(pyarrow.BufferReader(as_parquet(resumed())))
+    assert found.column("loss").to_pylist() == [1.0, 0.75, None, 0.25, None]
+    assert str(found.schema.field("step").type) == "int64" and str(found.schema.field("run").type) == "string"
+
+
+def test_event_files_are_read_back_and_equal_the_second_time(tmp_path: Path) -> None:
+    needs("tensorboard")
+    content = as_events(resumed())
+    assert content == as_events(resumed())
+    (tmp_path / FORMATS["tensorboard"].file).write_bytes(content)
+    rows = TensorBoard(tmp_path).new_rows(final=True)
+    assert [(each["step"], each["t"]) for each in rows] == [(5, 105.0), (10, 110.0), (15, 215.0)]
+    assert rows[0]["train/loss"] == 1.0 and rows[0]["train/learning_rate"] == 0.5
+    assert rows[1]["train/loss"] == 0.75 and rows[1]["test/accuracy"] == 0.5
+    assert rows[2]["progress/samples"] == 960 and rows[2]["perplexity"] == 3.5
+
+
+def test_the_verb_replaces_its_file_and_leaves_others(
+    run: RunFolder, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = home / "curves" / run.run_id / "metrics.csv"
+    assert main(["export", "last", str(home / "curves")]) == 0 and capsys.readouterr().out == f"{file}\n"
+    first, mine = file.read_bytes(), file.with_name("mine.txt")
+    mine.write_text("mine")
+    assert len(first.splitlines()) == STEPS + 2, "titles, steps, and the evaluation at the end"
+    assert main(["export", "made*", str(home / "curves"), "--as", "csv"]) == 0
+    assert file.read_bytes() == first and mine.read_text() == "mine" and len(list(file.parent.iterdir())) == 2
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_run_without_steps_is_refused_and_the_others_are_written(
+    run: RunFolder, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make(write_specs(home), DONE)
+    other.metrics.write_text(json.dumps({"event": "start", "attempt": 1, "step": 0, "t": 1.0}) + "\n{cut sho")
+    assert main(["export", run.run_id, other.run_id, str(home / "curves")]) == 2
+    said = capsys.readouterr()
+    assert f"{other.run_id}: it has recorded no steps" in said.err and said.out.count("metrics.csv") == 1
+    assert not (home / "curves" / other.run_id).exists()
+
+
+def test_a_missing_package_is_reported_once_with_its_command(
+    run: RunFolder, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(FORMATS, "parquet", Format("metrics.parquet", as_parquet, "no_such_package"))
+    assert main(["export", run.run_id, run.run_id, str(home / "curves"), "--as", "parquet"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "pip install no_such_package" in said
+    assert not (home / "curves").exists()
+
+
+def test_a_folder_that_is_a_file_is_one_error(run: RunFolder, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "file").write_text("mine")
+    assert main(["export", "last", str(home / "file")]) == 2
+    assert "cannot be written: Not a directory" in capsys.readouterr().err and (home / "file").read_text() == "mine"
+    with pytest.raises(UserError, match="no format 'xml'.*formats: csv, parquet, tensorboard"):
+        Run(run).export(home, "xml")
