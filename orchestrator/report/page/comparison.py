@@ -26,7 +26,7 @@ class ComparedRun:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SideBySide:
     """`results` and `settings` are the titles of the columns; `what` is 'run', or 'member' if all are of one sweep."""
 
     title: str
@@ -36,7 +36,7 @@ class Comparison:
     runs: list[ComparedRun]
 
 
-def comparison(runs: Sequence[Drawn]) -> Comparison | None:
+def comparison(runs: Sequence[Drawn]) -> SideBySide | None:
     """The table of these runs; None for a single run."""
     if len(runs) < 2:
         return None
@@ -56,7 +56,7 @@ def comparison(runs: Sequence[Drawn]) -> Comparison | None:
         for number, (run, figures) in enumerate(zip(runs, found, strict=True))
     ]
     title = f"{plain(sweep)}: {len(runs)} members" if sweep else f"{len(runs)} runs compared"
-    return Comparison(title, "member" if sweep else "run", names, [key for key, _ in settings], compared)
+    return SideBySide(title, "member" if sweep else "run", names, [key for key, _ in settings], compared)
 
 
 def _sweep(runs: Sequence[Drawn]) -> str:
