@@ -160,7 +160,9 @@ def _recorded(evidence: Evidence) -> End | None:
     own = [end for end in bad if not end.stopped and not evidence.cut_off(end)]
     culprit = min(own, key=lambda end: (not end.error, end.signal is None, end.ended_s), default=None)
     by_itself = culprit is None or (culprit.signal is None and not culprit.error)
-    wrapper = next((n for n in evidence.launcher.killed if n in evidence.silent), None)
+    killed = evidence.launcher.killed  # a launcher ends the other wrappers by SIGTERM, also those that still start
+    blamed = (n for n in killed if n in evidence.silent and not (culprit and killed[n] == signal.SIGTERM))
+    wrapper = next(blamed, None)
     if by_itself and wrapper is not None:
         how = signal_name(evidence.launcher.killed[wrapper])
         return evidence.end(How.WRAPPER_KILLED, ranks=[wrapper], signal=how, certain=False)

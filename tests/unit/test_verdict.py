@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.states import State
+from orchestrator.base.states import Cause, State
 from orchestrator.job.gather import RankRecords, silences
 from orchestrator.job.hangs.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
 from orchestrator.job.verdict import Evidence, verdict
@@ -147,6 +147,15 @@ def test_a_killed_wrapper_is_named_and_no_innocent_rank(text: str) -> None:
     ends = [end(0, CUT_OFF, 1.0), end(1, 1, 1.0), end(3, 1, 1.0)]
     said = judged(ends, launcher=words(text), said={1: ["Connection reset by peer"], 3: ["whatever"]})
     assert said.reason == "the wrapper of rank 2 (n2, local rank 0) was killed by SIGKILL after step 57"
+
+
+def test_wrappers_that_srun_ended_before_they_could_note_it_are_not_blamed_for_a_rank_that_failed() -> None:
+    """Seen on Slurm: rank 0 fails at once while other wrappers still start."""
+    ended_by_srun = words("srun: error: n1: task 1: Terminated\nsrun: error: n1: task 0: Exited with exit code 3\n")
+    said = judged([end(0, 3, 1.0)], launcher=ended_by_srun, said={0: ["it is broken"]})
+    assert said.cause is Cause.PROGRAM and said.reason.endswith("ended with exit code 3 after step 57: it is broken")
+    alone = judged([end(0, CUT_OFF, 1.0)], launcher=ended_by_srun)
+    assert "the wrapper of rank 1 (n1, local rank 1) was killed by SIGTERM" in alone.reason, "nothing else explains it"
 
 
 def test_ranks_that_their_launcher_killed_are_not_taken_for_a_lost_host() -> None:
