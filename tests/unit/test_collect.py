@@ -175,7 +175,12 @@ def test_a_collect_that_was_interrupted_continues(
 
 def test_another_request_does_not_get_what_an_interrupted_one_left(run: RunFolder, tmp_path: Path) -> None:
     cut_off(run, tmp_path / "kept")
+    (partial,) = tmp_path.glob(f"{PARTIAL}*")
+    (partial / "attempts/1/logs").mkdir(parents=True, exist_ok=True)
+    for file in (partial / "attempts/1/logs").iterdir():
+        file.unlink()
     into = collect(run, tmp_path / "kept", "newest", only=patterns.parse_list("metrics.jsonl"))
+    assert "attempts/1/logs" not in names(into), "it is empty"
     assert "metrics.jsonl" in names(into) and not {"ledger.jsonl", "plan.json", "attempts/1/end.json"} & names(into)
 
 
@@ -231,6 +236,25 @@ def test_patterns_that_choose_nothing_are_refused(
     assert main(["collect", run.run_id, str(tmp_path / "kept"), "--only", only]) == 2
     assert re.search(why, capsys.readouterr().err)
     assert names(tmp_path) == before
+
+
+@pytest.mark.parametrize(("word", "damaged", "chosen"), [("last", 40, 20), ("best", 20, 40), ("last", 0, 0)])
+def test_last_and_best_are_complete_checkpoints(
+    word: str, damaged: int, chosen: int, run: RunFolder, tmp_path: Path
+) -> None:
+    for path in sorted(run.checkpoints.glob("step-*")):
+        step = int(path.name.removeprefix("step-"))
+        manifest = path / "manifest.json"
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "accuracy": 1 / step}))
+        if damaged in (step, 0):
+            (path / "state.pt").write_bytes(b"x" * (path / "state.pt").stat().st_size)
+    only = [patterns.parse(f"checkpoints/{word}")]
+    if not chosen:
+        with pytest.raises(UserError, match="no complete checkpoint"):
+            collect(run, tmp_path / "kept", "none", only=only)
+    else:
+        collect(run, tmp_path / "kept", "none", only=only)
+        assert [path.name for path in (tmp_path / "kept/checkpoints").iterdir()] == [f"step-{chosen:08d}"]
 
 
 def test_only_and_checkpoints_exclude_each_other(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

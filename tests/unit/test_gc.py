@@ -16,8 +16,9 @@ from orchestrator.base.json_files import write_json
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
 from orchestrator.images.builds import lock
-from orchestrator.images.builds.cache import Cache
+from orchestrator.images.builds.cache import Cache, CachedImage
 from orchestrator.remote.login_node import calls, store
+from orchestrator.runs.collect import PARTIAL
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -143,6 +144,24 @@ def test_what_is_used_between_question_and_answer_stays(
     assert one.exists() and not other.exists()
 
 
+def test_an_image_stays_that_a_run_takes_while_others_are_removed(
+    spec: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, removed, remove = [image(home, letter) for letter in "abc"], list[str](), Cache.remove
+
+    def slow(cache: Cache, entry: CachedImage) -> None:
+        """A run is submitted with the second image, and the third is read, while the first is removed."""
+        removed.append(entry.key[0])
+        image(home, "b", [make(spec, DONE)])
+        os.utime(files[2], (time.time(), 1.0))
+        remove(cache, entry)
+
+    monkeypatch.setattr(Cache, "remove", slow)
+    assert gc(spec, "--yes") == 2
+    assert removed == ["a"] and [path.exists() for path in files] == [False, True, True]
+    assert capsys.readouterr().err.count("uses this image now") == 2
+
+
 def test_of_checkpoints_the_newest_sound_ones_and_the_best_stay(
     spec: Path, job: str, capsys: pytest.CaptureFixture[str]  # noqa: F811
 ) -> None:  # fmt: skip
@@ -174,7 +193,7 @@ def test_leftovers_go_and_what_is_at_work_stays(spec: Path, home: Path, job: str
     cache = Cache(home / "images")
     cache.make()
     over, busy = make(spec, DONE), at_work(spec, job)
-    left, stays = [], []
+    left, stays = list[Path](), list[Path]()
     for letter, now in (("d", left), ("e", stays)):
         (cache.lock(letter * 64)).touch(mode=0o600)
         now += [cache.working(letter * 64), home / "builds" / f"torusrun-{letter * 12}-x"]
@@ -183,15 +202,19 @@ def test_leftovers_go_and_what_is_at_work_stays(spec: Path, home: Path, job: str
     for path in (*left, *stays):
         path.mkdir(parents=True)
         (path / "file").touch()
+        os.utime(path / "file", LONG_AGO)
         os.utime(path, LONG_AGO)
     (calls.folder_of("read-again")).mkdir(parents=True)
     (calls.folder_of("read-again") / "left").symlink_to(over.folder.parent / f"{calls.STAGED}02")
-    new = cache.working("c" * 64)
+    new, growing = cache.working("c" * 64), over.folder.parent / f"{PARTIAL}03"
     new.mkdir()
+    growing.mkdir()
+    (growing / "state.pt").touch()
+    os.utime(growing, LONG_AGO)
     with lock.held(cache.lock("e" * 64)):
         assert gc(spec, "--yes") == 0
     assert not [path for path in left if path.exists()]
-    assert not [path for path in (*stays, new) if not path.exists()]
+    assert not [path for path in (*stays, new, growing) if not path.exists()]
 
 
 def test_sent_code_stays_while_submissions_use_it(spec: Path, home: Path) -> None:

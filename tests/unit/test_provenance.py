@@ -118,7 +118,9 @@ def test_a_folder_in_no_checkout_has_no_commit(tmp_path: Path) -> None:
 def test_the_diff_quotes_no_file_that_holds_secrets(checkout: Path, tmp_path: Path) -> None:
     secret = (
         "deploy/.env",
+        "deploy/.envrc",
         "hf_token.txt",
+        "wandb-api-key.txt",
         ".secrets/wandb",
         "id_ed25519",
         "keys/server.pem",

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, TorusrunError, UserError
+from orchestrator.base.errors import DONE, TorusrunError, UserError, explained
 from orchestrator.cli.verbs import chosen, shared_arguments
 from training.counted import counted
 
@@ -91,6 +91,7 @@ def _end(rows: Sequence[Removal], *, as_json: bool) -> int:
 
 def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garbage]:
     """What the options say is to be removed, of this machine's runs and of the site."""
+    from orchestrator.base import private
     from orchestrator.images.builds.cache import Cache
     from orchestrator.remote.login_node import unused
     from orchestrator.runs.cleaning import checkpoints, images
@@ -107,9 +108,12 @@ def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garba
     seen = views(runs, fresh=True)
     uses = images.uses(seen)
     of_site, temporary = building.cache(site), site.container.temporary
-    for folder in sorted({of_site.folder, *uses.caches}):
-        yield from images.unused(Cache(folder), uses, unused_s)
-        yield from images.leftovers(Cache(folder), Path(temporary) if temporary else None, left_s)
+    caches = [Cache(folder) for folder in sorted({of_site.folder, *uses.caches}) if private.is_mine(folder)]
+    for cache in caches:
+        yield from images.unused(cache, uses, unused_s)
+        yield from images.leftovers(cache, left_s)
+    if temporary:
+        yield from images.temporary_leftovers(caches, Path(temporary), left_s)
     if args.keep_checkpoints is not None:
         yield from checkpoints.beyond(seen, args.keep_checkpoints, now_s if given_s is None else given_s)
     yield from checkpoints.leftovers(seen, left_s)
@@ -122,7 +126,8 @@ def _removed(found: Iterable[Garbage], agreed: set[Path]) -> Iterator[tuple[Path
     for one in found:
         if one.path in agreed:
             try:
-                one.remove()
+                with explained(f"{one.path}: cannot be removed"):
+                    one.remove()
                 yield one.path, None
             except TorusrunError as error:
                 yield one.path, error

@@ -36,11 +36,10 @@ def copies(folders: Collection[Path], before_s: float) -> Iterator[Garbage]:
     """The copies of runs in these folders that waited to be fetched, or were cut off, unchanged since `before_s`."""
     named = [path for folder in folders for name in (calls.STAGED, PARTIAL) for path in sorted(folder.glob(f"{name}*"))]
     for path in named:
-        with contextlib.suppress(OSError):
-            changed_s = path.lstat().st_mtime
-            if changed_s < before_s and private.is_mine(path) and not _is_fetched(path):
-                why = "a copy of a run that nobody fetches"
-                yield Garbage("leftover", path, disk.of_path(path), changed_s, why, partial(_remove_copy, path))
+        changed_s = disk.changed_s(path)  # a large copy that is being made changes deep inside
+        if changed_s < before_s and private.is_mine(path) and not _is_fetched(path):
+            why = "a copy of a run that nobody fetches"
+            yield Garbage("leftover", path, disk.of_path(path), changed_s, why, partial(_remove_copy, path, before_s))
 
 
 def _is_fetched(copy: Path) -> bool:
@@ -52,8 +51,8 @@ def _is_fetched(copy: Path) -> bool:
     return False
 
 
-def _remove_copy(path: Path) -> None:
-    if _is_fetched(path):
+def _remove_copy(path: Path, before_s: float) -> None:
+    if _is_fetched(path) or disk.changed_s(path) >= before_s:
         raise SiteError(f"{path}: it is being fetched")
     shutil.rmtree(path, ignore_errors=True)
     if path.exists():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from orchestrator.base.errors import TorusrunError, explained
+from orchestrator.base.errors import SiteError, TorusrunError, explained
 from orchestrator.runs.attempts import submit
 from orchestrator.runs.cleaning.garbage import Garbage
 from orchestrator.runs.folder import disk, index
@@ -40,10 +40,13 @@ def leftovers(views: Sequence[View], before_s: float) -> Iterator[Garbage]:
     """Checkpoints of runs that are over whose writers were killed, unchanged since `before_s`."""
     for run, _ in _over(views):
         for path in sorted(run.checkpoints.glob(f"{TEMPORARY_PREFIX}*step-*")):
-            changed_s = path.lstat().st_mtime
-            if changed_s < before_s:
+            try:
+                changed_s = path.lstat().st_mtime
+            except FileNotFoundError:  # another process has just removed it
+                continue
+            if changed_s < before_s and path.is_dir() and not path.is_symlink():
                 why = f"a half-written checkpoint of {run.run_id}"
-                remove = partial(_alone, run, partial(shutil.rmtree, path, ignore_errors=True))
+                remove = partial(_alone, run, partial(_remove_leftover, path))
                 yield Garbage("leftover", path, disk.of_path(path), changed_s, why, remove)
 
 
@@ -54,9 +57,10 @@ def _over(views: Sequence[View]) -> Iterator[tuple[RunFolder, float]]:
         if view.state.over and not run.checkpoints.is_symlink() and run.checkpoints.is_dir() and run.ledger.exists():
             try:
                 index.own(run)
-            except TorusrunError:
+                ended_s = run.ledger.stat().st_mtime
+            except (TorusrunError, OSError):  # such as: it has just been removed
                 continue
-            yield run, run.ledger.stat().st_mtime
+            yield run, ended_s
 
 
 def _complete(run: RunFolder) -> list[Checkpoint]:
@@ -92,6 +96,12 @@ def _discard_beyond(run: RunFolder, keep: int) -> None:
         if one.step in surplus:
             with explained(f"{one.path}: cannot be removed"):
                 discard(one.path)
+
+
+def _remove_leftover(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        raise SiteError(f"{path}: this could not be removed wholly; see its permissions, and remove it by hand")
 
 
 def _alone(run: RunFolder, act: Callable[[], object]) -> None:

@@ -92,9 +92,9 @@ class _Copy:
         elif depth == DEEPEST:
             self._leave_out(path, "it lies too deep")
         else:
-            new = make_folder(target, folder_mode(found))
+            make_folder(target, folder_mode(found))
             self.content(descriptor, path, depth + 1)
-            if new and not self._wanted(path):
+            if not self._wanted(path):
                 with contextlib.suppress(OSError):
                     target.rmdir()  # unless something in it was copied
 
@@ -103,16 +103,15 @@ class _Copy:
             self._say(f"{self._source / path}: left out: {why}")
 
 
-def make_folder(target: Path, mode: int) -> bool:
-    """Make a folder of this mode; False if there is one. Raises OSError."""
+def make_folder(target: Path, mode: int) -> None:
+    """Make a folder of this mode, unless there is one. Raises OSError."""
     try:
         target.mkdir(mode=0o700)
     except FileExistsError:
         if not target.is_dir():
             raise
-        return False
-    target.chmod(mode)
-    return True
+    else:
+        target.chmod(mode)
 
 
 def folder_mode(found: os.stat_result) -> int:

@@ -37,6 +37,11 @@ def of_path(path: Path) -> int:
     return _bytes(path, set())
 
 
+def changed_s(path: Path) -> float:
+    """When a file, or anything in a folder, was changed last (of time.time()); 0.0 if nothing is there."""
+    return max((found.st_mtime for found in _below(path)), default=0.0)
+
+
 def _bytes(folder: Path, seen: set[tuple[int, int]]) -> int:
     """The bytes of the files below a folder, and of its folders, without those in `seen`, to which they are added."""
     total = 0

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from orchestrator.base.errors import UserError
 from orchestrator.runs.folder.checkpoints import newest
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.spec.problems import shown
-from training.checkpoint.manifest import complete_checkpoints, newest_complete
+from training.checkpoint.manifest import Checkpoint, IncompleteCheckpoint, candidates, newest_complete, verify
 
 OF_CHECKPOINTS = "checkpoints"
 LAST, BEST = "last", "best"
@@ -69,11 +71,24 @@ def _meant(run: RunFolder, pattern: Pattern) -> Pattern:
         return pattern
     if word == LAST:
         complete = newest_complete(run.checkpoints)
-        found = complete.path if complete else newest(run.checkpoints)
+        foreign = None if candidates(run.checkpoints) else newest(run.checkpoints)
+        found = complete.path if complete else foreign
     else:
-        evaluated = [one for one in complete_checkpoints(run.checkpoints) if one.accuracy is not None]
-        found = max(evaluated, key=lambda one: (one.accuracy or 0.0, one.step)).path if evaluated else None
+        found = _best(run.checkpoints)
     if found is None:
         why = "complete checkpoint" if word == LAST else "checkpoint with an accuracy"
         raise UserError(f"{run.run_id} has no {why}: {shown(pattern.text)} names nothing")
     return Pattern(pattern.text, (top, found.name, *filter(None, below)), True)
+
+
+def _best(folder: Path) -> Path | None:
+    """The complete checkpoint with the highest accuracy. Only those are read that could be it: each may be huge."""
+    evaluated: list[Checkpoint] = []
+    for path in candidates(folder):
+        with suppress(IncompleteCheckpoint):
+            one = verify(path, contents=False)
+            evaluated += [one] if one.accuracy is not None else []
+    for one in sorted(evaluated, key=lambda one: (one.accuracy or 0.0, one.step), reverse=True):
+        with suppress(IncompleteCheckpoint):
+            return verify(one.path).path
+    return None

@@ -7,13 +7,14 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 
 NAMES = (
-    ".env", ".env.*", "*.env", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd",
-    "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx",
+    ".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc", ".git-credentials",
+    ".htpasswd", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx",
 )  # fmt: skip
 WORDS = {
     "token", "tokens", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "credential",
     "credentials", "apikey",
 }  # fmt: skip
+_API_KEY = re.compile("api[^a-z0-9]key")
 PROGRAMS = (".py", ".pyi", ".ipynb", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".rs", ".go", ".md", ".rst")
 
 
@@ -25,5 +26,5 @@ def is_secret(path: str) -> bool:
     *folders, name = (part.lower() for part in PurePath(path).parts or ("",))
     if any(fnmatchcase(name, known) for known in NAMES):
         return True
-    says = any(WORDS & set(re.split(r"[^a-z0-9]+", part.replace("api_key", "apikey"))) for part in (*folders, name))
+    says = any(WORDS & set(re.split(r"[^a-z0-9]+", _API_KEY.sub("apikey", part))) for part in (*folders, name))
     return says and not name.endswith(PROGRAMS)
