@@ -21,6 +21,7 @@ from orchestrator.base.errors import SiteError, TorusrunError, UserError, explai
 from orchestrator.base.private import open_regular
 from orchestrator.base.states import State
 from orchestrator.base.terminal.remarks import say
+from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.sweep_folder import SweepFolder, number_of
@@ -60,14 +61,14 @@ def begin(run: RunFolder, planned: AttemptPlan) -> AttemptPlan:
     return planned
 
 
-def report(run: RunFolder, end: End) -> None:
-    """Report the end of an attempt to the run's study, if it has one.
+def report(run: RunFolder, number: int, end: End) -> None:
+    """Report the end of attempt `number` to the run's study, if it has one.
 
-    The trial of an attempt that was cut off, or that another one follows without the user, goes on. A problem is
-    printed: the end of the member is what it is.
+    The trial of an attempt that was cut off, or that another one follows without the user, goes on. So does the trial
+    that a newer attempt has taken up. A problem is printed: the end of the member is what it is.
     """
     if not (end.kept_going or end.followed_by or end.state in CUT_OFF):
-        _reported(run, end.state is State.COMPLETED)
+        _reported(run, end.state is State.COMPLETED, number)
 
 
 def close(run: RunFolder) -> None:
@@ -75,12 +76,16 @@ def close(run: RunFolder) -> None:
     _reported(run, False)
 
 
-def _reported(run: RunFolder, completed: bool) -> None:
+def _reported(run: RunFolder, completed: bool, number: int | None = None) -> None:
     if not run.sweep or not SweepFolder(run.sweep).study.exists():
         return
     try:
         with _opened(run) as (study, found):
+            if number is not None and not completed:
+                claim.check(run, number)  # within the study's lock: a newer attempt takes up its trial after its claim
             _report(study, found, run, completed)
+    except claim.Superseded:
+        return
     except TorusrunError as error:
         say(f"the study does not have the result of {run.run_id}: {error}")
 

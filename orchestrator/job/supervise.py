@@ -62,7 +62,7 @@ def supervise(run: RunFolder, number: int, job: str, ready: ReadyRanks | None = 
     jobs = around.found()
     in_jobs = bool(jobs and jobs.job)
     end = recorded(run, attempt, lambda: Supervisor(run, attempt, times, ready).run(job), keeps_going=in_jobs)
-    study.report(run, end)
+    study.report(run, number, end)
     if not jobs and end.state is not State.COMPLETED:  # a job around the attempt has others, which continue from them
         copies.remove(run, number)
     for recorder in times:

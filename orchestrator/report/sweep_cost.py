@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,9 +12,9 @@ from orchestrator.runs.folder.sweep_folder import SweepFolder
 from orchestrator.runs.sweeps.spent import spent
 
 
-def lines(sweep: SweepFolder, members: Sequence[RunFolder]) -> list[str]:
-    """One line, after an empty one; [] before the first member begins."""
-    record, used = sweep.read(), spent(members)
+def lines(sweep: SweepFolder, members: Sequence[RunFolder], over: Collection[str]) -> list[str]:
+    """One line, after an empty one; [] before the first member begins. `over` are the ids of members that are over."""
+    record, used = sweep.read(), spent(members, over)
     if not used:
         return []
     so_far = f"{used.node_hours:.3g} node-hours in {duration(used.wall_s)}"
@@ -25,8 +25,8 @@ def lines(sweep: SweepFolder, members: Sequence[RunFolder]) -> list[str]:
     return ["", f"cost so far: {so_far}; at submit {expected}"]
 
 
-def as_json(sweep: SweepFolder, members: Sequence[RunFolder]) -> dict[str, Any]:
+def as_json(sweep: SweepFolder, members: Sequence[RunFolder], over: Collection[str]) -> dict[str, Any]:
     """Both costs; each is null if it is not known."""
-    record, used = sweep.read(), spent(members)
+    record, used = sweep.read(), spent(members, over)
     kept = record.cost if record else None
     return {"at_submit": asdict(kept) if kept else None, "so_far": asdict(used) if used else None}

@@ -16,10 +16,13 @@ from orchestrator.base.states import State
 from orchestrator.cli.api import Sweep, sweep
 from orchestrator.cli.main import main
 from orchestrator.job import study as job
+from orchestrator.runs.attempts.reproduce import plan_again
+from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.sweep_folder import SweepFolder
-from orchestrator.runs.plan.plan_files import read_attempt, read_first
+from orchestrator.runs.plan.plan_files import read_attempt, read_first, write_first
+from orchestrator.runs.plan.with_values import with_values
 from orchestrator.runs.sweeps.plans import plan_sweep
 from orchestrator.spec.combinations import in_words
 from orchestrator.spec.read import read
@@ -196,21 +199,43 @@ def test_results_are_reported_and_a_resumed_member_goes_on_with_its_values(
     well, badly, silent, again = made.folders
     values = [begin(run) for run in made.folders]
     reports(well, score=0.5)
-    job.report(well, End(State.COMPLETED, "done"))
-    job.report(badly, End(State.FAILED, "exit 3"))
-    job.report(silent, End(State.COMPLETED, "done"))
+    job.report(well, 1, End(State.COMPLETED, "done"))
+    job.report(badly, 1, End(State.FAILED, "exit 3"))
+    job.report(silent, 1, End(State.COMPLETED, "done"))
     assert (
         f"{silent.run_id} has reported no 'score' (nothing): its study counts it as failed" in capsys.readouterr().err
     )
     for end in (End(State.FAILED, "exit 3", kept_going=True), End(State.TIMEOUT, "time")):
-        job.report(again, end)
+        job.report(again, 1, end)
     assert [state for _, state, _ in trials(made)] == ["COMPLETE", "FAIL", "FAIL", "RUNNING"]
     assert begin(badly) == values[1]
     reports(badly, score=0.25)
-    job.report(badly, End(State.COMPLETED, "done"))
-    job.report(badly, End(State.COMPLETED, "done"))  # its job is begun again
+    job.report(badly, 1, End(State.COMPLETED, "done"))
+    job.report(badly, 1, End(State.COMPLETED, "done"))  # its job is begun again
     job.close(again)
     assert trials(made)[1:] == [("1", "FAIL", None), ("2", "FAIL", None), ("3", "FAIL", None), ("1", "COMPLETE", 0.25)]
+
+
+def test_an_older_attempt_does_not_end_the_trial_of_a_newer_one(cluster: Studied) -> None:
+    pytest.importorskip("optuna")
+    made = cluster.members()
+    run = made.folders[0]
+    begin(run)
+    claim.take(run, 2)
+    job.report(run, 1, End(State.CANCELLED, "attempt 2 of this run has begun"))
+    assert trials(made) == [("0", "RUNNING", None)]
+    reports(run, score=0.5)
+    job.report(run, 2, End(State.COMPLETED, "done"))
+    assert trials(made) == [("0", "COMPLETE", 0.5)]
+
+
+def test_a_member_is_reproduced_as_a_run_with_the_values_of_its_study(cluster: Studied) -> None:
+    run = cluster.members().folders[0]
+    with pytest.raises(UserError, match="has chosen no values for it yet"):
+        plan_again(run)
+    write_first(run, with_values(read_first(run, 1), {"env.X": "0.5", "env.KIND": "b"}, "the study"))
+    again = plan_again(run)
+    assert again.run.env == {"X": "0.5", "KIND": "b"} and again.chosen_values is None
 
 
 def _begin(folder: str) -> None:
@@ -281,4 +306,4 @@ def test_a_run_without_a_study_has_nothing_to_do_with_optuna(cluster: Studied, m
     (run, _) = cluster.submit("env.X=1,2").folders
     planned = read_attempt(run, 1)
     assert job.begin(run, planned) is planned
-    job.report(run, End(State.COMPLETED, "done"))
+    job.report(run, 1, End(State.COMPLETED, "done"))

@@ -28,6 +28,7 @@ from orchestrator.runs.state import lookup, outcome
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.sweeps.batches import Batch
+from orchestrator.runs.sweeps.spent import Spent, spent
 from orchestrator.runs.sweeps.submit import first, proposed
 from orchestrator.schedulers.client import Client
 from tests.unit.slurm_programs import SlurmPrograms
@@ -344,6 +345,16 @@ def test_the_cost_so_far_stands_beside_that_at_submit(cluster: Cluster, capsys: 
     assert main(["sweep", submitted.id, "--json"]) == 0
     cost = json.loads(capsys.readouterr().out)["cost"]
     assert cost["so_far"] == {"node_hours": 1.5, "wall_s": 5400.0} and cost["at_submit"]["by_limits"]
+
+
+def test_a_lost_member_costs_nothing_after_its_last_report(cluster: Cluster) -> None:
+    run = cluster.submit("nodes=1,2").folders[0]
+    ledger.append(run.ledger, Started(1, "1", ("n1",), time_s=1000.0))
+    run.metrics.write_text("{}\n")
+    os.utime(run.metrics, (4600.0, 4600.0))
+    assert spent([run], {run.run_id}) == Spent(1.0, 3600.0)
+    used = spent([run])
+    assert used and used.wall_s > 1e9, "one that is at work counts to now"
 
 
 def test_verbs_take_the_name_of_a_sweep_for_its_members(

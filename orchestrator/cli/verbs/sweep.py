@@ -42,14 +42,15 @@ def run(args: argparse.Namespace) -> int:
         return verbs.run_there(there, "sweep", [*([f"--best={args.best}"] if args.best else []), *flags])
     sweep, members = find(args.sweep_id)
     rows = rows_of(sweep, members)
+    over = {row.view.run for row in rows if row.view.state.over}
     if args.best:
         rows = sweep_table.ranked(rows, sweep_table.goal(args.best, rows))
     if args.json:
-        found = {"members": sweep_table.as_json(rows), "cost": sweep_cost.as_json(sweep, members)}
+        found = {"members": sweep_table.as_json(rows), "cost": sweep_cost.as_json(sweep, members, over)}
         print(json.dumps({"schema": 1, "sweep": sweep.sweep_id, **found}, indent=1))
     elif args.csv:
         print(sweep_table.as_csv(rows), end="")
     else:
         width = output.width(sys.stdout)
-        print("\n".join([*sweep_table.table(rows).lines(width), *sweep_cost.lines(sweep, members)]))
+        print("\n".join([*sweep_table.table(rows).lines(width), *sweep_cost.lines(sweep, members, over)]))
     return DONE

@@ -30,12 +30,15 @@ ANEW = "submit its run file anew"
 def plan_again(run: RunFolder, run_id: str = "") -> Plan:
     """The plan of a run like the first attempt of `run`, on its site as it was recorded; `run_id` if chosen elsewhere.
 
-    Raises UserError if the run is another user's or a held allocation, or if its code or its image are gone or changed.
+    A member of a study becomes a run of its own, with the values that were chosen for it. Raises UserError if the run
+    is another user's or a held allocation, has no such values yet, or if its code or its image are gone or changed.
     """
     index.own(run)
     if allocation.is_held(run):
         raise UserError(f"{run.run_id} holds an allocation, and trains nothing; `torusrun hold` makes another one")
     kept = plan_files.read_first(run, 1)
+    if kept.chosen_values is not None and not kept.chosen_values:
+        raise UserError(f"{run.run_id} is a member of a study, which has chosen no values for it yet")
     spec = replace(kept.run, grid=_grid(run, kept))
     if wrong := list(map(str, misfits(spec, kept.site))):
         raise UserError(f"{run.run_id} does not fit this torusrun any more: {'; '.join(wrong)}")
@@ -43,7 +46,8 @@ def plan_again(run: RunFolder, run_id: str = "") -> Plan:
     _check_image(run, kept)
     run_id = run_id or new_id(spec.name)
     folder = absolute(kept.site.runs) / run_id
-    return replace(kept, run_id=run_id, run=spec, folder=folder, spec_text=_text(run.spec), stretch=None)
+    text = _text(run.spec)
+    return replace(kept, run_id=run_id, run=spec, folder=folder, spec_text=text, stretch=None, chosen_values=None)
 
 
 def reproduce(run: RunFolder, plan: Plan) -> RunFolder:

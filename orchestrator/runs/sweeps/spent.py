@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.runs.folder import ledger
@@ -21,19 +21,34 @@ class Spent:
     wall_s: float
 
 
-def spent(members: Sequence[RunFolder]) -> Spent | None:
-    """What these members have cost; None before one begins. Raises SiteError if a ledger cannot be read."""
-    uses = [use for run in members for use in _uses(ledger.events(run.ledger))]
+def spent(members: Sequence[RunFolder], over: Collection[str] = ()) -> Spent | None:
+    """What these members have cost; None before one begins. Raises SiteError if a ledger cannot be read.
+
+    `over` are the ids of those that are over. Of one that is LOST no end is known: it counts to its last report.
+    """
+    uses = [
+        use
+        for run in members
+        for use in _uses(ledger.events(run.ledger), _last_report_s(run) if run.run_id in over else time.time())
+    ]
     if not uses:
         return None
     node_s = sum(nodes * (end_s - begin_s) for nodes, begin_s, end_s in uses)
     return Spent(node_s / HOUR_S, max(end_s for _, _, end_s in uses) - min(begin_s for _, begin_s, _ in uses))
 
 
-def _uses(events: Sequence[Event]) -> Iterator[tuple[int, float, float]]:
-    """The nodes of each attempt, when it began, and when it ended or now if it is the newest one."""
+def _last_report_s(run: RunFolder) -> float:
+    """When the run wrote its metrics last; 0 if it never did."""
+    try:
+        return run.metrics.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _uses(events: Sequence[Event], until_s: float) -> Iterator[tuple[int, float, float]]:
+    """The nodes of each attempt, when it began, and when it ended, or `until_s` if it is the newest one."""
     begun = [event for event in events if isinstance(event, Started)]
     ends_s = {event.attempt: event.time_s for event in events if isinstance(event, Ended)}
     for event in begun:
         if event.attempt in ends_s or event is begun[-1]:
-            yield len(event.hosts), event.time_s, max(ends_s.get(event.attempt, time.time()), event.time_s)
+            yield len(event.hosts), event.time_s, max(ends_s.get(event.attempt, until_s), event.time_s)
