@@ -27,6 +27,7 @@ from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state import lookup, outcome
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.poll import views
+from orchestrator.runs.sweeps import cost
 from orchestrator.runs.sweeps.batches import Batch
 from orchestrator.runs.sweeps.spent import Spent, spent
 from orchestrator.runs.sweeps.submit import first, proposed
@@ -355,6 +356,18 @@ def test_a_lost_member_costs_nothing_after_its_last_report(cluster: Cluster) -> 
     assert spent([run], {run.run_id}) == Spent(1.0, 3600.0)
     used = spent([run])
     assert used and used.wall_s > 1e9, "one that is at work counts to now"
+
+
+def test_members_that_differ_in_rates_alone_have_one_forecast(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = "scheduler: local\nlauncher: spawn\nnode: {ranks: 4}\nimage_us: {resnet-digits: 100}\n"
+    (home / "site.yaml").write_text(site)
+    (home / "run.yaml").write_text("name: x\nsite: ./site.yaml\ngrid: 4x1\ntrain: {epochs: 2}\n")
+    made: list[object] = []
+    kept = cost.forecast_of
+    monkeypatch.setattr(cost, "forecast_of", lambda plan: (made.append(plan), kept(plan))[1])
+    values = ("train.optimizer.lr=0.1,0.2,0.4", "train.epochs=1,2")
+    found = cost.cost(plan_sweep(home / "run.yaml", values=values))
+    assert len(made) == 2 and not found.unknown, "one for each number of epochs"
 
 
 def test_verbs_take_the_name_of_a_sweep_for_its_members(

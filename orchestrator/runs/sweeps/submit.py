@@ -90,7 +90,7 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
     images = {one.planned.plan.run.image: one.planned.plan for one in attempts}
     found = {name: create.image_of(plan) for name, plan in images.items()}
     facts = create.facts_of(attempts[0].planned.plan, source, origin)
-    folder, unfinished = sweep.folder, sweep.folder.unfinished
+    folder, unfinished, expected = sweep.folder, sweep.folder.unfinished, cost(sweep).kept
     private.make(folder.folder.parent, sweep.site.umask)
     with index.announced(*(one.run for one in attempts)), private.umask(sweep.site.umask):
         try:
@@ -101,8 +101,7 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
             for part in parts:
                 if part.array:
                     part.make(unfinished.array(int(part.array.folder.name)))
-            settings = tuple(member.settings for member in sweep.members)
-            SweepRecord(settings, sweep.at_once, cost(sweep).kept).write(unfinished)
+            SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once, expected).write(unfinished)
             if sweep.study:
                 write_json(unfinished.study, asdict(sweep.study), secret=True)  # as the record
             unfinished.folder.rename(folder.folder)
