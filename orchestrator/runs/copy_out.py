@@ -27,7 +27,7 @@ class ChosenFiles:
 
 
 def copy_out(asked: Sequence[ChosenFiles], to: str) -> list[Path]:
-    """Copy what is asked into the folder `to`, or one file or folder under this new name; the new paths.
+    """Copy the chosen files into the folder `to`, or one file or folder under this new name; the new paths.
 
     A file that exists is replaced. Raises UserError if two files would get the same name, SiteError if the copy fails:
     the same call then continues.
@@ -49,7 +49,7 @@ def copy_out(asked: Sequence[ChosenFiles], to: str) -> list[Path]:
 
 
 def _copied(asked: ChosenFiles, part: Path) -> list[Path]:
-    """Copy what is asked into the folder `part`; the chosen files and folders there. Raises UserError for none."""
+    """Copy the chosen files into the folder `part`; their paths there. Raises UserError for none."""
     part.mkdir(mode=0o700, exist_ok=True)
     asked.copy(part)
     found = sorted(part.glob("/".join("*" for _ in asked.pattern.parts)))

@@ -19,7 +19,7 @@ def without_bad_nodes(planned: AttemptPlan) -> AttemptPlan:
 
 
 def all_without_bad_nodes(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
-    """As `without_bad_nodes`, for attempts at one site: the scheduler is asked once for each queue."""
+    """As `without_bad_nodes`, for attempts at one site: it takes one query for each queue."""
     if not planned or not (bad := memory.bad(planned[0].plan.run.site)):
         return list(planned)
     site = planned[0].plan.site
