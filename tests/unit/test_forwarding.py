@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import resource
+import select
 import signal
 import socket
 import socketserver
@@ -26,7 +28,7 @@ from orchestrator.base.states import State
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.forwarding import clients, program
+from orchestrator.runs.forwarding import clients, listening, program
 from orchestrator.runs.forwarding.messages import BEGIN, NOISE_BYTES, Message, NotAForward, Unpacked, packed
 from tests.waiting import until
 
@@ -347,6 +349,26 @@ def test_a_client_of_another_user_is_strange(tmp_path: Path, monkeypatch: pytest
         assert clients.is_strange(link), "a client on loopback that is not in the list is gone"
         table.unlink()
         assert not clients.is_strange(link), "a system without the list"
+
+
+@pytest.mark.parametrize("free", [0, 1])
+def test_a_client_waits_while_this_process_may_open_no_more_files(free: int) -> None:
+    """Else the forward would try again without a pause, or take a client whose user it could not look up."""
+    near, waits = listening.Listening(Streams(0, 1), 1, "127.0.0.1", None), list[int]()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        near._listener = server
+        os.close(lowest := os.dup(0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, hard))
+        try:
+            near._accept(select.POLLIN)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        near.wait_for_more(lambda descriptor, *_: waits.append(descriptor))
+        assert not near.carried and not waits, "it must not accept before it looks again"
+        near.look()
+        near.wait_for_more(lambda descriptor, *_: waits.append(descriptor))
+        assert waits == [server.fileno()]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -356,6 +356,8 @@ def test_a_lost_member_costs_nothing_after_its_last_report(cluster: Cluster) -> 
     assert spent([run], {run.run_id}) == Spent(1.0, 3600.0)
     used = spent([run])
     assert used and used.wall_s > 1e9, "one that is at work counts to now"
+    ledger.append(run.ledger, Submitted(2, "2", "slurm"))
+    assert spent([run]) == Spent(1.0, 3600.0), "its next attempt waits in the queue: nothing is at work"
 
 
 def test_members_that_differ_in_rates_alone_have_one_forecast(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,13 @@ GONE = "0"  # the inode of a socket without a process
 def is_strange(link: socket.socket) -> bool:
     """Whether an accepted IPv4 connection is of another user of this machine, or its client is gone.
 
-    Of clients on other machines nothing is known: False, as on a system without the list.
+    Of clients on other machines nothing is known: False, as on a system without the list. Raises OSError if the list
+    cannot be read.
     """
     theirs, mine = _coded(link.getpeername()), _coded(link.getsockname())
     try:
         lines = [line.split() for table in TABLES for line in table.read_text().splitlines()]
-    except OSError:
+    except FileNotFoundError:
         return False
     for words in lines:
         if words[LOCAL].endswith(theirs) and words[REMOTE].endswith(mine):

@@ -26,6 +26,7 @@ from orchestrator.runs.shells.addresses import HERE, network
 LARGEST_PORT = 65_535
 LONGEST_WHY = 200  # characters
 USES = (errno.EADDRINUSE, errno.EACCES)  # of a port that another program has, or that only root may use
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PASSES_ON = "-"  # in place of a local port: messages pass through standard input and output
 
 Link = Callable[[Streams], int]
@@ -73,7 +74,7 @@ class Listening(Carrying):
         self.port, self.address, self.named = port, address, named
         self.error: TorusrunError | None = None
         self._listener: socket.socket | None = None
-        self._opened, self._said = 0, ""
+        self._opened, self._said, self._is_full = 0, "", False
 
     def run(self, interrupts: bool) -> None:
         """Carry all connections; an error is kept, and with `interrupts` it interrupts the main thread's `link`."""
@@ -104,15 +105,19 @@ class Listening(Carrying):
         print(place, flush=True)
 
     def wait_for_more(self, wait: Callable[[int, int, Act], None]) -> None:
-        if self._listener and len(self.carried) < MOST:
+        if self._listener and len(self.carried) < MOST and not self._is_full:
             wait(self._listener.fileno(), select.POLLIN, self._accept)
+
+    def look(self) -> None:
+        self._is_full = False
 
     def _accept(self, events: int) -> None:
         assert self._listener
         try:
             link, _ = self._listener.accept()
             strange = is_strange(link)
-        except OSError:  # the client is gone
+        except OSError as error:  # the client is gone, or this process has no room for it: it waits, and is tried again
+            self._is_full = error.errno in NO_ROOM
             return
         if strange:
             link.close()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Ended, Event, Started
+from orchestrator.runs.folder.events import Ended, Started, Submitted
 from orchestrator.runs.folder.run_folder import RunFolder
 
 HOUR_S = 3600.0
@@ -24,13 +24,9 @@ class Spent:
 def spent(members: Sequence[RunFolder], over: Collection[str] = ()) -> Spent | None:
     """What these members have cost; None before one begins. Raises SiteError if a ledger cannot be read.
 
-    `over` are the ids of those that are over. Of one that is LOST no end is known: it counts to its last report.
+    `over` are the ids of those that are over. Of an attempt that is LOST no end is known: it counts to its last report.
     """
-    uses = [
-        use
-        for run in members
-        for use in _uses(ledger.events(run.ledger), _last_report_s(run) if run.run_id in over else time.time())
-    ]
+    uses = [use for run in members for use in _uses(run, run.run_id in over)]
     if not uses:
         return None
     node_s = sum(nodes * (end_s - begin_s) for nodes, begin_s, end_s in uses)
@@ -45,10 +41,13 @@ def _last_report_s(run: RunFolder) -> float:
         return 0.0
 
 
-def _uses(events: Sequence[Event], until_s: float) -> Iterator[tuple[int, float, float]]:
-    """The nodes of each attempt, when it began, and when it ended, or `until_s` if it is the newest one."""
+def _uses(run: RunFolder, over: bool) -> Iterator[tuple[int, float, float]]:
+    """The nodes of each attempt, when it began, and when it ended. The newest one may lack an end: it counts to now."""
+    events = ledger.events(run.ledger)
     begun = [event for event in events if isinstance(event, Started)]
     ends_s = {event.attempt: event.time_s for event in events if isinstance(event, Ended)}
     for event in begun:
         if event.attempt in ends_s or event is begun[-1]:
+            lost = over or any(isinstance(one, Submitted) and one.attempt > event.attempt for one in events)
+            until_s = _last_report_s(run) if lost else time.time()
             yield len(event.hosts), event.time_s, max(ends_s.get(event.attempt, until_s), event.time_s)
