@@ -25,11 +25,11 @@ from orchestrator.runs.folder.sweep_folder import find as find_sweep
 from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.view import View
-from orchestrator.runs.sweeps.plans import PlannedSweep, SweepOptions, is_sweep
-from orchestrator.runs.sweeps.plans import plan_sweep as plan_members
-from orchestrator.runs.sweeps.submit import first as submit_members
 from orchestrator.spec.load import RunSource, folder_of
 from orchestrator.spec.paths import absolute
+from orchestrator.sweeps.plans import PlannedSweep, SweepOptions, is_sweep
+from orchestrator.sweeps.plans import plan_sweep as plan_members
+from orchestrator.sweeps.submit import first as submit_members
 from training.checkpoint.manifest import Checkpoint
 
 

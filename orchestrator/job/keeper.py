@@ -18,6 +18,7 @@ from pathlib import Path
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
+from orchestrator.beside.shells.starting import starter
 from orchestrator.job import around, copies
 from orchestrator.job.load.monitor import of_node
 from orchestrator.job.recorded import recorded
@@ -33,7 +34,6 @@ from orchestrator.runs.folder.how_ended import How
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.shells.starting import starter
 from orchestrator.runs.state.decide import History, Policy, Resume, Stop, decide
 from training.counted import counted
 

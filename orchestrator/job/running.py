@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from orchestrator.base.errors import SiteError
+from orchestrator.beside.shells.starting import starter
 from orchestrator.job import gather
 from orchestrator.job.gather import RankRecords
 from orchestrator.job.hangs.hang_watch import HangWatch
@@ -22,7 +23,6 @@ from orchestrator.runs.folder.records import End, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.program.what_runs import Program
-from orchestrator.runs.shells.starting import starter
 
 POLL_S = 0.25
 SOON_S = 0.05  # between looks for what ends in a moment: the next attempt waits for it

@@ -29,9 +29,9 @@ from orchestrator.runs.plan import plan_files
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.fits import misfits
 from orchestrator.runs.plan.with_values import with_values
-from orchestrator.runs.sweeps.results import results
-from orchestrator.runs.sweeps.study_plan import without_optuna
 from orchestrator.spec.study import Searched, Study
+from orchestrator.sweeps.results import results
+from orchestrator.sweeps.study_plan import without_optuna
 
 LOCK_S = 120.0  # the jobs of a sweep may all begin at once, and each holds the lock for a moment
 CUT_OFF = (State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL)  # the member continues once it is resumed

@@ -102,8 +102,8 @@ class RunThere(Run):
 
     def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
         """As in `Run`; the local port is on this machine. Raises LinkLost if the link breaks."""
+        from orchestrator.beside.forwarding import listening
         from orchestrator.remote.session import Session
-        from orchestrator.runs.forwarding import listening
 
         beside = [f"--host={host}"] if host else [f"--rank={rank}"]
         words = ["forward", self.id, str(port), *beside, f"--listen={listening.PASSES_ON}"]

@@ -22,8 +22,8 @@ from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
 from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.plan.plan import Plan, new_id
-from orchestrator.runs.sweeps.plans import PlannedSweep, SweepOptions
 from orchestrator.spec.load import RunSource
+from orchestrator.sweeps.plans import PlannedSweep, SweepOptions
 
 
 def submit(

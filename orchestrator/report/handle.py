@@ -10,16 +10,16 @@ from time import monotonic
 from typing import Any
 
 from orchestrator.base.process import STANDARD
+from orchestrator.beside.forward import forward
+from orchestrator.beside.forwarding import listening
+from orchestrator.beside.shell import shell
 from orchestrator.runs.attempts.cancel import cancel
-from orchestrator.runs.attempts.forward import forward
 from orchestrator.runs.attempts.in_hold import find as find_held
 from orchestrator.runs.attempts.reproduce import plan_again, reproduce
 from orchestrator.runs.attempts.resume import resume
-from orchestrator.runs.attempts.shell import shell
 from orchestrator.runs.collect import collect
 from orchestrator.runs.folder import metrics, patterns
 from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.forwarding import listening
 from orchestrator.runs.plan.attempt_plan import changes
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.report.numbers import duration
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.sweep_folder import SweepFolder
-from orchestrator.runs.sweeps.spent import spent
+from orchestrator.sweeps.spent import spent
 
 
 def lines(sweep: SweepFolder, members: Sequence[RunFolder], over: Collection[str]) -> list[str]:

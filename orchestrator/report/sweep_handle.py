@@ -15,8 +15,8 @@ from orchestrator.runs.plan.attempt_plan import changes
 from orchestrator.runs.state.follow import follow_all
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
-from orchestrator.runs.sweeps.results import results
-from orchestrator.runs.sweeps.resume import resume
+from orchestrator.sweeps.results import results
+from orchestrator.sweeps.resume import resume
 from training.counted import counted
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from orchestrator.base.terminal.plain import plain
 from orchestrator.report.numbers import duration
 from orchestrator.report.table import Column, Table
-from orchestrator.runs.sweeps.cost import SweepCost
-from orchestrator.runs.sweeps.plans import PlannedMember, PlannedSweep
 from orchestrator.spec.study import Searched, Study
+from orchestrator.sweeps.cost import SweepCost
+from orchestrator.sweeps.plans import PlannedMember, PlannedSweep
 from training.counted import counted
 
 MOST_SHOWN = 12  # members; of more, the first and the last ones

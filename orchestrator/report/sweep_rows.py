@@ -9,7 +9,7 @@ from orchestrator.report.sweep_table import MemberRow
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.sweep_folder import SweepFolder, number_of
 from orchestrator.runs.state.poll import views
-from orchestrator.runs.sweeps.results import results
+from orchestrator.sweeps.results import results
 
 
 def rows_of(sweep: SweepFolder, members: Sequence[RunFolder]) -> list[MemberRow]:

@@ -99,5 +99,5 @@ class Reach:
 
     @property
     def from_inside(self) -> bool:
-        """Whether the job itself must start a user's shell (orchestrator.runs.shells)."""
+        """Whether the job itself must start a user's shell (orchestrator.beside.shells)."""
         return self.shell_command is None and self.remote_command is not None

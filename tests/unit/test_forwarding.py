@@ -25,11 +25,11 @@ from orchestrator.base import proc
 from orchestrator.base.json_files import write_text
 from orchestrator.base.process import Streams
 from orchestrator.base.states import State
+from orchestrator.beside.forwarding import clients, listening, program
+from orchestrator.beside.forwarding.messages import BEGIN, NOISE_BYTES, Message, NotAForward, Unpacked, packed
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.forwarding import clients, listening, program
-from orchestrator.runs.forwarding.messages import BEGIN, NOISE_BYTES, Message, NotAForward, Unpacked, packed
 from tests.waiting import until
 
 LIMIT_S = 60.0
@@ -37,9 +37,9 @@ OPEN = """
 import sys
 from orchestrator.base import process
 from orchestrator.base.errors import TorusrunError
-from orchestrator.runs.forwarding.listening import listen
+from orchestrator.beside.forwarding.listening import listen
 folder, port, at = sys.argv[1:]
-argv = process.module(sys.executable, "orchestrator.runs.forwarding.program", folder, "0", port)
+argv = process.module(sys.executable, "orchestrator.beside.forwarding.program", folder, "0", port)
 try:
     sys.exit(listen(lambda streams: process.join(argv, streams), int(port), at))
 except TorusrunError as error:
@@ -306,8 +306,8 @@ def test_the_user_learns_that_the_program_is_gone(echo: Forward, tmp_path: Path)
 
 
 def test_a_silent_other_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.runs.forwarding.carrying.SILENCE_S", 0.1)
-    monkeypatch.setattr("orchestrator.runs.forwarding.carrying.LOOK_S", 0.01)
+    monkeypatch.setattr("orchestrator.beside.forwarding.carrying.SILENCE_S", 0.1)
+    monkeypatch.setattr("orchestrator.beside.forwarding.carrying.LOOK_S", 0.01)
     theirs, mine = os.pipe(), os.pipe()
     os.write(mine[1], BEGIN)
     with pytest.raises(Exception, match=r"nothing has come from the other end of the forward for 0.1 s"):

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.states import Cause, State
+from orchestrator.beside.shells.connection import Connection, Frame
+from orchestrator.beside.shells.proof import CALLING, Proofs
 from orchestrator.job.preflight.dialogue import Errand, Hello, hear, say
 from orchestrator.job.preflight.nodes import KnownNode, Nodes
 from orchestrator.job.preflight.preflight import passed
@@ -20,8 +22,6 @@ from orchestrator.runs.folder.node_findings import PreflightRecord
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan, plan
-from orchestrator.runs.shells.connection import Connection, Frame
-from orchestrator.runs.shells.proof import CALLING, Proofs
 from orchestrator.schedulers import launchers
 
 RECORDED = Path(__file__).parent / "recorded" / "preflight"

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import SiteError
-from orchestrator.runs.shells import opening, request
-from orchestrator.runs.shells.addresses import network
-from orchestrator.runs.shells.request import ShellRequest
-from orchestrator.runs.shells.starting import ShellStarter
+from orchestrator.beside.shells import opening, request
+from orchestrator.beside.shells.addresses import network
+from orchestrator.beside.shells.request import ShellRequest
+from orchestrator.beside.shells.starting import ShellStarter
 from orchestrator.schedulers.local.scheduler import Local
 from orchestrator.schedulers.traits import Reach
 from tests.unit.terminals import Terminal
 from tests.waiting import until
 
 OPEN = (
-    "import sys; from pathlib import Path; from orchestrator.runs.shells.opening import open_shell\n"
+    "import sys; from pathlib import Path; from orchestrator.beside.shells.opening import open_shell\n"
     "sys.exit(open_shell(Path(sys.argv[1]), 'here', sys.argv[3:], terminal=sys.argv[2] == 'terminal'))"
 )
 

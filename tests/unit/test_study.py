@@ -23,12 +23,12 @@ from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.sweep_folder import SweepFolder
 from orchestrator.runs.plan.plan_files import read_attempt, read_first, write_first
 from orchestrator.runs.plan.with_values import with_values
-from orchestrator.runs.sweeps.plans import plan_sweep
 from orchestrator.spec.combinations import in_words
 from orchestrator.spec.read import read
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.search_space import checked_members, study
 from orchestrator.spec.study import Searched
+from orchestrator.sweeps.plans import plan_sweep
 from tests.unit.test_sweeps import Cluster
 
 OPTUNA = "study: optuna, trials: 4, metric: score, goal: max"

@@ -27,11 +27,11 @@ from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state import lookup, outcome
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.poll import views
-from orchestrator.runs.sweeps import cost
-from orchestrator.runs.sweeps.batches import Batch
-from orchestrator.runs.sweeps.spent import Spent, spent
-from orchestrator.runs.sweeps.submit import first, proposed
 from orchestrator.schedulers.client import Client
+from orchestrator.sweeps import cost
+from orchestrator.sweeps.batches import Batch
+from orchestrator.sweeps.spent import Spent, spent
+from orchestrator.sweeps.submit import first, proposed
 from tests.unit.slurm_programs import SlurmPrograms
 
 LATER_S = 120.0  # after a submission, when a scheduler would show the job

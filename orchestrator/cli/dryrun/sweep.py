@@ -9,11 +9,11 @@ from orchestrator.cli.dryrun.text import command_line
 from orchestrator.report import sweep_plan
 from orchestrator.runs.attempts import create
 from orchestrator.runs.state.awaited import to_wait_for
-from orchestrator.runs.sweeps.batches import Batch
-from orchestrator.runs.sweeps.cost import cost
-from orchestrator.runs.sweeps.plans import PlannedSweep
-from orchestrator.runs.sweeps.submit import proposed
 from orchestrator.schedulers import client
+from orchestrator.sweeps.batches import Batch
+from orchestrator.sweeps.cost import cost
+from orchestrator.sweeps.plans import PlannedSweep
+from orchestrator.sweeps.submit import proposed
 from training.counted import counted
 
 

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.report.placement import outlook
     from orchestrator.runs.plan.auto_grid import with_expected_grid
     from orchestrator.runs.plan.plan import plan
-    from orchestrator.runs.sweeps.plans import is_sweep
+    from orchestrator.sweeps.plans import is_sweep
 
     if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
@@ -64,8 +64,8 @@ def _sweep(args: argparse.Namespace) -> int:
     """Print the first member in full, then all members and what they cost."""
     from orchestrator.report import sweep_plan
     from orchestrator.runs.plan.auto_grid import with_expected_grid
-    from orchestrator.runs.sweeps.cost import cost
-    from orchestrator.runs.sweeps.plans import SweepOptions, plan_sweep
+    from orchestrator.sweeps.cost import cost
+    from orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
     if args.hosts or args.svg:
         raise UserError("--hosts and --svg are for one run: leave out the sweep, as in --set sweep=null")

@@ -26,7 +26,7 @@ MOST_NOTES = 3  # on the members of a sweep
 
 if TYPE_CHECKING:
     from orchestrator.runs.plan.plan import Plan
-    from orchestrator.runs.sweeps.plans import PlannedSweep
+    from orchestrator.sweeps.plans import PlannedSweep
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     shows = args.dry_run or args.print_script
     if shows and args.held:
         raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
-    from orchestrator.runs.sweeps.plans import is_sweep
+    from orchestrator.sweeps.plans import is_sweep
 
     if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)

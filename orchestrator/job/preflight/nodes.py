@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from orchestrator.beside.shells.connection import Connection
+from orchestrator.beside.shells.proof import CALLED, Proofs
 from orchestrator.job.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say
 from orchestrator.network.placement.mapping import same_host
-from orchestrator.runs.shells.connection import Connection
-from orchestrator.runs.shells.proof import CALLED, Proofs
 from training.meeting.addresses import RendezvousError, listen
 
 LOOK_S = 0.2

@@ -33,8 +33,8 @@ from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
-from orchestrator.runs.sweeps.plans import SweepOptions, plan_sweep
-from orchestrator.runs.sweeps.submit import first as submit_sweep
+from orchestrator.sweeps.plans import SweepOptions, plan_sweep
+from orchestrator.sweeps.submit import first as submit_sweep
 
 VERB_S = 7200.0
 

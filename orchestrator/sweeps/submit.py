@@ -28,12 +28,12 @@ from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.without_bad_nodes import all_without_bad_nodes
 from orchestrator.runs.state import next_job
 from orchestrator.runs.state.awaited import Awaited
-from orchestrator.runs.sweeps.at_work import NOBODY, AtWork
-from orchestrator.runs.sweeps.batches import Batch, MemberAttempt, batches
-from orchestrator.runs.sweeps.cost import cost
-from orchestrator.runs.sweeps.plans import PlannedSweep
-from orchestrator.runs.sweeps.study_plan import check_optuna
 from orchestrator.schedulers import client
+from orchestrator.sweeps.at_work import NOBODY, AtWork
+from orchestrator.sweeps.batches import Batch, MemberAttempt, batches
+from orchestrator.sweeps.cost import cost
+from orchestrator.sweeps.plans import PlannedSweep
+from orchestrator.sweeps.study_plan import check_optuna
 
 NO_JOBS = "it has no jobs"
 

@@ -1,4 +1,4 @@
-"""The end of a forward on the rank's host: `orchestrator.runs.forwarding.program ATTEMPT_FOLDER RANK PORT`.
+"""The end of a forward on the rank's host: `orchestrator.beside.forwarding.program ATTEMPT_FOLDER RANK PORT`.
 
 It opens connections to the port on this host alone. It ends with its input, or with the attempt.
 """
@@ -16,11 +16,11 @@ from pathlib import Path
 
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import STANDARD, Streams
+from orchestrator.beside.forwarding.carrying import MOST, Carried, Carrying
+from orchestrator.beside.forwarding.messages import Message, NotAForward, Ready
+from orchestrator.beside.shells.addresses import addresses, network
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.forwarding.carrying import MOST, Carried, Carrying
-from orchestrator.runs.forwarding.messages import Message, NotAForward, Ready
-from orchestrator.runs.shells.addresses import addresses, network
 
 GONE_LOOK_S = 30.0  # between looks for the ranks of an attempt without an end: it may have been killed
 

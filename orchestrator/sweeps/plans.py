@@ -10,7 +10,6 @@ from orchestrator.base.errors import UserError
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.folder.sweep_folder import SweepFolder
 from orchestrator.runs.plan.plan import Plan, new_id, plan
-from orchestrator.runs.sweeps.study_plan import plan_of_members
 from orchestrator.spec.combinations import Member, in_words, members, with_option
 from orchestrator.spec.load import RunSource, load
 from orchestrator.spec.paths import absolute
@@ -18,6 +17,7 @@ from orchestrator.spec.search_space import study
 from orchestrator.spec.site import Site
 from orchestrator.spec.study import Study
 from orchestrator.spec.sweep import MEMBERS, SweepKeys
+from orchestrator.sweeps.study_plan import plan_of_members
 from training.counted import counted
 
 SHARE_OF_STUDY = 8  # of its members run together: each learns from those that have ended

@@ -1,6 +1,6 @@
 """The program of a shell on the host of a rank. It connects back to its user, with its own terminal on request.
 
-`orchestrator.runs.shells.program REQUEST`. When the connection ends, it ends the processes that it started.
+`orchestrator.beside.shells.program REQUEST`. When the connection ends, it ends the processes that it started.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import time
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError
-from orchestrator.runs.shells import request as requests
-from orchestrator.runs.shells.addresses import ways
-from orchestrator.runs.shells.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Connection, Frame, written
-from orchestrator.runs.shells.proof import CALLING, Proofs
-from orchestrator.runs.shells.request import ShellRequest
+from orchestrator.beside.shells import request as requests
+from orchestrator.beside.shells.addresses import ways
+from orchestrator.beside.shells.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Connection, Frame, written
+from orchestrator.beside.shells.proof import CALLING, Proofs
+from orchestrator.beside.shells.request import ShellRequest
 
 OPENING_S = 20.0  # to connect and prove, over all addresses together
 GONE_S = 2.0  # between SIGHUP and SIGKILL

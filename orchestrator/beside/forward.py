@@ -9,12 +9,12 @@ from orchestrator.base import process
 from orchestrator.base.errors import DONE, SiteError
 from orchestrator.base.process import Streams
 from orchestrator.base.terminal.remarks import warn
-from orchestrator.runs.attempts.shell import Beside, beside
+from orchestrator.beside.shell import Beside, beside
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.poll import look
 
-PROGRAM = "orchestrator.runs.forwarding.program"
+PROGRAM = "orchestrator.beside.forwarding.program"
 RECORDED_S = 5.0  # for the record of an end that cut the connection
 LOOK_S = 0.2
 

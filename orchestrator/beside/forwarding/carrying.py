@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.process import Streams
-from orchestrator.runs.forwarding.messages import BEGIN, COUNT, LARGEST_BYTES, Message, NotAForward, Unpacked, packed
+from orchestrator.beside.forwarding.messages import BEGIN, COUNT, LARGEST_BYTES, Message, NotAForward, Unpacked, packed
 
 ROOM_BYTES = 1 << 20  # of a connection, in each direction
 CROWDED_BYTES = 1 << 20  # so much waits for the pipe: no more is read from connections

@@ -11,7 +11,7 @@ from orchestrator.runs.folder.sweep_folder import KeptCost
 from orchestrator.runs.plan.auto_grid import with_expected_grid
 from orchestrator.runs.plan.forecast import forecast_of
 from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.sweeps.plans import PlannedSweep
+from orchestrator.sweeps.plans import PlannedSweep
 from training.recipe.train import OptimizerKeys, ScheduleKeys
 
 HOUR_S = 3600.0

@@ -11,6 +11,7 @@ from orchestrator.base.errors import UserError
 from orchestrator.base.json_files import damaged, read_object
 from orchestrator.base.process import STANDARD, Streams
 from orchestrator.base.states import State
+from orchestrator.beside.shells.opening import open_shell
 from orchestrator.network.hosts.hostlist import fold
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.attempts.script import python_path
@@ -19,7 +20,6 @@ from orchestrator.runs.folder.events import Started
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.shells.opening import open_shell
 from orchestrator.runs.state.poll import look
 from orchestrator.schedulers import client
 

@@ -12,7 +12,7 @@ from orchestrator import schedulers
 from orchestrator.base import process
 from orchestrator.base.environment import safe
 from orchestrator.base.errors import SiteError
-from orchestrator.runs.shells import request as requests
+from orchestrator.beside.shells import request as requests
 from orchestrator.schedulers import client, remote_shell
 from orchestrator.schedulers.interface import Scheduler
 from orchestrator.spec.site import Site
@@ -46,7 +46,7 @@ class ShellStarter:
 
     def _start(self, path: Path) -> subprocess.Popen[bytes] | None:
         own = safe(os.environ).get("PYTHONPATH", "")
-        words = ["env", f"PYTHONPATH={own}", *process.module(self.python, "orchestrator.runs.shells.program", path)]
+        words = ["env", f"PYTHONPATH={own}", *process.module(self.python, "orchestrator.beside.shells.program", path)]
         try:
             host = requests.read(path).host
             argv = remote_shell.command(self.scheduler, host, shlex.join(words))

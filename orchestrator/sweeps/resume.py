@@ -24,9 +24,9 @@ from orchestrator.runs.state.attention import counts
 from orchestrator.runs.state.decide import Policy
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View
-from orchestrator.runs.sweeps.at_work import NOBODY, at_work
-from orchestrator.runs.sweeps.batches import Batch, MemberAttempt, batches
-from orchestrator.runs.sweeps.submit import submit, without_bad_hosts
+from orchestrator.sweeps.at_work import NOBODY, at_work
+from orchestrator.sweeps.batches import Batch, MemberAttempt, batches
+from orchestrator.sweeps.submit import submit, without_bad_hosts
 from training.counted import counted
 
 MOST_SHOWN = 8  # members that are left out

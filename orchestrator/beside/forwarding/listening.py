@@ -18,10 +18,10 @@ from orchestrator.base.process import Streams
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.remarks import warn
 from orchestrator.base.typed import record_of
-from orchestrator.runs.forwarding.carrying import MOST, Act, Carried, Carrying
-from orchestrator.runs.forwarding.clients import is_strange
-from orchestrator.runs.forwarding.messages import Message, NotAForward, Ready
-from orchestrator.runs.shells.addresses import HERE, network
+from orchestrator.beside.forwarding.carrying import MOST, Act, Carried, Carrying
+from orchestrator.beside.forwarding.clients import is_strange
+from orchestrator.beside.forwarding.messages import Message, NotAForward, Ready
+from orchestrator.beside.shells.addresses import HERE, network
 
 LARGEST_PORT = 65_535
 LONGEST_WHY = 200  # characters

@@ -10,12 +10,12 @@ from orchestrator.base import process
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.runs.plan.phase_groups import stretches
 from orchestrator.runs.plan.plan import Plan, plan
-from orchestrator.runs.sweeps.results import NO_RESULTS
 from orchestrator.spec.combinations import in_words
 from orchestrator.spec.load import RunSource
 from orchestrator.spec.search_space import checked_members
 from orchestrator.spec.study import Study
 from orchestrator.spec.sweep import SweepKeys
+from orchestrator.sweeps.results import NO_RESULTS
 from training.recipe.near import did_you_mean
 from training.reporting.events import NUMBERS
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from orchestrator.base.errors import SiteError
 from orchestrator.base.process import STANDARD, Streams
 from orchestrator.base.terminal.raw import raw
-from orchestrator.runs.shells import request as requests
-from orchestrator.runs.shells.addresses import addresses, network
-from orchestrator.runs.shells.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Broken, Connection, Frame, written
-from orchestrator.runs.shells.proof import CALLED, MOST, Proofs
-from orchestrator.runs.shells.request import ShellRequest
+from orchestrator.beside.shells import request as requests
+from orchestrator.beside.shells.addresses import addresses, network
+from orchestrator.beside.shells.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Broken, Connection, Frame, written
+from orchestrator.beside.shells.proof import CALLED, MOST, Proofs
+from orchestrator.beside.shells.request import ShellRequest
 
 WAIT_S = 60.0  # for the job to see the request, its remote shell, and the delays of a shared file system
 
