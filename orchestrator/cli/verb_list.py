@@ -21,7 +21,10 @@ GROUPS = {
     "look before the start": {
         "plan": "show a run before it is submitted: site, nodes, ranks, grid, training",
         "check": "find mismatches between a run, its image and its site",
-        "predict": "predict how long a run takes; compare with published records and other sizes",
+        "predict": "predict how long a run takes, and what it costs",
+        "records": "compare published trainings with their predictions",
+        "scale": "compare ways to all-reduce as the number of GPUs grows",
+        "grids": "compare the best grids with those of the record runs",
     },
     "look at runs": {
         "status": "show the state of your runs: step, time left, loss, hosts or reason",

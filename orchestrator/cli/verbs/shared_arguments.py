@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,10 +11,13 @@ from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.spec.paths import expanded, read_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.network.cost.links import Network
+    from orchestrator.network.prediction.compute import Device
     from orchestrator.runs.state.selection import Selection
     from orchestrator.spec.site import Site
 
 LARGEST_BYTES = 64_000_000  # of a file with hosts
+MOST_IMAGES = 1_000_000_000  # of a GPU, in a step or a second
 RUN = "a run's id, the start of its id, its folder, or 'last'"
 
 
@@ -129,3 +132,39 @@ def write_svg(name: str, text: str) -> None:
     """Write a picture into the file of --svg. Raises UserError if that fails."""
     with explained(f"--svg {name}: cannot be written", UserError):
         Path(name).write_text(text, encoding="utf-8")
+
+
+def without_run(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a prediction that is not for a run: links, a device, and its images in a step."""
+    parser.add_argument(
+        "--network",
+        metavar="NAME",
+        default="abci-v",
+        help="links: a name, or a file that calibrate printed; default: %(default)s",
+    )
+    parser.add_argument("--gpu", metavar="NAME", default="v100-16gb", help="GPU model; default: %(default)s")
+    parser.add_argument("--local-batch", metavar="N", type=int, default=32, help="images per GPU; default: %(default)s")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def links_and_device(args: argparse.Namespace) -> tuple[Network, Device]:
+    """What the options of `without_run` name. Raises UserError."""
+    from orchestrator.network.prediction.compute import device
+    from orchestrator.network.prediction.networks import network
+
+    if not 1 <= args.local_batch <= MOST_IMAGES:
+        raise UserError(f"--local-batch: must be from 1 to {MOST_IMAGES}")
+    return network(args.network), device(args.gpu)
+
+
+def moved(parser: argparse.ArgumentParser, options: Mapping[str, str]) -> None:
+    """Add hidden options of former versions, each with the command that replaced it, which its error names."""
+    for option, command in options.items():
+        parser.add_argument(option, nargs="?", const=command, action=_Moved, help=argparse.SUPPRESS)
+
+
+class _Moved(argparse.Action):
+    """Refuses an option of former versions; `const` is the command that replaced it."""
+
+    def __call__(self, *_: object) -> None:
+        raise UserError(f"{self.option_strings[0]} is not an option of this verb any more: write `{self.const}`")

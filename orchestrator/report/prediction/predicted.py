@@ -1,11 +1,14 @@
-"""An answer of `torusrun predict` as a value."""
+"""An answer of `predict`, `records`, `scale` or `grids` as a value."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.report.curve import Curve
+
+SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -15,3 +18,7 @@ class Predicted:
     record: dict[str, Any]
     lines: list[str]
     curve: Curve | None = None
+
+    def text(self, *, as_json: bool) -> str:
+        """The answer as a verb prints it."""
+        return json.dumps({"schema": SCHEMA, **self.record}, indent=1) if as_json else "\n".join(self.lines)

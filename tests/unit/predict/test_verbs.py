@@ -1,4 +1,4 @@
-"""`torusrun predict` and `torusrun calibrate` as they are typed."""
+"""`torusrun predict`, `records`, `scale`, `grids` and `calibrate` as they are typed."""
 
 import json
 from pathlib import Path
@@ -15,6 +15,13 @@ from orchestrator.network.prediction import calibration
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
 BIG = ["--site", "slurm-v100", "--set", "nodes=16", "--set", "grid=8x8", "--set", "train.batch=2048"]
+
+WITHOUT_RUN = (
+    (["--network", "nowhere"], "there are: abci-v"),
+    (["--gpu", "abacus"], "there are: v100-16gb"),
+    (["--local-batch", "0"], "must be from 1 to"),
+    (["--local-batch", "9" * 400], "must be from 1 to"),
+)
 
 Said = pytest.CaptureFixture[str]
 
@@ -122,17 +129,17 @@ def test_the_demo_needs_a_measured_rate(home: Path, capsys: Said) -> None:
 
 def test_a_sweep_is_a_table_a_plot_and_a_picture(tmp_path: Path, capsys: Said) -> None:
     picture = tmp_path / "sweep.svg"
-    assert main(["predict", "--gpus", "4..100000", "--svg", str(picture)]) == 0
+    assert main(["scale", "--svg", str(picture)]) == 0
     said = capsys.readouterr().out
     assert "100,000" in said and "twice the best or more" in said
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
-    breaks = answer(capsys, "predict", "--gpus", "4..100000")["breaks_at_gpus"]
+    breaks = answer(capsys, "scale", "4..100000")["breaks_at_gpus"]
     assert isinstance(breaks, dict)
     assert (breaks["ring"], breaks["leaders"], breaks["torus"]) == (1024, 4096, None)
 
 
 def test_the_grids_of_the_records(capsys: Said) -> None:
-    found = answer(capsys, "predict", "--grids")["grids"]
+    found = answer(capsys, "grids")["grids"]
     assert isinstance(found, list)
     whose = {(one["gpus"], *one["grid"]) for one in found if one["whose"] in ("Sony", "Fujitsu")}
     assert whose == {(1024, 32, 32), (2048, 32, 64), (2048, 4, 512), (3456, 48, 72)}
@@ -142,30 +149,17 @@ def test_the_grids_of_the_records(capsys: Said) -> None:
 
 
 def test_the_published_table(capsys: Said) -> None:
-    assert main(["predict", "--published"]) == 0
+    assert main(["records"]) == 0
     said = capsys.readouterr().out
     assert "unexplained: Sony's 122 s is not 90 epochs at its peak rate" in said
     assert "Facebook, 256 P100: +10.2 %" in said
-    rows = answer(capsys, "predict", "--published")["rows"]
+    rows = answer(capsys, "records")["rows"]
     assert isinstance(rows, list) and len(rows) == 20
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "give exactly one of"),
-        ([DIGITS, "--published"], "give exactly one of"),
-        (["--gpus", "8"], "write A..B"),
-        (["--gpus", "8..4"], "write A..B"),
-        (["--gpus", "0..4"], "write A..B"),
-        (["--gpus", "4..99999999999999999999"], "write A..B"),
-        (["--gpus", "4..8", "--network", "nowhere"], "there are: abci-v"),
-        (["--gpus", "4..8", "--gpu", "abacus"], "there are: v100-16gb"),
-        (["--gpus", "4..8", "--local-batch", "0"], "must be from 1 to"),
-        (["--gpus", "4..8", "--local-batch", "9" * 400], "must be from 1 to"),
-        (["--gpus", "4..8", "--images-per-s", "nan"], "must be above 0"),
-        (["--gpus", "4..8", "--svg", "/nowhere/at/all.svg"], "cannot be written"),
-        (["--published", "--svg", "x.svg"], "--svg needs --gpus"),
         ([DIGITS, "--images-per-s", "nan"], "must be above 0"),
         ([DIGITS, "--workload", "vgg"], "there are: resnet-digits, resnet18, resnet50"),
         ([DIGITS, "--workload", "resnet50"], "torusrun predict RUN.yaml --gpu NAME"),
@@ -178,6 +172,42 @@ def test_the_published_table(capsys: Said) -> None:
 def test_what_cannot_be_predicted_is_said_in_one_line(home: Path, capsys: Said, argv: list[str], message: str) -> None:
     said = refused(capsys, "predict", *argv)
     assert message in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["scale", "8"], "write A..B"),
+        (["scale", "8..4"], "write A..B"),
+        (["scale", "0..4"], "write A..B"),
+        (["scale", "4..99999999999999999999"], "write A..B"),
+        (["scale", "4..8", "--svg", "/nowhere/at/all.svg"], "cannot be written"),
+        *((["scale", "4..8", *words], message) for words, message in WITHOUT_RUN),
+        *((["grids", *words], message) for words, message in WITHOUT_RUN),
+    ],
+)
+def test_what_cannot_be_compared_is_said_in_one_line(capsys: Said, argv: list[str], message: str) -> None:
+    said = refused(capsys, *argv)
+    assert message in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "command"),
+    [
+        (["--published"], "torusrun records"),
+        (["--published", "--json"], "torusrun records"),
+        ([DIGITS, "--published"], "torusrun records"),
+        (["--gpus", "4..100000"], "torusrun scale A..B"),
+        (["--gpus=4..8", "--local-batch", "64"], "torusrun scale A..B"),
+        (["--svg", "x.svg"], "torusrun scale A..B --svg FILE"),
+        (["--grids"], "torusrun grids"),
+        (["--local-batch", "64"], "torusrun scale --local-batch N"),
+    ],
+)
+def test_an_option_of_former_versions_says_which_verb_has_it(capsys: Said, argv: list[str], command: str) -> None:
+    said = refused(capsys, "predict", *argv)
+    assert f"{argv[argv[0] == DIGITS].partition('=')[0]} is not" in said and f"write `{command}`" in said
+    assert said.count("\n") == 1
 
 
 def measured(alpha: float, beta: float) -> list[dict[str, object]]:
@@ -238,4 +268,4 @@ def test_bad_measurements_are_refused_in_one_line(tmp_path: Path, capsys: Said, 
 def test_bad_links_are_refused_in_one_line(tmp_path: Path, capsys: Said, text: str) -> None:
     links = tmp_path / "links.yaml"
     links.write_text(text)
-    assert refused(capsys, "predict", "--gpus", "4..8", "--network", str(links)).count("\n") == 1
+    assert refused(capsys, "scale", "4..8", "--network", str(links)).count("\n") == 1

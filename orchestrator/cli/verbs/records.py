@@ -1,0 +1,21 @@
+"""
+example:
+  torusrun records
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from orchestrator.base.errors import DONE
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from orchestrator.report.prediction.published import published
+
+    print(published().text(as_json=args.json))
+    return DONE
