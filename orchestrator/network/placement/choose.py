@@ -120,7 +120,8 @@ def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) ->
     node = Level("node", ranks_per_node, inside.bandwidth_bytes_per_s, inside.latency_s)
     host_bytes_per_s = min(tree.host_bytes_per_s)
     if not tree.uplinks:
-        yield Network((node, Level("cluster", nodes, host_bytes_per_s, latency_s, ranks_per_node)))
+        whole = Level("cluster", nodes, host_bytes_per_s, latency_s, ranks_per_node)
+        yield Network((node, whole), compute_capability=cluster.node.compute_capability)
         return
     racks = min(nodes, len(set(tree.paths)))
     rack = -(-nodes // racks)
@@ -134,6 +135,7 @@ def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) ->
                 Level("cluster", racks, rack * share, latency_s + 2 * max(waits), ranks_per_node * rack),
             ),
             nodes * ranks_per_node,
+            cluster.node.compute_capability,
         )
 
 
