@@ -12,7 +12,7 @@ from orchestrator.network.cost.all_reduce import Backend
 from orchestrator.network.cost.shapes import shapes
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.arrange import arrange
-from orchestrator.network.placement.charge import Charge
+from orchestrator.network.placement.charge import Charge, cheapest
 from orchestrator.network.placement.choose import Choice, choices
 from orchestrator.network.placement.fabric import fabric
 from orchestrator.network.placement.rings import Rings
@@ -68,6 +68,21 @@ def test_the_choice_is_at_most_2_percent_behind_the_best_of_all_shapes_and_order
     assert not worse, f"times of the exhaustive search by seed of drawn(): {worse}"
     assert min(behind.values()) > 1 - 1e-9, "the exhaustive search missed an order"
     assert sum(orders) / len(orders) < 100 and max(orders) < 600, f"orders timed for a choice: {sorted(orders)}"
+
+
+@pytest.mark.parametrize(("positions", "most"), [(12, 150), (64, 31), (500, 4), (1_001, 0), (25_000, 0)])
+def test_few_orders_of_many_hosts_are_timed(positions: int, most: int) -> None:
+    """Any order is slower than the one with the leaves in the middle: the search would never end by itself soon."""
+    timed = list[tuple[int, ...]]()
+
+    def time_s(kinds: Sequence[int]) -> float:
+        timed.append(tuple(kinds))
+        return 1.0 + sum(abs(2 * place - positions) * kind for place, kind in enumerate(kinds)) / positions**2
+
+    start = [place % 3 for place in range(positions)]
+    found = cheapest([start], time_s)
+    assert len(timed) == len(set(timed)) <= most, f"{len(timed)} orders were timed"
+    assert sorted(found) == sorted(start) and (found == start or time_s(found) < time_s(start))
 
 
 def test_the_same_hosts_give_the_same_choice() -> None:
