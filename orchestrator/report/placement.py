@@ -18,7 +18,7 @@ from orchestrator.report.map import Map, map_of
 from orchestrator.report.numbers import ms
 from orchestrator.report.table import Column, Table
 from orchestrator.runs.plan.auto_grid import with_grid
-from orchestrator.runs.plan.gradient import backend_of, gradient_of, summed
+from orchestrator.runs.plan.gradient import charge_of, summed
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.schedulers.topology import cluster
 from training.counted import counted
@@ -88,14 +88,15 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
             f"the run takes {counted(plan.run.nodes, 'node')}; --hosts has {len(given)}: {fold(given)[:200]}"
         )
     plan = with_grid(plan, given, known)
-    arrangement = arrange(plan.grid.dims, given, plan.ranks_per_node, known)
-    (size_bytes, _), backend = gradient_of(plan.run), backend_of(plan)
+    charge, sync = charge_of(plan), plan.run.train.sync
+    arrangement = arrange(plan.grid.dims, given, plan.ranks_per_node, known, charge=charge)
+    size_bytes, backend = charge.size_bytes, charge.backend
     return Outlook(
         plan,
         known,
         arrangement,
-        tuple(compare.rows(arrangement, known, size_bytes, backend, plan.run.train.sync)),
-        tuple(choices(given, plan.ranks_per_node, known, size_bytes, backend, plan.run.nodes, plan.run.train.sync)),
+        tuple(compare.rows(arrangement, known, size_bytes, backend, sync)),
+        tuple(choices(given, plan.ranks_per_node, known, size_bytes, backend, plan.run.nodes, sync)),
         summed(plan.run),
     )
 

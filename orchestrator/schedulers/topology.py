@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError
+from orchestrator.network.cost.nccl import compute_capability
 from orchestrator.network.hosts import by_name, infiniband
 from orchestrator.network.hosts.hostlist import expand, numbers
 from orchestrator.network.hosts.model import Cluster, Link, Nic, NodeType
@@ -69,6 +70,7 @@ def node_type(node: Node) -> NodeType:
         Link(node.inter_node_bytes_per_s, node.inter_node_latency_us / 1e6),
         Link(node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6),
         tuple(map(numbers, node.gpu_cores)),
+        compute_capability(node.architecture),
     )
 
 

@@ -50,10 +50,10 @@ class Node:
         50e9, "bandwidth from one GPU to another in the same node, one way", name="intra_node", former="inside"
     )
     inter_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
-        5.0, "microseconds of a message between nodes", former="network_latency_us"
+        5.0, "microseconds of a small message between nodes, by NCCL with LL in a tree", former="network_latency_us"
     )
     intra_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
-        3.0, "microseconds of a message within a node", former="inside_latency_us"
+        0.6, "microseconds of a small message within a node, by NCCL with LL over NVLink", former="inside_latency_us"
     )
     mean_time_to_failure_s: Annotated[float, kinds.DURATION] | None = key(
         None,

@@ -63,7 +63,7 @@ def _hierarchical(layout: Layout, dims: Sequence[int]) -> Cost:
         up.insert(0, _passing(found.phases[0], float((ranks - 1).bit_length()) if gloo else 1.0))
         layout = layout.leaders(ranks)
     last = layout.torus((dims[-1],))
-    return AllReduceTime((*down, last.phases[0], *up), 0.0, last.backend).unchunked_s
+    return replace(last, phases=(*down, last.phases[0], *up), busiest_s_per_byte=0.0).unchunked_s
 
 
 def _passing(phase: PhaseLinks, vectors: float) -> PhaseLinks:

@@ -29,6 +29,7 @@ class AllReduceTime:
     busiest_s_per_byte: float
     backend: Backend
     algorithms: tuple[Algorithm, ...] = ("ring", "tree")  # of NCCL
+    compute_capability: int = 80  # of the GPUs
 
     def __call__(self, size_bytes: float) -> float:
         if self.backend == "nccl" and len(self.phases) == 1:
@@ -43,15 +44,15 @@ class AllReduceTime:
     def _stages(self) -> list[Cost]:
         if self.backend == "gloo":
             return [partial(_gloo_s, phase) for phase in self.phases for _ in range(phase.times)]
-        lines = {phase: PhaseTime(phase, self.algorithms) for phase in self.phases}
+        lines = {phase: PhaseTime(phase, self.algorithms, self.compute_capability) for phase in self.phases}
         return [lines[phase] for phase in self.phases]
 
 
 class PhaseTime:
     """NCCL's time of a phase at the sizes of its table, linear between them; more bytes never take less time."""
 
-    def __init__(self, phase: PhaseLinks, algorithms: tuple[Algorithm, ...]) -> None:
-        self._phase, self._algorithms = phase, algorithms
+    def __init__(self, phase: PhaseLinks, algorithms: tuple[Algorithm, ...], compute_capability: int) -> None:
+        self._phase, self._algorithms, self._capability = phase, algorithms, compute_capability
         self._pieces: dict[int, tuple[float, float, float]] = {}  # computed so far: (from bytes, seconds, per byte)
 
     def __call__(self, size_bytes: float) -> float:
@@ -62,7 +63,8 @@ class PhaseTime:
 
     def _piece(self, at: int) -> tuple[float, float, float]:
         low, high = nccl.SIZES_BYTES[at - 1 : at + 1]
-        low_s, high_s = (nccl.phase_s(self._phase, own / self._phase.share, self._algorithms) for own in (low, high))
+        sizes = (own / self._phase.share for own in (low, high))
+        low_s, high_s = (nccl.phase_s(self._phase, size, self._capability, self._algorithms) for size in sizes)
         return low, low_s, (high_s - low_s) / (high - low)
 
 

@@ -27,6 +27,7 @@ class Network:
 
     levels: tuple[Level, ...]
     used: int = 0  # ranks, if they do not fill the outermost units; 0 for all
+    compute_capability: int = 80  # of the GPUs, 70 for sm_70; 80 if unknown
 
     @property
     def ranks(self) -> int:
@@ -46,4 +47,4 @@ class Network:
             units = ceil(units / level.members)
             if units <= 1:
                 break
-        return Network(tuple(kept), ranks)
+        return replace(self, levels=tuple(kept), used=ranks)

@@ -33,8 +33,19 @@ class PhaseLinks:
     times: int  # how often a chunk goes round the ring: 2 for an all-reduce, 1 for half of one
     near_hops: int = 0
     far_hops: int = 0
-    hops_s: float = 0.0  # their total latency
+    near_s: float = 0.0  # latency of a hop within a node
+    far_s: float = 0.0  # of all hops between nodes together
     link_s_per_byte: float = 0.0  # time of the busiest link with rings
     chunk_s: float = 0.0  # latency of the slowest chunk
     chunk_s_per_byte: float = 0.0  # transfer time of the slowest chunk
     tree: TreeLinks | None = None  # only of an all-reduce
+
+    @property
+    def hops_s(self) -> float:
+        """The latency of all hops together."""
+        return self.near_hops * self.near_s + self.far_s
+
+    @property
+    def sent(self) -> float:
+        """What a rank sends, per byte of gradient."""
+        return self.times * (self.ranks - 1) / self.ranks * self.share

@@ -53,7 +53,7 @@ def all_reduce(
             down.append(phase if ranks == 1 else _with_tree(phase, network, crossings, stride))
         for level, crossing in enumerate(crossings):
             total[level] += 2 * (ranks - 1) / ranks / stride * crossing.rank_s_per_byte
-    return AllReduceTime((*down, *up), max(total), backend, algorithms)
+    return AllReduceTime((*down, *up), max(total), backend, algorithms, network.compute_capability)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class RegularLayout:
             members, sharing = -(-level.members // apart), max(1, level.sharing // group)
             levels.append(replace(level, members=members, sharing=sharing))
             apart = -(-apart // level.members)
-        return RegularLayout(Network(tuple(levels), self.ranks // group), self.backend)
+        return replace(self, network=replace(self.network, levels=tuple(levels), used=self.ranks // group))
 
 
 def _phase(crossings: Sequence[Crossing], ranks: int, stride: int, times: int) -> PhaseLinks:
@@ -97,7 +97,8 @@ def _phase(crossings: Sequence[Crossing], ranks: int, stride: int, times: int) -
         times,
         near_hops=crossings[0].hops,
         far_hops=sum(crossing.hops for crossing in crossings[1:]),
-        hops_s=sum(crossing.hops * crossing.level.latency_s for crossing in crossings),
+        near_s=crossings[0].level.latency_s,
+        far_s=sum(crossing.hops * crossing.level.latency_s for crossing in crossings[1:]),
         link_s_per_byte=link_s,
         chunk_s=times * sum(hops * crossing.level.latency_s for hops, crossing in slowest),
         chunk_s_per_byte=min(transfers_s / (ranks - 1), link_s),

@@ -43,6 +43,7 @@ class NodeType:
     inter_node: Link  # all its adapters together
     intra_node: Link  # from one GPU to another: NVLink, or memory
     gpu_cores: tuple[tuple[int, ...], ...] = ()  # the cores beside each GPU; empty if unknown
+    compute_capability: int = 80  # of the GPUs, 70 for sm_70; 80 if unknown
 
 
 @dataclass(frozen=True)

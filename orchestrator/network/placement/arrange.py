@@ -9,6 +9,7 @@ from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.hostlist import by_numbers
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.bound import cut_bound_s_per_byte
+from orchestrator.network.placement.charge import Charge, cheapest
 from orchestrator.network.placement.construct import candidates, orders
 from orchestrator.network.placement.exact import LARGEST, exact
 from orchestrator.network.placement.fabric import fabric
@@ -47,13 +48,18 @@ class Arrangement:
 
 
 def arrange(
-    dims: Sequence[int], hosts: Sequence[str], ranks_per_node: int, cluster: Cluster, effort: int = EFFORT
+    dims: Sequence[int],
+    hosts: Sequence[str],
+    ranks_per_node: int,
+    cluster: Cluster,
+    effort: int = EFFORT,
+    charge: Charge | None = None,
 ) -> Arrangement:
     """Order `hosts` for a grid of `dims`: first the smallest largest link load, then the fewest hop-bytes.
 
-    Hosts that the grid does not need are spares: first broken hosts, then slow ones, then those whose absence helps
-    most. The same hosts, in any order, give the same answer. Raises SiteError if there are too few, or one is not in
-    the cluster.
+    With a `charge`, the last orders are compared by its time. Hosts that the grid does not need are spares: first
+    broken hosts, then slow ones, then those whose absence helps most. The same hosts, in any order, give the same
+    answer. Raises SiteError if there are too few, or one is not in the cluster.
     """
     rings = Rings(tuple(dims), ranks_per_node)
     known = cluster.only(sorted({*hosts}, key=by_numbers))
@@ -61,6 +67,8 @@ def arrange(
     tree = fabric(cluster, chosen)
     problem = PlacementProblem(rings, tree)
     kinds, optimal = solve(problem, effort)
+    if charge:
+        kinds, optimal = _charged(problem, cluster, charge, kinds, optimal, effort)
     order = tuple(host.name for host in tree.order(kinds))
     spares = tuple(host.name for host in known if host.name not in set(order))
     if len(order) != rings.positions:
@@ -92,6 +100,18 @@ def solve(problem: PlacementProblem, effort: int = EFFORT) -> tuple[list[int], b
             return best, True
     share = effort if problem.rings.positions < LARGE else effort // 6
     return _search(problem, [best, *starts[1:4]], share)
+
+
+def _charged(
+    problem: PlacementProblem, cluster: Cluster, charge: Charge, kinds: list[int], optimal: bool, effort: int
+) -> tuple[list[int], bool]:
+    """The order that takes the least time, and whether it still has the least loads of links."""
+
+    def time_s(order: Sequence[int]) -> float:
+        return charge.time_s(problem.rings, cluster, [host.name for host in problem.fabric.order(order)])
+
+    found = cheapest([kinds, *candidates(problem)], time_s, improve=effort > 0)
+    return found, optimal and problem.cost(found) == problem.cost(kinds)
 
 
 def _search(problem: PlacementProblem, starts: Sequence[list[int]], effort: int) -> tuple[list[int], bool]:

@@ -18,6 +18,7 @@ from orchestrator.network.cost.regular import RegularLayout
 from orchestrator.network.cost.shapes import shapes
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.arrange import EFFORT, LARGE, Arrangement, arrange
+from orchestrator.network.placement.charge import Charge
 from orchestrator.network.placement.exact import LARGEST
 from orchestrator.network.placement.fabric import Fabric, fabric
 from orchestrator.network.placement.grid import Grid
@@ -71,8 +72,10 @@ def choices(
         best = [_fastest(candidates, RegularLayout(links, backend), gradient_bytes, sync) for links in networks]
         candidates = list(dict.fromkeys([candidates[0], row_per_node, *chain(*best)]))
 
+    charge = Charge(gradient_bytes, backend, sync)
+
     def placed(dims: tuple[int, ...], effort: int) -> Choice:
-        found = arrange(dims, hosts, ranks_per_node, cluster, effort)
+        found = arrange(dims, hosts, ranks_per_node, cluster, effort, charge)
         cost = cost_of(sync, HostsLayout(cluster, found.hosts, ranks_per_node, backend), dims)
         return Choice(found, cost(gradient_bytes), unchunked_s(cost, gradient_bytes))
 
@@ -117,7 +120,8 @@ def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) ->
     node = Level("node", ranks_per_node, inside.bandwidth_bytes_per_s, inside.latency_s)
     host_bytes_per_s = min(tree.host_bytes_per_s)
     if not tree.uplinks:
-        yield Network((node, Level("cluster", nodes, host_bytes_per_s, latency_s, ranks_per_node)))
+        whole = Level("cluster", nodes, host_bytes_per_s, latency_s, ranks_per_node)
+        yield Network((node, whole), compute_capability=cluster.node.compute_capability)
         return
     racks = min(nodes, len(set(tree.paths)))
     rack = -(-nodes // racks)
@@ -131,6 +135,7 @@ def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) ->
                 Level("cluster", racks, rack * share, latency_s + 2 * max(waits), ranks_per_node * rack),
             ),
             nodes * ranks_per_node,
+            cluster.node.compute_capability,
         )
 
 

@@ -33,7 +33,12 @@ def timing(rings: Rings, cluster: Cluster, names: Sequence[str], backend: Backen
     *down, last = [hops.phase(level) for level in range(len(rings.dims))]
     if backend == "nccl" and last.ranks > 1:
         last = replace(last, tree=hops.tree())
-    return AllReduceTime((*down, last, *reversed(down)), hops.busiest_s_per_byte(), backend)
+    return AllReduceTime(
+        (*down, last, *reversed(down)),
+        hops.busiest_s_per_byte(),
+        backend,
+        compute_capability=cluster.node.compute_capability,
+    )
 
 
 @dataclass(frozen=True)
@@ -100,13 +105,15 @@ class _Hops:
             far = sum(a != b for a, b in hops)
             steps_s = sum(way[1] for way in ways) - max(way[1] for way in ways)  # NCCL counts steps in this way
             slowest = max(slowest, (steps_s, far - 1 if far else 0))
+        near_hops, near_s = size - 1 - slowest[1], self.intra_node.latency_s
         return PhaseLinks(
             size,
             share,
             times,
-            near_hops=size - 1 - slowest[1],
+            near_hops=near_hops,
             far_hops=slowest[1],
-            hops_s=slowest[0],
+            near_s=near_s,
+            far_s=slowest[0] - near_hops * near_s if slowest[1] else 0.0,
             link_s_per_byte=busiest_s,
             chunk_s=latency_s * times,
             chunk_s_per_byte=min(transfer_s / (size - 1), busiest_s),

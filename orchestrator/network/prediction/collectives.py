@@ -7,6 +7,8 @@ derived (by arithmetic from the source) or from memory.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orchestrator.network.cost import regular
 from orchestrator.network.cost.links import Network
 
@@ -59,5 +61,5 @@ def leaders_s(size_bytes: float, network: Network) -> float:
     ends_s = 2 * ((members - 1) * inner.latency_s + size_bytes / inner.bandwidth_bytes_per_s) if members > 1 else 0.0
     if network.ranks <= members:
         return ends_s
-    leaders = Network(network.levels[1:], network.ranks // members)
+    leaders = replace(network, levels=network.levels[1:], used=network.ranks // members)
     return ends_s + regular.ring_s(size_bytes, leaders)

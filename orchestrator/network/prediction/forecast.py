@@ -188,5 +188,5 @@ def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
         *norms,
         *sizes,
         "not modelled: start-up, reading and decoding images, slower nodes, compute that communication slows; "
-        "published runs on 1,000 V100 and more lost 3.5 to 8.7 ms a step so (torusrun records)",
+        "published runs on 1,000 V100 and more lost 3.5 to 8.8 ms a step so (torusrun records)",
     )

@@ -14,6 +14,7 @@ from orchestrator.network.prediction import constants
 
 MOST = 10_000_000
 KEYS = ("members", "bandwidth_bytes_per_s", "latency_s")
+CAPABILITY = "compute_capability"
 
 
 def network(name: str) -> Network:
@@ -38,14 +39,22 @@ def _read(path: Path) -> Network:
 
 
 def _network(written: Mapping[str, Any], where: str) -> Network:
-    if not written:
+    if not {*written} - {CAPABILITY}:
         raise UserError(f"{where}: the network has no levels")
     levels: list[Level] = []
     ranks = 1
     for name, values in written.items():
+        if name == CAPABILITY:
+            continue
         levels.append(_level(str(name), values, ranks, where))
         ranks *= levels[-1].members
-    return Network(tuple(levels))
+    found = Network(tuple(levels))
+    if CAPABILITY not in written:
+        return found
+    try:
+        return replace(found, compute_capability=int(_plain(written[CAPABILITY])))
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{where}: {CAPABILITY} must be a whole number, as in 70 for sm_70") from None
 
 
 def _level(name: str, values: Any, ranks_below: int, where: str) -> Level:
@@ -73,4 +82,4 @@ def with_ranks_per_node(links: Network, ranks: int) -> Network:
         return links
     inner, *outer = links.levels
     scaled = [replace(level, sharing=max(1, level.sharing * ranks // inner.members)) for level in outer]
-    return Network((replace(inner, members=ranks), *scaled))
+    return replace(links, levels=(replace(inner, members=ranks), *scaled))

@@ -12,6 +12,7 @@ from orchestrator.network.cost.all_reduce import Backend
 from orchestrator.network.cost.links import Level, Network
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.arrange import arrange
+from orchestrator.network.placement.charge import Charge
 from orchestrator.network.placement.choose import choices
 from orchestrator.network.placement.timing import HostsLayout
 from orchestrator.network.prediction.compute import Device, device, device_for, measured
@@ -20,7 +21,7 @@ from orchestrator.network.prediction.networks import network, with_ranks_per_nod
 from orchestrator.network.prediction.step import norms_s
 from orchestrator.network.prediction.workload import Workload, workload, workload_of
 from orchestrator.runs.plan.auto_grid import with_expected_grid, with_grid
-from orchestrator.runs.plan.gradient import backend_of
+from orchestrator.runs.plan.gradient import backend_of, charge_of
 from orchestrator.runs.plan.phase_groups import Stretch, stretches
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.saving import saving
@@ -117,13 +118,13 @@ def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend)
 
 def _on_hosts(plan: Plan, stand: Stand | None, trained: Workload, backend: Backend) -> Communication:
     """The communication on given hosts, or on the hosts that the site will probably allocate."""
+    sync = plan.run.train.sync
     if stand:
         (order, known), placed = stand, "hosts as placed"
     else:
-        hosts = expected(plan.site, plan.run.nodes)
-        order, known = arrange(plan.grid.dims, hosts.names, plan.ranks_per_node, hosts.cluster).hosts, hosts.cluster
-        placed = hosts.assumed
-    sync = plan.run.train.sync
+        hosts, charge = expected(plan.site, plan.run.nodes), Charge(trained.gradient_bytes, backend, sync)
+        known, placed = hosts.cluster, hosts.assumed
+        order = arrange(plan.grid.dims, hosts.names, plan.ranks_per_node, known, charge=charge).hosts
     layout = HostsLayout(known, order, plan.ranks_per_node, backend)
     all_reduce_s = cost_of(sync, layout, plan.grid.dims)
     chosen, *_ = choices(
@@ -161,7 +162,8 @@ def stood(plan: Plan, hosts: Sequence[str], workload: str | None = None) -> tupl
     known = topology.cluster(plan.site, names)
     plan = with_grid(plan, names, known, workload=workload)
     if known:
-        return plan, (arrange(plan.grid.dims, names, plan.ranks_per_node, known).hosts, known)
+        charge = charge_of(plan, workload)
+        return plan, (arrange(plan.grid.dims, names, plan.ranks_per_node, known, charge=charge).hosts, known)
     one = on_one_switch(plan.site, tuple(names[: plan.run.nodes]), "the site has no topology")
     return plan, (one.names, one.cluster)
 

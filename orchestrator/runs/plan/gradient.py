@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orchestrator.base.errors import UserError
 from orchestrator.network.cost.all_reduce import Backend
+from orchestrator.network.placement.charge import Charge
 from orchestrator.network.placement.choose import GRADIENT_BYTES
 from orchestrator.network.prediction.workload import workload, workload_of
 from orchestrator.runs.plan.plan import Plan
@@ -31,6 +32,12 @@ def summed(run: RunSpec, named: str | None = None) -> str:
     """'51.1 MB (the gradients of ...)'."""
     size_bytes, whose = gradient_of(run, named)
     return f"{size_bytes / 1e6:.3g} MB ({whose})"
+
+
+def charge_of(plan: Plan, named: str | None = None) -> Charge:
+    """The all-reduce whose time an order of the plan's hosts is charged; of the workload `named`, else of the run."""
+    size_bytes, _ = gradient_of(plan.run, named)
+    return Charge(size_bytes, backend_of(plan), plan.run.train.sync)
 
 
 def backend_of(plan: Plan) -> Backend:

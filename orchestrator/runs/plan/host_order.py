@@ -50,10 +50,12 @@ def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
 def _by_the_network(plan: Plan, names: tuple[str, ...]) -> OrderedHosts:
     from orchestrator.network.placement.arrange import arrange
     from orchestrator.runs.plan.auto_grid import with_grid
+    from orchestrator.runs.plan.gradient import charge_of
     from orchestrator.schedulers.topology import cluster  # imported late: it takes most of the start time of `status`
 
     known: Cluster | None = cluster(plan.site, names)
     plan = with_grid(plan, names, known)
     if known is None:
         return OrderedHosts(plan, names)
-    return OrderedHosts(plan, arrange(plan.grid.dims, names, plan.ranks_per_node, known).hosts)
+    found = arrange(plan.grid.dims, names, plan.ranks_per_node, known, charge=charge_of(plan))
+    return OrderedHosts(plan, found.hosts)

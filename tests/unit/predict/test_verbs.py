@@ -135,7 +135,7 @@ def test_a_sweep_is_a_table_a_plot_and_a_picture(tmp_path: Path, capsys: Said) -
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
     breaks = answer(capsys, "scale", "4..100000")["breaks_at_gpus"]
     assert isinstance(breaks, dict)
-    assert (breaks["ring"], breaks["leaders"], breaks["torus"]) == (1024, 4096, None)
+    assert (breaks["ring"], breaks["leaders"], breaks["torus"]) == (2048, 2048, None)
 
 
 def test_the_grids_of_the_records(capsys: Said) -> None:
