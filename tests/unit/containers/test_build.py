@@ -12,6 +12,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.images.builds import complaints
 from orchestrator.images.builds.build import BuildFailed, Options, build, command
 from orchestrator.images.builds.cache import Cache
+from orchestrator.images.command import Bind
 from orchestrator.images.definitions.definition import Variant
 from orchestrator.images.definitions.image_file import load
 from orchestrator.images.definitions.inputs import Inputs
@@ -128,7 +129,7 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     monkeypatch.setenv("APPTAINER_CACHEDIR", "/layers")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     shows = tmp_path / "shows"
-    shows.write_text('#!/bin/sh\nenv\nstat -c "%n %a" "$PWD" "$TMPDIR"\nexit 3\n')
+    shows.write_text('#!/bin/sh\nenv\necho "$@"\nstat -c "%n %a" "$PWD" "$TMPDIR" "$TMPDIR"/tmp\nexit 3\n')
     shows.chmod(0o755)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -141,7 +142,9 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     assert "APPTAINER_CACHEDIR=/layers" in said
     assert "PATH=/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin\n" in said, "debootstrap needs chroot"
     assert "/spy" not in said and f"APPTAINER_TMPDIR={temporary}/torusrun-{inputs.key[:12]}-" in said
-    assert [line.split()[-1] for line in said.splitlines()[-2:]] == ["700", "700"]
+    assert [line.split()[-1] for line in said.splitlines()[-3:]] == ["700", "700", "1777"]
+    own = re.search(f"TMPDIR=({temporary}/torusrun-.*)", said)
+    assert own and f"--bind {own[1]}/tmp:/tmp --bind {own[1]}/tmp:/var/tmp " in said, "the host's /tmp is not used"
     assert not list(temporary.iterdir()), "a build clears what it made"
 
 
@@ -215,7 +218,7 @@ def test_a_build_in_a_job_leaves_no_file_to_others(small: Path, tmp_path: Path, 
 def test_the_words_of_a_build() -> None:
     image, new = Path("/c/x.sif"), Runtime("apptainer", "apptainer", (1, 4))
     options = Options(compression="lz4", wheelhouse=Path("/my wheels"))
-    assert command(new, options, image, "/w/image.def", [(Path("/my wheels"), "/mnt/wheels")]) == [
+    assert command(new, options, image, "/w/image.def", [Bind("/my wheels", "/mnt/wheels", read_only=True)]) == [
         "apptainer", "build", "--force", "--fakeroot", "--bind", "/my wheels:/mnt/wheels:ro",
         "--mksquashfs-args", "-comp lz4", "/c/x.sif", "/w/image.def",
     ]  # fmt: skip
