@@ -15,6 +15,14 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def descendants(pid: int) -> list[int]:
+    """`pid`, the processes that it started, those that they started, and so on, as far as their parents still run."""
+    found = [pid]
+    for each in found:
+        found += children(each)
+    return found
+
+
 def child_of(pid: int) -> int:
     """The first process that `pid` started; `pid` itself if it has started none."""
     return next(iter(children(pid)), pid)

@@ -275,9 +275,7 @@ def die_with_parent(number: signal.Signals) -> None:
 
 def _kill(started: subprocess.Popen[str]) -> None:
     """Kill a program and all its descendants: a site may put a script before a scheduler's command."""
-    pids = [started.pid]
-    for pid in pids:
-        pids += proc.children(pid)
+    pids = proc.descendants(started.pid)
     started.kill()
     for pid in pids[1:]:
         with contextlib.suppress(OSError):

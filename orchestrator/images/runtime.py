@@ -34,6 +34,7 @@ SINCE: dict[str, tuple[Version | None, Version | None]] = {
     "--overlay": ((2, 4), (1, 0)),  # from memory: 2.4
     "--fakeroot": ((3, 3), (1, 0)),  # from memory: 3.3
     "--mksquashfs-args": (None, (1, 4)),
+    "build --bind": ((3, 8), (1, 0)),  # before, a build took the binds of the environment
     "instance start": ((3, 0), (1, 0)),
     "verify": ((3, 0), (1, 0)),
 }

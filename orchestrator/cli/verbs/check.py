@@ -34,7 +34,10 @@ def run(args: argparse.Namespace) -> int:
         return of_file.run("check", planned, args.file, options, site=args.site, settings=args.settings)
     if (before := checking.unbuilt(planned)) is not None:
         return _say(args.json, None, before, "the image is not built yet, so nothing in it was looked at")
-    image = run_image.of_plan(planned)
+    try:
+        image = run_image.of_plan(planned)
+    except run_image.Unusable as error:
+        return _say(args.json, error.image, [error.finding], error.image)
     if image is None:
         return _say(args.json, None, [], "the run has no image, so there is nothing to look at")
     return _say(args.json, image.path, checking.findings(planned, image), image.path)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.base import private
+from orchestrator.base import ending, private
 from orchestrator.base.environment import clean_environment
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import write_json
@@ -23,6 +23,7 @@ from orchestrator.base.whole_lines import tail
 from orchestrator.images.builds import complaints, lock, running
 from orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
 from orchestrator.images.builds.convert import PULLED
+from orchestrator.images.command import Bind
 from orchestrator.images.definitions import lint
 from orchestrator.images.definitions.build_secrets import Secrets
 from orchestrator.images.definitions.build_secrets import read as read_secrets
@@ -73,14 +74,15 @@ def build(
 ) -> CachedImage:
     """The image of these inputs: from the cache, from another running build, or built now.
 
-    `runtime` is called only if something must be built.
+    `runtime` is called only if something must be built. A build that is interrupted, or ended by SIGTERM or SIGHUP,
+    leaves no process and nothing but its log.
     Raises BuildFailed with the path of the log; then the cache has nothing new but the log.
     """
     cache.make()
     key = inputs.key
     if entry := cache.sound(key, progress):
         return entry
-    with lock.held(cache.lock(key), lambda who: progress(f"waiting for the same build of {who}")):
+    with ending.in_order(), lock.held(cache.lock(key), lambda who: progress(f"waiting for the same build of {who}")):
         if entry := cache.sound(key, lambda wrong: None):
             return entry
         _clear(cache, key, options)
@@ -104,8 +106,11 @@ def _build(
         _check_paths(work, options)
         source = inputs.lay_out(work)
         login = secrets.files.get("registry_auth")
-        argv = command(runtime, options, image, source, binds(work, inputs, options, secrets), login)
         temporary = _temporary(key, options, work)
+        bound = binds(work, inputs, options, secrets)
+        if source.endswith(".def") and runtime.has("build --bind"):
+            bound += own_tmp(temporary)
+        argv = command(runtime, options, image, source, bound, login)
         environment = build_environment(runtime, temporary, secrets)
         code = running.run(argv, environment, inputs.directory or work, log, progress, secrets.redactor)
         if code != 0 or not image.is_file():
@@ -142,7 +147,7 @@ def command(
     options: Options,
     image: Path,
     source: str,
-    bound: Sequence[tuple[Path, str]] = (),
+    bound: Sequence[Bind] = (),
     login: Path | None = None,
 ) -> list[str]:
     """The runtime's command that builds a definition or an image. Raises SiteError if the runtime is too old for it."""
@@ -151,8 +156,8 @@ def command(
     asked = {"fakeroot": ["--fakeroot"], "userns": ["--userns"], "plain": []}[options.mode]
     if options.mode == "fakeroot" and not runtime.has("--fakeroot"):
         raise SiteError(f"{runtime} cannot build without root; build on another machine and copy the image")
-    for host, inside in bound:
-        asked += ["--bind", f"{host}:{inside}:ro"]
+    for bind in bound:
+        asked += ["--bind", str(bind)]
     if login:
         asked += ["--authfile", str(login)]
     if options.compression:
@@ -164,8 +169,8 @@ def command(
     return [runtime.command, "build", *force, *asked, str(image), source]
 
 
-def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> list[tuple[Path, str]]:
-    """(path here, path inside) of the binds that only the build sees: one folder, and the binds into that folder."""
+def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> list[Bind]:
+    """The read-only binds that only the build sees: one folder, and the binds into that folder."""
     own = work / BUILD_ONLY_FOLDER
     files = [*secrets.bound()]
     for _, name in files:
@@ -173,7 +178,16 @@ def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> lis
     inner = [(path, f"{BUILD_ONLY}/{name}") for path, name in files]
     if options.wheelhouse:
         inner.append((options.wheelhouse.absolute(), WHEELHOUSE))
-    return [(own, BUILD_ONLY), *inner] if inner or inputs.texts or inputs.archives else []
+    pairs = [(own, BUILD_ONLY), *inner] if inner or inputs.texts or inputs.archives else []
+    return [Bind(str(here), inside, read_only=True) for here, inside in pairs]
+
+
+def own_tmp(temporary: Path) -> list[Bind]:
+    """The binds of a new folder below `temporary`: without them a runtime gives builds the host's /tmp and /var/tmp."""
+    folder = temporary / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)  # for programs that the build starts as another user; nobody else enters `temporary`
+    return [Bind(str(folder), inside) for inside in ("/tmp", "/var/tmp")]
 
 
 def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets) -> dict[str, str]:

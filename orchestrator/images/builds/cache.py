@@ -181,8 +181,7 @@ class Cache:
                 found = sha256_of(entry.path)
         except OSError as error:
             return f"{entry.path}: cannot be read: {error.strerror}"
-        changed = f"{entry.path}: its SHA-256 is {found}, and was {entry.sha256} when built"
-        return changed if found != entry.sha256 else None
+        return changed(entry.path, found, entry.sha256)
 
     def keep_checksum(self, entry: CachedImage) -> None:
         """Record the image's new checksum after its owner has signed it."""
@@ -224,6 +223,20 @@ class Cache:
         """Remove what a killed build left; False if its build is running, or if it cannot be removed."""
         with lock.held(self.lock(_key_of(path)), wait_s=0.0) as free:
             return free is not False and remove_tree(path)
+
+
+def changed(image: Path, found: str, built: str) -> str | None:
+    """The problem of an image whose SHA-256 is `found` and was `built`; None if both are the same."""
+    return f"{image}: its SHA-256 is {found}, and was {built} when built" if found != built else None
+
+
+def sum_beside(image: Path) -> str | None:
+    """The SHA-256 in the sidecar that the cache and `image export` put beside an image; None without a sidecar."""
+    with contextlib.suppress(SiteError):  # a file of the user's that has the same name
+        kept = read_object(image.with_suffix(".json")) or {}
+        if kept.get("schema") == SCHEMA and kept.get("path") == image.name:
+            return str(kept.get("sha256"))
+    return None
 
 
 def _key_of(leftover: Path) -> str:

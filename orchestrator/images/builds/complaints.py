@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterator
 
-# The first match counts: a full disk makes all later steps fail with their own messages. {x} is its first group.
-KNOWN = (
-    (r"(?i:no space left on device|disk quota exceeded)|Write failed because .*No space",
-     "the disk is full; free space in the cache's folder or in the temporary one, or name another temporary folder"),
+# {x} is the first group of a match. A full disk makes all later steps fail with their own messages.
+DISK = (
+    r"(?i:no space left on device|disk quota exceeded)|Write failed because .*No space",
+    "the disk is full; free space in the cache's folder or in the temporary one, or name another temporary folder",
+)
+# Servers that do not serve, of which each counts.
+SERVERS = (
     (r"x509: |(?i:certificate.?verify.?failed)|SSL certificate problem|Certificate verification failed",
      "a server's TLS certificate is not accepted; give the site's CA as 'ca_bundle' of 'secrets' in the image file"),
     (r"(?:Retry\(total=0\b|curl: |git|Err:).*(?i:Connection refused|timed out|Network is unreachable|No route to host)"
@@ -17,11 +21,14 @@ KNOWN = (
     (r"[Cc]ould not resolve host:? ?'?([^\s']*)|[Ff]ailure (?:in name resolution|resolving '([^']+)')"
      r"|lookup (\S+?):? .*no such host|Retry\(total=0\b.*Name or service not known",
      "{x} cannot be reached: its name cannot be resolved here; build with a wheelhouse, offline, from a local base"),
-    (r"401 Error, Credentials not correct for (\S+)|Authentication failed for '([^']+)'",
-     "{x} does not accept the login; correct 'secrets' of the image file"),
+    (r"Could not fetch URL (\S+): 40[13] |Authentication failed for '([^']+)'",
+     "{x} does not accept the login, or asks for one; correct 'secrets' of the image file"),
     (r"unauthorized: [^\n]*|(?i:authentication required)|requested access to the resource is denied",
      "the registry does not accept the login, or has no such image; correct 'base' of the image file, or give "
      "'registry_username' and 'registry_password', or 'registry_auth', in its 'secrets'"),
+)  # fmt: skip
+# Of these the first match counts.
+KNOWN = (
     (r"HASHES FROM THE REQUIREMENTS FILE[\s\S]*?\n\s+(\S+) from",
      "the archive of {x} is not the one that its hash in the requirements names"),
     (r"In --require-hashes mode, all requirements must have[^\n]*\n\s+(\S+)",
@@ -32,8 +39,7 @@ KNOWN = (
      "the Debian package {1} has no version {0} in the base's distribution; correct 'system' of the image file"),
     (r"Couldn't find these debs: (.+)", "debootstrap does not find {x} in this suite; correct the image file"),
     (r"satisfies the requirement (\S+).*\(from versions: none\)",
-     "no Python package {x} in any index or the wheelhouse; correct 'python' of the image file, add its wheel, or, if "
-     "an index asks for a login, give that in 'secrets'"),
+     "no Python package {x} in any index or the wheelhouse; correct 'python' of the image file, or add its wheel"),
     (r"No matching distribution found for (\S+)|satisfies the requirement (\S+)",
      "no Python package {x}; correct 'python' of the image file, or add its wheel to the wheelhouse"),
     (r"(torusrun: offline, .+)", "{0}"),
@@ -62,9 +68,8 @@ KNOWN = (
 
 def explain(log: str, exit_code: int) -> str:
     """The problem, in one line without the path of the log. `exit_code` is negative for a signal."""
-    for pattern, sentence in KNOWN:
-        if match := re.search(pattern, log):
-            return sentence.format(*match.groups(), x=next(filter(None, match.groups()), "it"))
+    if found := [*_said(log, DISK)] or [*_said(log, *SERVERS)] or [*_said(log, *KNOWN)][:1]:
+        return "; also, ".join(found)
     if exit_code < 0:
         return f"the build was killed by {signal.Signals(-exit_code).name}; start it again"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
@@ -75,3 +80,10 @@ def explain(log: str, exit_code: int) -> str:
         section = re.search(r"%\w+(?= section)", fatal[-1])
         said = [f"{section[0] if section else fatal[-1]}: {own[-1]}" if own else fatal[-1]]
     return f"it ended with exit code {exit_code}: {(said or lines or ['it printed nothing'])[-1][:300]}"
+
+
+def _said(log: str, *known: tuple[str, str]) -> Iterator[str]:
+    """The sentences of the patterns that match."""
+    for pattern, sentence in known:
+        if match := re.search(pattern, log):
+            yield sentence.format(*match.groups(), x=next(filter(None, match.groups()), "it"))

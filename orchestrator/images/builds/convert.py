@@ -14,6 +14,7 @@ from typing import Any
 
 from orchestrator.base import private
 from orchestrator.base.errors import UserError
+from orchestrator.images.builds import one_of_layout
 from orchestrator.images.definitions.inputs import Inputs, base_checksum, file_checksum
 from orchestrator.images.source import TAG, NamedImage
 
@@ -41,18 +42,26 @@ class Conversion(Inputs):
         }
 
     def lay_out(self, folder: Path) -> str:
-        """Make a link to the source in the new `folder`. Returns the runtime's word for it."""
+        """Make a link to the source in the new `folder`, or its copy of one image. Returns the runtime's word for it.
+
+        Raises UserError if the source has no image with the tag.
+        """
         private.make(folder)
         if self.transport in ("docker", *PULLED):
             return f"{self.transport}://{self.place}"
+        if self.tag:
+            one_of_layout.alone(Path(self.place), self.tag, folder / LINK)
+            return f"oci:{LINK}"
         (folder / LINK).symlink_to(self.place)
-        return ":".join(filter(None, (self.transport, LINK, self.tag)))
+        return ":".join(filter(None, (self.transport, LINK)))
 
 
 def conversion(source: NamedImage, compression: str) -> Conversion:
     """The conversion of an image that is not a SIF. Raises UserError if it does not exist or does not have its form."""
     if source.tag and not TAG.fullmatch(source.tag):
         raise UserError(f"{source.text}: {source.tag!r} is no tag")
+    if source.tag and source.transport == "docker-archive":
+        raise UserError(f"{source.text}: no runtime takes a tag here; save this image alone, and name the file")
     identity, transport = _identity(source), source.transport
     found = Conversion("", base_identity=identity, compression=compression, transport=transport, tag=source.tag)
     return at(found, source.place)

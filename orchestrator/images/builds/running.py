@@ -7,10 +7,11 @@ import selectors
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from orchestrator.base import private, process
+from orchestrator.base import private, proc, process
 
 POLL_S = 0.1
 TERMINATE_S = 10.0
@@ -71,12 +72,16 @@ def _chunks(child: subprocess.Popen[bytes], said: IO[bytes]) -> Iterator[bytes]:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a build and all processes that it started. A build that ended by itself may have left some too."""
+    """End a build and all processes that it started. A build that ended by itself may have left some too.
+
+    Some runtimes give processes of theirs a group of their own, as Apptainer 1.4.5 those that mount images.
+    """
+    below = proc.descendants(child.pid)[1:] if child.returncode is None else []
     for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, number)
+        with suppress(subprocess.TimeoutExpired):
             child.wait(TERMINATE_S)
-        except (ProcessLookupError, PermissionError):
-            return
-        except subprocess.TimeoutExpired:
-            continue
+    for pid in below:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)

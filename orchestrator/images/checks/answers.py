@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.images.checks.compat import HYDRA
+
 LIBMPI = re.compile(r"lib(?:mpi|mpich)\.so\.(\d+)")
 OPENMPI_SONAMES = range(20, 100)  # Open MPI 2 and 3 are libmpi.so.20, 3 to 5 libmpi.so.40; MPICH's is libmpi.so.12
 
@@ -47,6 +49,11 @@ def parse_mpi(said: str) -> MpiLibrary | None:
         if match := re.search(pattern, said):
             return MpiLibrary(family, match[1])
     return None
+
+
+def same_abi(one: str, other: str) -> bool:
+    """Whether programs of one family load the libraries of the other."""
+    return one == other or {one, other} <= HYDRA
 
 
 def family_of(library: str) -> str | None:

@@ -17,12 +17,14 @@ from orchestrator.images.checks import probe, questions
 from orchestrator.images.checks.answers import (
     Library,
     MpiLibrary,
+    family_of,
     parse_glibc,
     parse_ldd,
     parse_mpi,
     parse_pmix,
     parse_probe,
     parse_questions,
+    same_abi,
 )
 from orchestrator.images.checks.sourced_facts import ImageFacts
 from orchestrator.images.command import ContainerExec, inside
@@ -113,9 +115,10 @@ def not_started(known: ImageFacts, said: str) -> ImageFacts:
 def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks: Inside) -> ImageFacts:
     """Add the facts from the image's shell, given as answers by name."""
     said = {name: answer for name, (answer, code) in answers.items() if code == 0}
-    mpi, how = _mpi(said)
     bound = [_library(answers, f"bound {folder}") for folder in asks.folders]
     program, code = answers.get("program", ("", 0))
+    started = _library(answers, "program")
+    mpi, how = _mpi(said, started)
     verbs = _library(answers, "verbs")
     known = replace(
         known,
@@ -123,7 +126,7 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
         glibc=parse_glibc(said.get("glibc", "")),
         has_python="python" in said,
         mpi=mpi,
-        program=_library(answers, "program"),
+        program=started,
         no_program=bool(asks.program) and code == NOT_FOUND and not program,
         bound_mpi=tuple(library for library in bound if library),
         verbs=verbs is not None and not verbs.missing and not verbs.glibc,
@@ -143,13 +146,18 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
     )
 
 
-def _mpi(said: Mapping[str, str]) -> tuple[MpiLibrary | None, str]:
-    """The image's own MPI, and the evidence."""
+def _mpi(said: Mapping[str, str], program: Library | None) -> tuple[MpiLibrary | None, str]:
+    """The image's own MPI, and the evidence; of several, the one that the program is linked with."""
     asked = {"openmpi": "ompi_info --parsable", "mpich": "mpichversion", "mpirun": "mpirun --version"}
-    for name, question in asked.items():
-        if found := parse_mpi(said.get(name, "")):
-            return found, f"`{question}` in the image: {found}"
-    return None, "ompi_info, mpichversion and mpirun were looked for in the image: none is there"
+    every = [(parse_mpi(said.get(name, "")), question) for name, question in asked.items()]
+    found = [(mpi, f"`{question}` in the image: {mpi}") for mpi, question in every if mpi]
+    if program and program.mpi and (family := family_of(program.mpi)):
+        linked = f"`ldd {program.path}` in the image: {program.mpi}"
+        if program.mpi in program.missing:
+            return None, f"{linked} => not found"
+        own = [(mpi, f"{how}; {linked}") for mpi, how in found if same_abi(mpi.family, family)]
+        return own[0] if own else (MpiLibrary(family, ""), linked)
+    return found[0] if found else (None, "ompi_info, mpichversion and mpirun were looked for in the image: none is there")
 
 
 def _library(answers: Mapping[str, tuple[str, int]], name: str) -> Library | None:

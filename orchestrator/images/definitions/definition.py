@@ -59,6 +59,7 @@ def render(
         raise UserError(f"the image file {image_file.name!r} builds an MPI; {MPI_CHECKSUM_MISSING}")
     from_base = image_file.python.source == "base"
     python = "python3" if from_base else f"{PYTHON}/bin/python"
+    packages = system(image_file, variant, brought, locked)
     return environment.render(
         "container/image.def.j2",
         image=image_file,
@@ -69,7 +70,8 @@ def render(
         shell=shell,
         builds_mpi=image_file.mpi.source == "built" and not variant.host_mpi,
         distribution_mpi=image_file.mpi.source == "distribution" and not variant.host_mpi,
-        system=system(image_file, variant, brought, locked),
+        system=packages,
+        compiles=image_file.has_python and {"g++", "python3-dev"} <= {word.partition("=")[0] for word in packages},
         locked=locked is not None,
         secrets=build_secrets.variables(image_file.secrets),
         encoded=Text(build_secrets.ENCODED),

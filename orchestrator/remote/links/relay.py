@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 import select
-import signal
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
+from orchestrator.base import ending
 from orchestrator.base.process import Streams
 from orchestrator.base.terminal.raw import raw
 
@@ -24,7 +20,7 @@ def relay(channel: Any, streams: Streams, *, terminal: bool) -> int | None:
     Returns its exit code; None if the link broke. With `terminal` every key is sent raw, and so is the window's size.
     """
     inputs: list[Any] = [channel, streams.input]
-    with _ending(), raw(terminal) as resized:
+    with ending.in_order(), raw(terminal) as resized:
         while not (channel.closed or (channel.eof_received and channel.exit_status_ready())):
             ready, _, _ = select.select(inputs, [], [], LOOKS_S)
             if resized:  # sent from here, since the signal may arrive while paramiko sends
@@ -54,20 +50,3 @@ def _send(channel: Any, stream: int) -> bool:
     else:
         channel.shutdown_write()
     return bool(data)
-
-
-@contextmanager
-def _ending() -> Iterator[None]:
-    """A context in which SIGTERM and SIGHUP raise SystemExit, so that the terminal is restored."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    before: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {
-        number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from orchestrator.base import ending
 from orchestrator.base.terminal import output
 from orchestrator.base.terminal.keys import Keys, keys
 from orchestrator.base.terminal.width import cut
@@ -54,7 +54,7 @@ class Screen:
     def _show(self, console: Console) -> bool:
         """Draw until all runs are over, or the user leaves or suspends the view by ctrl-Z; True if suspended."""
         self._suspended = False
-        with _signals(self._suspend), _restored(console), keys() as pressed, _live(console) as live:
+        with ending.in_order(), _suspending(self._suspend), _restored(console), keys() as pressed, _live(console) as live:
             while True:
                 self._draw(live, pressed)
                 if self._followed.over or not self._rest(live, pressed):
@@ -176,16 +176,10 @@ def _restored(console: Console) -> Iterator[None]:
 
 
 @contextmanager
-def _signals(suspend: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP raise SystemExit, so that the terminal is restored, and SIGTSTP calls `suspend`."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    handlers = {signal.SIGTERM: end, signal.SIGHUP: end, signal.SIGTSTP: suspend}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+def _suspending(suspend: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within, SIGTSTP calls `suspend`."""
+    before = signal.signal(signal.SIGTSTP, suspend)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTSTP, before)

@@ -6,11 +6,12 @@ import os
 import shlex
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError, explained
+from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.terminal.remarks import busy
 from orchestrator.images import mounts, runtime, source
 from orchestrator.images.builds import convert
-from orchestrator.images.builds.cache import CachedImage
+from orchestrator.images.builds.cache import CachedImage, changed, sum_beside
+from orchestrator.images.checks.findings import Finding
 from orchestrator.images.command import Bind, ContainerExec, words_needed
 from orchestrator.images.definitions import image_file, prepare
 from orchestrator.images.definitions.inputs import file_checksum
@@ -20,22 +21,32 @@ from orchestrator.runs.plan.plan import Plan
 from orchestrator.spec.site import Site
 
 
+class Unusable(UserError):
+    """The file of a plan's image cannot be used; `finding` is the result of its check."""
+
+    def __init__(self, image: str, kind: str, what: str, mend: str = "") -> None:
+        super().__init__(what + mend)
+        self.image = image
+        self.finding = Finding(kind, what, evidence=f"the whole of {image} was read")
+
+
 def of_plan(plan: Plan) -> Image | None:
-    """The image of a plan; None for a run without one. Raises UserError if it is not built or is missing."""
+    """The image of a plan; None for a run without one.
+
+    Raises Unusable if it cannot be read or has changed since it was built, UserError if it is not built.
+    """
     if (text := plan.run.image) is None:
         return None
     named = source.parse(text)
     if named.kind == "SIF":
-        reading = f"reading {named.place} for its checksum"
-        with explained(f"{named.place}: the image cannot be read", UserError), busy(reading):
-            return Image(named.place, file_checksum(Path(named.place)), Path(named.place).stem)
+        return _own(named.place)
     entry = newest(named, plan.site)
     build = build_command(plan)
     if entry is None:
         done = "converted to a SIF" if named.converted else "built"
         raise UserError(f"the image {text!r} is not {done} for this site yet: `{build}`")
     if wrong := cache(plan.site).verify(entry):
-        raise UserError(f"{wrong}; `{build}` makes it again")
+        raise Unusable(str(entry.path), "image-broken", wrong, f"; `{build}` makes it again")
     bound = entry.labels.get("torusrun.training", "bound") == "bound"
     return Image(
         path=str(entry.path),
@@ -47,6 +58,19 @@ def of_plan(plan: Plan) -> Image | None:
         versions=entry.versions,
         definition=entry.definition,
     )
+
+
+def _own(place: str) -> Image:
+    """The image in a SIF that the run names by its path."""
+    try:
+        with busy(f"reading {place} for its checksum"):
+            found = file_checksum(Path(place))
+    except OSError as error:
+        raise Unusable(place, "image-unreadable", f"{place}: the image cannot be read: {error.strerror}") from None
+    built = sum_beside(Path(os.path.realpath(place)))
+    if built and (wrong := changed(Path(place), found, built)):
+        raise Unusable(place, "image-broken", wrong, "; build it again, or copy it again from where it came")
+    return Image(place, found, Path(place).stem)
 
 
 def build_command(plan: Plan) -> str:

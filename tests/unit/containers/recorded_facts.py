@@ -28,6 +28,19 @@ def recorded(shell: str, python: str = "", program: str = "", folder: str = "") 
 HOST_MPI = "/opt/host-mpi"
 MPICH = recorded("bullseye", "bullseye.python", "mpichversion", HOST_MPI)
 OPENMPI = recorded("bookworm", "bookworm.python", "ompi_info")
+# Two MPIs in one image: what MPICH's programs and Debian 12's Open MPI answered, put together.
+OPEN_LDD = "/opt/solver\n\tlibmpi.so.40 => /opt/ompi/lib/libmpi.so.40 (0x00007fa48ac70000)"
+BOTH = {**parse_questions(said("bullseye")), "openmpi": parse_questions(said("bookworm"))["openmpi"]}
+SOLVER = Inside(ContainerExec(NEW, "x.sif"), program="solver")
+TWO_MPIS = by_its_shell(ImageFacts("/shared/x.sif", machine="x86_64"), BOTH, SOLVER)
+UNKNOWN_OPENMPI = by_its_shell(
+    ImageFacts("/shared/x.sif"), {**parse_questions(said("bullseye")), "program": (OPEN_LDD, 0)}, SOLVER
+)
+LACKS_OPENMPI = by_its_shell(
+    ImageFacts("/shared/x.sif"),
+    {**parse_questions(said("bullseye")), "program": ("/opt/solver\n\tlibmpi.so.40 => not found", 0)},
+    SOLVER,
+)
 BUSYBOX = recorded("busybox", program="python3")
 CPU_TORCH = recorded("bookworm", "torch-cpu.python")
 # The words of PyTorch's own wheels, which need no GPU to be asked but gigabytes to be installed.

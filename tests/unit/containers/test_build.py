@@ -3,7 +3,10 @@
 import os
 import re
 import stat
+import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,10 +15,12 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.images.builds import complaints
 from orchestrator.images.builds.build import BuildFailed, Options, build, command
 from orchestrator.images.builds.cache import Cache
-from orchestrator.images.definitions.definition import Variant
-from orchestrator.images.definitions.image_file import load
+from orchestrator.images.command import Bind
+from orchestrator.images.definitions.definition import Variant, render
+from orchestrator.images.definitions.image_file import Base, ImageFile, Python, load
 from orchestrator.images.definitions.inputs import Inputs
 from orchestrator.images.definitions.prepare import prepare
+from orchestrator.images.definitions.requirements import Brought
 from orchestrator.images.runtime import Runtime
 from orchestrator.runs.image import building
 from orchestrator.runs.image.build_job import build_in_job
@@ -66,7 +71,13 @@ FAILURES = [
      "HTTPSConnectionPool(host='127.0.0.1', port=8443): Max retries exceeded with url: /simple/mine/ (Caused by "
      "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed "
      "certificate (_ssl.c:992)'))) - skipping" + NONE, "'ca_bundle'"),
-    (NONE, "give that in 'secrets'"),
+    (NONE, "no Python package mine==1.0 in any index or the wheelhouse"),
+    (f"{NONE}\nCould not fetch URL https://a.org/simple/mine/: 401 Client Error: Unauthorized for url: x - skipping",
+     "https://a.org/simple/mine/ does not accept the login"),
+    (f"{NONE}\nCould not fetch URL https://a.org/simple/mine/: 404 Client Error: Not Found for url: x - skipping",
+     "no Python package mine==1.0"),
+    ("x509: certificate signed by unknown authority\ncurl: (6) Could not resolve host: a.org",
+     "in the image file; also, a.org cannot be reached: its name cannot be resolved here"),
     ("FATAL:   container creation failed: mount error: destination /mnt doesn't exist in container\n"
      "FATAL:   While performing build: while running %post section: exit status 255", "the base has no folder /mnt"),
     ("FATAL:   container creation failed: mount error: something\n"
@@ -88,6 +99,35 @@ def test_a_failed_build_is_explained_in_one_line(said: str, says: str) -> None:
 
 def test_a_killed_runtime_is_named() -> None:
     assert complaints.explain("INFO: unpacking", -9) == "the build was killed by SIGKILL; start it again"
+
+
+class Closed(BaseHTTPRequestHandler):
+    """An index of packages that accepts no login."""
+
+    def do_GET(self) -> None:
+        self.send_error(401)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_an_index_that_does_not_accept_the_login_is_not_a_missing_package(tmp_path: Path) -> None:
+    """By this machine's pip, with the lines of the template."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Closed)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    text = render(ImageFile("x", Base(docker="debian"), python=Python(packages=("mine==1.0",))), brought=Brought(("mine==1.0",)))
+    steps = text[text.index("    set -- --no-cache-dir") : text.index("    if [ -e ")]
+    steps = steps.replace("/opt/python/bin/python", sys.executable).replace("/opt/torusrun", str(tmp_path))
+    index = f"http://me:wrong@127.0.0.1:{server.server_port}/simple"
+    environment = {**os.environ, "PIP_INDEX_URL": index, "PIP_CONFIG_FILE": os.devnull}
+    done = subprocess.run(
+        ["sh", "-euc", steps], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
+    )
+    server.shutdown()
+    assert done.returncode == 1 and "No matching distribution found for mine==1.0" in done.stdout
+    said = complaints.explain(done.stdout, 255)
+    assert f"@127.0.0.1:{server.server_port}/simple/mine/ does not accept the login" in said, done.stdout
+    assert "wrong" not in said
 
 
 def ready(image_file: Path) -> tuple[str, Inputs]:
@@ -128,7 +168,7 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     monkeypatch.setenv("APPTAINER_CACHEDIR", "/layers")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     shows = tmp_path / "shows"
-    shows.write_text('#!/bin/sh\nenv\nstat -c "%n %a" "$PWD" "$TMPDIR"\nexit 3\n')
+    shows.write_text('#!/bin/sh\nenv\necho "$@"\nstat -c "%n %a" "$PWD" "$TMPDIR" "$TMPDIR"/tmp\nexit 3\n')
     shows.chmod(0o755)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -141,7 +181,9 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     assert "APPTAINER_CACHEDIR=/layers" in said
     assert "PATH=/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin\n" in said, "debootstrap needs chroot"
     assert "/spy" not in said and f"APPTAINER_TMPDIR={temporary}/torusrun-{inputs.key[:12]}-" in said
-    assert [line.split()[-1] for line in said.splitlines()[-2:]] == ["700", "700"]
+    assert [line.split()[-1] for line in said.splitlines()[-3:]] == ["700", "700", "1777"]
+    own = re.search(f"TMPDIR=({temporary}/torusrun-.*)", said)
+    assert own and f"--bind {own[1]}/tmp:/tmp --bind {own[1]}/tmp:/var/tmp " in said, "the host's /tmp is not used"
     assert not list(temporary.iterdir()), "a build clears what it made"
 
 
@@ -215,7 +257,7 @@ def test_a_build_in_a_job_leaves_no_file_to_others(small: Path, tmp_path: Path, 
 def test_the_words_of_a_build() -> None:
     image, new = Path("/c/x.sif"), Runtime("apptainer", "apptainer", (1, 4))
     options = Options(compression="lz4", wheelhouse=Path("/my wheels"))
-    assert command(new, options, image, "/w/image.def", [(Path("/my wheels"), "/mnt/wheels")]) == [
+    assert command(new, options, image, "/w/image.def", [Bind("/my wheels", "/mnt/wheels", read_only=True)]) == [
         "apptainer", "build", "--force", "--fakeroot", "--bind", "/my wheels:/mnt/wheels:ro",
         "--mksquashfs-args", "-comp lz4", "/c/x.sif", "/w/image.def",
     ]  # fmt: skip

@@ -1,13 +1,17 @@
 """`torusrun check` and `submit` on a login node that has no runtime, and before an image is built."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli.main import main
+from orchestrator.images.builds.cache import Cache
 from orchestrator.runs.image import checking
+from orchestrator.runs.image.export import export
 from orchestrator.runs.plan.plan import plan
+from tests.unit.containers.test_cache import entry
 from tests.unit.containers.test_facts import HEADER
 
 SITE = "scheduler: slurm\nlauncher: mpirun\nnode: {gpus: 4, architecture: sm_70, hcas: [mlx5_0]}\nruns: %s\n"
@@ -73,6 +77,31 @@ def test_before_an_image_is_built_its_image_file_is_looked_at(
     assert found["base-without-digest"]["severity"] == "warning"
     assert found["runtime-missing"]["severity"] == "error" and code == 2, "this machine is to build it"
     assert "image-unreadable" not in found
+
+
+def test_an_image_that_cannot_be_read_is_a_finding(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(project / "fifo.sif")
+    code, found = checked(capsys, "--set", "image=./fifo.sif")
+    said = f"{project}/fifo.sif: the image cannot be read: this is no regular file"
+    assert code == 2 and found["image-unreadable"]["what"] == said and len(found) == 1
+
+
+def test_an_image_of_the_cache_that_is_named_by_its_path_must_be_as_it_was_built(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = entry(Cache(project / "images"), content=HEADER + bytes(100))
+    copied = export(Cache(project / "images"), built, project / "exported") / "mine.sif"
+    (project / "linked.sif").symlink_to(built.path)
+    for named in (built.path, copied, project / "linked.sif"):
+        code, found = checked(capsys, "--set", f"image={named}")
+        assert code == 0 and found["image-unreadable"]["outcome"] == "fits", "an unchanged image is looked into"
+    for path in (built.path, copied):
+        path.write_bytes(HEADER + bytes(99) + b"1")
+    for named in (built.path, copied, project / "linked.sif"):
+        code, found = checked(capsys, "--set", f"image={named}")
+        assert code == 2 and f"{named}: its SHA-256 is " in found["image-broken"]["what"] and len(found) == 1
+        assert main(["submit", "run.yaml", "--set", f"image={named}", "--dry-run"]) == 2
+        assert "; build it again, or copy it again from where it came" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

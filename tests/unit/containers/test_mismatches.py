@@ -23,11 +23,14 @@ from tests.unit.containers.recorded_facts import (
     HOPPER,
     HOST,
     INTEL_HERE,
+    LACKS_OPENMPI,
     MPICH,
     NO_VERBS,
     ON_CPUS,
     OPENMPI,
     TRAINING,
+    TWO_MPIS,
+    UNKNOWN_OPENMPI,
 )
 
 Row = tuple[str, Wanted, HostFacts, ImageFacts, str, str, str]
@@ -77,7 +80,31 @@ MISMATCHES: list[Row] = [
     (
         "no MPI for a program that needs one", COMMAND, BY_MPIRUN,
         replace(CPU_TORCH, mpi=None, program=Library("/opt/solver", ("libmpi.so.40",))),
-        "mpi-missing", ERROR, "the program needs libmpi.so.40, and the image has no MPI",
+        "mpi-missing", ERROR, "the program needs libmpi.so.40, which the image does not have",
+    ),
+    (
+        "a program of MPICH in an image that has Open MPI too", COMMAND, BY_MPIRUN, TWO_MPIS,
+        "mpi-family", ERROR, "the host's MPI is openmpi 4.1.4, the image's mpich 3.4.1",
+    ),
+    (
+        "a program of MPICH beside Open MPI under Intel MPI", COMMAND, replace(HOST, mpi=INTEL_HERE), TWO_MPIS,
+        "mpi-family", FITS, "intel 2021.18.1 of the host starts programs of mpich 3.4.1",
+    ),
+    (
+        "a program of an Open MPI without ompi_info beside MPICH", COMMAND, BY_MPIRUN, UNKNOWN_OPENMPI,
+        "mpi-family", FITS, "openmpi 4.1.4 of the host starts programs of openmpi",
+    ),
+    (
+        "the PMIx of an Open MPI without ompi_info", COMMAND, BY_MPIRUN, UNKNOWN_OPENMPI,
+        "pmix", UNKNOWN, "which PMIx the image's MPI speaks",
+    ),
+    (
+        "a program of Open MPI in an image that has only MPICH", COMMAND, BY_MPIRUN, LACKS_OPENMPI,
+        "mpi-missing", ERROR, "the program needs libmpi.so.40, which the image does not have",
+    ),
+    (
+        "a program of the image's MPICH under a bound Open MPI", BOUND, BY_MPIRUN, MPICH,
+        "mpi-family", ERROR, "the host's MPI is openmpi 4.1.4, the image's mpich 3.4.1",
     ),
     (
         "a program of MPI under spawn", replace(COMMAND, launcher="spawn", ranks=4), HOST,

@@ -1,12 +1,14 @@
 """What a run's `image` names, by its form and by what lies there."""
 
+import json
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from orchestrator.base.errors import UserError
 from orchestrator.images import source
-from orchestrator.images.builds import convert
+from orchestrator.images.builds import convert, one_of_layout
 from orchestrator.images.builds.build import Options, command
 from orchestrator.images.runtime import Runtime
 
@@ -77,7 +79,10 @@ def test_the_key_of_a_conversion_follows_the_content(tmp_path: Path) -> None:
     archive.rename(moved)
     assert convert.conversion(source.parse(f"docker-archive:{moved}"), "").key == first
     assert convert.conversion(source.parse(f"oci-archive:{moved}"), "").key != first
-    assert convert.conversion(source.parse(f"docker-archive:{moved}:tag"), "").key != first
+    tagged = convert.conversion(source.parse(f"oci-archive:{moved}:tag"), "").key
+    assert tagged != convert.conversion(source.parse(f"oci-archive:{moved}"), "").key
+    with pytest.raises(UserError, match="no runtime takes a tag here"):
+        convert.conversion(source.parse(f"docker-archive:{moved}:tag"), "")
     moved.write_bytes(b"two")
     assert convert.conversion(source.parse(f"docker-archive:{moved}"), "").key != first
     with pytest.raises(UserError, match=r"x\.tar: the image cannot be read: No such file"):
@@ -88,15 +93,13 @@ def test_the_words_that_convert(tmp_path: Path) -> None:
     """A path reaches the runtime as a link beside the build, whatever its name; registries of SIFs are pulled."""
     odd = tmp_path / "it's: odd, $(touch pwned).tar"
     odd.write_bytes(b"x")
-    layout = tmp_path / "layout"
-    layout.mkdir()
-    (layout / "index.json").write_text("{}")
+    layout = write_layout(tmp_path / "layout", "v1")
     plain = Options(mode="plain")
     words = []
     for number, named in enumerate(
         [
             source.NamedImage("archive", "", "docker-archive", str(odd)),
-            source.parse(f"oci:{layout}:v1"),
+            source.parse(f"oci:{layout}"),
             source.parse(str(layout)),
             source.parse("docker://a/b:1"),
             source.parse("oras://a/b:1"),
@@ -106,12 +109,50 @@ def test_the_words_that_convert(tmp_path: Path) -> None:
         words.append(command(NEW, plain, Path("out.sif"), made_from)[1:])
     assert words == [
         ["build", "out.sif", "docker-archive:source"],
-        ["build", "out.sif", "oci:source:v1"],
+        ["build", "out.sif", "oci:source"],
         ["build", "out.sif", "source"],
         ["build", "out.sif", "docker://a/b:1"],
         ["pull", "out.sif", "oras://a/b:1"],
     ]
     assert (tmp_path / "0" / "source").read_bytes() == b"x" and (tmp_path / "1" / "source").readlink() == layout
+
+
+def write_layout(folder: Path, *names: str) -> Path:
+    """A layout of images that have only names."""
+    (folder / "blobs/sha256").mkdir(parents=True)
+    (folder / "blobs/sha256" / ("a" * 64)).write_text("a blob")
+    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    images = [{"digest": f"of {name}", "annotations": {one_of_layout.NAME: name}} for name in names]
+    (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [*images, {"digest": "other"}]}))
+    return folder
+
+
+@pytest.mark.parametrize("transport", ["oci", "oci-archive"])
+def test_a_tag_chooses_one_of_several_images(transport: str, tmp_path: Path) -> None:
+    place = write_layout(tmp_path / "layout", "v1", "localhost/mine:v2", "a:v3", "b:v3")
+    if transport == "oci-archive":
+        with tarfile.open(tmp_path / "mine.tar", "w") as tar:
+            tar.add(place, ".")
+            tar.add("/etc/passwd", "../../outside")
+        place = tmp_path / "mine.tar"
+    for tag, name in (("v1", "v1"), ("v2", "localhost/mine:v2")):
+        made = convert.conversion(source.parse(f"{transport}:{place}:{tag}"), "")
+        assert made.lay_out(tmp_path / tag) == "oci:source"
+        index = json.loads((tmp_path / tag / "source/index.json").read_text())
+        assert index["schemaVersion"] == 2 and [image["digest"] for image in index["manifests"]] == [f"of {name}"]
+        assert (tmp_path / tag / "source/blobs/sha256" / ("a" * 64)).read_text() == "a blob"
+    for tag, number in (("v3", 2), ("none", 0)):
+        says = f"{number} of its images are named '{tag}'; it has a:v3, b:v3, localhost/mine:v2, v1"
+        with pytest.raises(UserError, match=says):
+            convert.conversion(source.parse(f"{transport}:{place}:{tag}"), "").lay_out(tmp_path / tag)
+    assert {path.name for path in tmp_path.iterdir()} <= {"layout", "mine.tar", "v1", "v2", "v3", "none"}
+
+
+@pytest.mark.parametrize("content", [b"no tar", b""])
+def test_an_archive_of_another_form_is_one_error(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "mine.tar").write_bytes(content)
+    with pytest.raises(UserError, match=r"mine\.tar: this is no (archive of an )?OCI layout"):
+        convert.conversion(source.parse(f"oci-archive:{tmp_path}/mine.tar:v1"), "").lay_out(tmp_path / "build")
 
 
 def test_names_of_conversions() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from orchestrator.images.checks.answers import Library, MpiLibrary, family_of
-from orchestrator.images.checks.compat import HYDRA, PMIX_MEETS, SLURM_PMI, version
+from orchestrator.images.checks.answers import Library, MpiLibrary, family_of, same_abi
+from orchestrator.images.checks.compat import PMIX_MEETS, SLURM_PMI, version
 from orchestrator.images.checks.findings import Finding, Severity, fits, unknown
 from orchestrator.images.checks.needs import Wanted
 from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
@@ -39,7 +39,7 @@ def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]
         yield from _slurm(wanted, host, used, evidence, severity)
     elif wanted.pmi is Pmi.MPI:
         yield from _launcher(host, used, evidence, severity)
-    if used.family == "openmpi" and wanted.pmi is not Pmi.NOBODY:
+    if used.family == "openmpi" and wanted.pmi is not Pmi.NOBODY and used is image.mpi:  # a bound one is the launcher's
         yield from _pmix(host, used, evidence, severity)
 
 
@@ -48,17 +48,18 @@ def _severity(wanted: Wanted) -> Severity:
 
 
 def _used(wanted: Wanted, host: HostFacts, image: ImageFacts) -> tuple[MpiLibrary | None, str]:
-    if not wanted.host_mpi:
-        return image.mpi, image.evidence("mpi")
     named = [family_of(library.path) for library in image.bound_mpi] + ([host.mpi.family] if host.mpi else [])
     family = next(filter(None, named), None)
+    linked = image.program and image.program.mpi and family_of(image.program.mpi)
+    if not wanted.host_mpi or (family and linked and not same_abi(linked, family)):
+        return image.mpi, image.evidence("mpi")
     return (MpiLibrary(family, "") if image.bound_mpi and family else None), image.evidence("bound")
 
 
 def _missing(wanted: Wanted, image: ImageFacts, evidence: str) -> Iterator[Finding]:
     lacks = [name for name in (image.program.missing if image.program else ()) if family_of(name)]
     if lacks:
-        what = f"the program needs {lacks[0]}, and the image has no MPI"
+        what = f"the program needs {lacks[0]}, which the image does not have"
         yield Finding("mpi-missing", what, evidence=image.evidence("program"))
     elif wanted.host_mpi:
         yield Finding("mpi-missing", f"no libmpi.so is found in the image at {wanted.host_mpi}", "warning", evidence)
@@ -104,7 +105,7 @@ def _launcher(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severi
     if host.mpi is None:
         yield unknown("mpi-family", f"whether the site's launcher starts programs of {used}", both)
         return
-    if host.mpi.family != used.family and not {host.mpi.family, used.family} <= HYDRA:
+    if not same_abi(host.mpi.family, used.family):
         yield Finding("mpi-family", f"the host's MPI is {host.mpi}, the image's {used}", severity, both)
         return
     yield fits("mpi-family", f"{host.mpi} of the host starts programs of {used}", both)
@@ -118,8 +119,6 @@ def _launcher(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severi
 
 
 def _pmix(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severity) -> Iterator[Finding]:
-    if not used.version:
-        return  # the host's own MPI is as new as the host's launcher
     client, served = used.pmix, " or ".join(map(str, sorted(host.pmix_served)))
     both = f"{evidence}; {host.evidence('slurm_pmi' if host.slurm_pmi is not None else 'pmix')}"
     if host.slurm_pmi is not None and not any("pmix" in name for name in host.slurm_pmi):

@@ -1,0 +1,43 @@
+"""SIGTERM and SIGHUP end what a process does in order, as ctrl-C does."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+ENDS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def in_order() -> Iterator[None]:
+    """Within, the first SIGTERM or SIGHUP raises SystemExit, and later ones do not disturb what follows from it.
+
+    A signal that this process ignores stays ignored, as SIGHUP under nohup. Only the main thread gets signals; in
+    another one nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in ENDS}
+    before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, _nothing)
+        sys.exit(128 + number)
+
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """Unlike SIG_IGN, a handler is not inherited by the programs that the end starts."""
