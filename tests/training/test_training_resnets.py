@@ -185,7 +185,10 @@ def test_without_zero_gamma_the_blocks_for_the_digits_begin_with_all_they_have()
     ("keys", "said"),
     [
         (ModelKeys("resnet50", {"version": "v2"}), "train.model.options.version: must be one of v1, v1.5, not 'v2'"),
-        (ModelKeys("resnet50", {"init": "he"}), "options.init: must be one of he-fan-out, he-fan-in, lecun-normal, not"),
+        (
+            ModelKeys("resnet50", {"init": "he"}),
+            "options.init: must be one of he-fan-out, he-fan-in, lecun-normal, not",
+        ),
         (ModelKeys("resnet50", {"last_std": -1}), "train.model.options.last_std must be at least 0, not -1"),
         (ModelKeys("resnet50", {"last_std": "x"}), "train.model.options.last_std must be a number, not 'x'"),
         (ModelKeys("resnet-digits", {"widths": 16}), "train.model.options.widths: must be a list"),
