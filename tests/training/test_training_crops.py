@@ -68,14 +68,17 @@ def test_crops_fill_the_ranges_of_area_and_aspect() -> None:
     assert abs(np.log(ratios).mean()) < 0.03, "wide and tall crops must be equally likely"
 
 
-@given(width=SIDES, height=SIDES, size=st.integers(8, 512), sample=st.integers(0, 99))
+MARGINS = st.sampled_from([1.14, 256 / 224, 1.0])
+
+
+@given(width=SIDES, height=SIDES, size=st.integers(8, 512), margin=MARGINS, sample=st.integers(0, 99))
 def test_without_augment_crops_have_one_scale_and_no_distortion(
-    width: int, height: int, size: int, sample: int
+    width: int, height: int, size: int, margin: float, sample: int
 ) -> None:
-    box = random_place(width, height, size, draws(1, 0, sample))
+    box = random_place(width, height, size, margin, draws(1, 0, sample))
     side = box.right - box.left
     assert side == pytest.approx(box.bottom - box.top)
-    assert side == pytest.approx(min(width, height) * size / int(size * 1.14))
+    assert side == pytest.approx(min(width, height) * size / int(size * margin))
     assert box.left >= 0 and box.top >= 0 and box.right <= width + 1e-6 and box.bottom <= height + 1e-6
 
 
@@ -122,17 +125,26 @@ def pixels(image: Image.Image) -> np.ndarray:
     return ((np.asarray(image) / 255 - mean) / deviation).transpose(2, 0, 1)
 
 
+def test_mlperfs_margin_gives_short_sides_of_256_for_224() -> None:
+    assert [int(size * (256 / 224)) for size in (224, 112, 56, 28)] == [256, 128, 64, 32]
+    box = middle(512, 1024, Cut([0], 224, 224), 224, 256 / 224)
+    assert box == ((32, 288, 480, 736), 224, 224), "7/8 of the short side, in the middle"
+
+
+@pytest.mark.parametrize("margin", [1.14, 8 / 7, 1.0])
 @pytest.mark.parametrize("shape", [(40, 40), (64, 40), (200, 40)])
-def test_a_test_image_is_resized_whole_and_cut_in_the_middle(photograph: bytes, shape: tuple[int, int]) -> None:
+def test_a_test_image_is_resized_whole_and_cut_in_the_middle(
+    photograph: bytes, shape: tuple[int, int], margin: float
+) -> None:
     """In one step what torchvision's Resize and CenterCrop do in two; black where the cut is larger than the image."""
     image = Image.open(io.BytesIO(photograph))
-    short = int(40 * 1.14)
+    short = int(40 * margin)
     scale = short / min(image.size)
     whole = image.resize((int(image.width * scale + 1e-9), int(image.height * scale + 1e-9)), Image.Resampling.BILINEAR)
     wanted = Image.new("RGB", shape)
     wanted.paste(whole, (-round((whole.width - shape[0]) / 2), -round((whole.height - shape[1]) / 2)))
     made = np.empty((3, shape[1], shape[0]), np.float32)
-    decode.test_pixels(photograph, lambda w, h: middle(w, h, Cut([0], *shape), 40), made)
+    decode.test_pixels(photograph, lambda w, h: middle(w, h, Cut([0], *shape), 40, margin), made)
     assert np.abs(made - pixels(wanted)).max() < 1.01 / 255 / 0.224
 
 

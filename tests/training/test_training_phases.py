@@ -172,8 +172,9 @@ def test_every_sample_is_seen_once_per_epoch(course: Course, world: int, seed: i
     ("keys", "epochs"),
     [
         (EvaluateKeys(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
-        (EvaluateKeys(every=4), [1, 5, 9, 10]),
+        (EvaluateKeys(every=4), [4, 8, 10]),
         (EvaluateKeys(every=4, first=3), [3, 7, 10]),
+        (EvaluateKeys(every=40), [10]),
         (EvaluateKeys(first=8), [8, 9, 10]),
         (EvaluateKeys(every=3, first=20), [10]),
     ],
@@ -183,4 +184,4 @@ def test_when_evaluations_are_due(keys: EvaluateKeys, epochs: list[int]) -> None
     at = [Progress(step, 10 * step) for step in range(26)]
     due = [now.samples // 25 for before, now in zip(at, at[1:], strict=False) if course.evaluates(before, now)]
     assert due == epochs
-    assert course.evaluates(Progress(0, 0), Progress(1, 75)) is (keys.first <= 3), "a step may pass several epochs"
+    assert course.evaluates(Progress(0, 0), Progress(1, 75)) is (keys.begins <= 3), "a step may pass several epochs"

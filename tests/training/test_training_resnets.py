@@ -11,12 +11,14 @@ import torchvision_record
 from torch import nn
 
 from training.models import resnet, resnet18, resnet50, resnet_digits
+from training.models.layers import Start
 from training.models.resnet import BasicBlock, Bottleneck
 from training.recipe.facts import DataFacts, model_facts
 from training.recipe.reading import ConfigError
 from training.recipe.train import ModelKeys, Train
 
 MODULES = {"resnet18": resnet18, "resnet50": resnet50}
+DRAWN = {"init": "he-fan-in", "last_std": 0.01, "zero_bias": True, "zero_gamma": True}
 PHOTOGRAPHS = DataFacts(1_281_167, 50_000, 1000, (3, 224, 224))
 RECORD = json.loads(torchvision_record.RECORD.read_text())
 
@@ -32,7 +34,7 @@ def empty(keys: ModelKeys, classes: int, shape: tuple[int, ...]) -> nn.Module:
 
 def small(bottleneck: bool = True, **options: Any) -> nn.Module:
     """A network with one block in each stage."""
-    plain = {"version": "v1.5", "zero_gamma": False, "channels_last": False}
+    plain = {"version": "v1.5", "start": Start(), "channels_last": False}
     return resnet.ResNet((1, 1, 1, 1), bottleneck=bottleneck, classes=100, channels=3, seed=1, **{**plain, **options})
 
 
@@ -87,7 +89,7 @@ def multiplied(model: nn.Module, shape: tuple[int, ...]) -> int:
 @pytest.mark.parametrize("shape", [(3, 65, 97), (1, 8, 8)])
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("resnet18", {}), ("resnet50", {}), ("resnet50", {"version": "v1", "zero_gamma": True, "channels_last": True})],
+    [("resnet18", {}), ("resnet50", {}), ("resnet50", {"version": "v1", **DRAWN, "channels_last": True})],
 )
 def test_what_is_told_of_a_network_is_what_its_modules_have(
     name: str, options: dict[str, Any], shape: tuple[int, ...]
@@ -124,18 +126,39 @@ def test_v1_has_the_stride_in_the_first_convolution_and_the_parameters_of_v1_5()
 
 
 @pytest.mark.parametrize("bottleneck", [False, True])
-def test_with_zero_gamma_blocks_begin_as_identities_and_the_last_layer_small(bottleneck: bool) -> None:
-    model, usual = small(bottleneck, zero_gamma=True), small(bottleneck)
+def test_with_zero_gamma_blocks_begin_as_identities_and_nothing_else_changes(bottleneck: bool) -> None:
+    model, usual = small(bottleneck, start=Start(zero_gamma=True)), small(bottleneck)
     last = {f"{n}.{'bn2' if isinstance(m, BasicBlock) else 'bn3'}.weight" for n, m in model.named_modules()
             if isinstance(m, (BasicBlock, Bottleneck))}  # fmt: skip
     others = dict(usual.named_parameters())
     for key, weight in model.named_parameters():
         if key in last:
             assert not weight.any() and others[key].eq(1).all()
-        elif key == "fc.weight":
-            assert weight.std().item() == pytest.approx(0.01, rel=0.02) and abs(weight.mean().item()) < 1e-4
         else:
             assert torch.equal(weight, others[key])
+
+
+def test_the_last_layer_begins_as_it_is_given_and_nothing_else_changes() -> None:
+    model, others = small(start=Start(last_std=0.01, zero_bias=True)), dict(small().named_parameters())
+    for key, weight in model.named_parameters():
+        if key == "fc.weight":
+            assert weight.std().item() == pytest.approx(0.01, rel=0.02) and abs(weight.mean().item()) < 1e-4
+        elif key == "fc.bias":
+            assert not weight.any() and others[key].all()
+        else:
+            assert torch.equal(weight, others[key])
+
+
+@pytest.mark.parametrize("init", ["he-fan-out", "he-fan-in", "lecun-normal"])
+def test_convolutions_have_the_deviation_of_their_init(init: Any) -> None:
+    """MXNet's and Caffe's Xavier or MSRA by inputs, and TensorFlow's variance scaling, whose tails are cut off."""
+    for name, module in small(start=Start(init=init)).named_modules():
+        if isinstance(module, nn.Conv2d) and module.weight.numel() > 10_000:
+            outputs, inputs = module.out_channels * module.weight[0, 0].numel(), module.weight[0].numel()
+            variance = {"he-fan-out": 2 / outputs, "he-fan-in": 2 / inputs, "lecun-normal": 1 / inputs}[init]
+            assert module.weight.std().item() == pytest.approx(variance**0.5, rel=0.03), name
+            farthest = module.weight.abs().max().item() / variance**0.5
+            assert (farthest <= 2 / resnet.OF_CUT_NORMAL * 1.0001) == (init == "lecun-normal"), name
 
 
 def test_channels_last_is_another_layout_of_the_same_network() -> None:
@@ -162,6 +185,12 @@ def test_without_zero_gamma_the_blocks_for_the_digits_begin_with_all_they_have()
     ("keys", "said"),
     [
         (ModelKeys("resnet50", {"version": "v2"}), "train.model.options.version: must be one of v1, v1.5, not 'v2'"),
+        (
+            ModelKeys("resnet50", {"init": "he"}),
+            "options.init: must be one of he-fan-out, he-fan-in, lecun-normal, not",
+        ),
+        (ModelKeys("resnet50", {"last_std": -1}), "train.model.options.last_std must be at least 0, not -1"),
+        (ModelKeys("resnet50", {"last_std": "x"}), "train.model.options.last_std must be a number, not 'x'"),
         (ModelKeys("resnet-digits", {"widths": 16}), "train.model.options.widths: must be a list"),
         (ModelKeys("resnet-digits", {"widths": (16, 0)}), "train.model.options.widths: must be a list"),
         (ModelKeys("resnet18", {"depth": 18}), "train.model.options: resnet18 does not take them"),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from training.recipe.train import AREA, ASPECT, DataKeys
+from training.recipe.train import AREA, ASPECT, MARGIN, DataKeys
 
 
 class View(NamedTuple):
     """`size` and `test_size` are sides in pixels, None for the data set's own.
 
     `area` and `aspect` (width / height) are the ranges of random crops. Without `augment` training images change as
-    little as the data set allows. `rectangular` test images keep their aspect ratio.
+    little as the data set allows. `rectangular` test images keep their aspect ratio. The part of a test image that is
+    tested is `test_margin` times smaller than its short side.
     """
 
     size: int | None = None
@@ -20,6 +21,7 @@ class View(NamedTuple):
     aspect: tuple[float, float] = ASPECT
     augment: bool = True
     rectangular: bool = False
+    test_margin: float = MARGIN
 
     def changed(self) -> list[str]:
         """The names of the values that differ from the default."""
@@ -28,4 +30,4 @@ class View(NamedTuple):
 
 def view_of(data: DataKeys) -> View:
     """The view from the keys of `train.data`."""
-    return View(data.size, data.test_size, data.area, data.aspect, data.augment, data.rectangular)
+    return View(data.size, data.test_size, data.area, data.aspect, data.augment, data.rectangular, data.test_margin)

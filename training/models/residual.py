@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, TypeVar, get_args
 
-from training.models.layers import STEM_WIDTH, WIDTHS, Version, convolution, linear
+from training.models.layers import STEM_WIDTH, WIDTHS, Init, Start, Version, convolution, linear
 from training.recipe.facts import DataFacts, ModelFacts, Tensor
-from training.recipe.reading import ConfigError
+from training.recipe.limits import Limits
+from training.recipe.reading import ConfigError, number
 
 if TYPE_CHECKING:
     from training.models.resnet import ResNet
+
+T = TypeVar("T", bound=str)
+STD = Limits(at_least=0, at_most=1)
+OPTIONS = "train.model.options"
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,15 @@ class Architecture:
         shape: tuple[int, ...],
         seed: int,
         version: str = "v1.5",
-        zero_gamma: bool = False,
+        init: str = Start.init,
+        last_std: float = Start.last_std,
+        zero_bias: bool = Start.zero_bias,
+        zero_gamma: bool = Start.zero_gamma,
         channels_last: bool = False,
     ) -> ResNet:
         """The network with initial weights drawn from `seed`, for images of any size and number of channels.
 
-        Raises ConfigError for samples that are not images, and for an unknown version.
+        Raises ConfigError for samples that are not images, and for an unknown version or init.
         """
         from training.models.resnet import ResNet
 
@@ -43,17 +51,26 @@ class Architecture:
             classes=classes,
             channels=self._image(shape)[0],
             seed=seed,
-            version=self._known(version),
-            zero_gamma=zero_gamma,
+            version=_one_of(get_args(Version), "version", version),
+            start=_start(init, last_std, zero_bias, zero_gamma),
             channels_last=channels_last,
         )
 
     def facts(
-        self, data: DataFacts, *, version: str = "v1.5", zero_gamma: bool = False, channels_last: bool = False
+        self,
+        data: DataFacts,
+        *,
+        version: str = "v1.5",
+        init: str = Start.init,
+        last_std: float = Start.last_std,
+        zero_bias: bool = Start.zero_bias,
+        zero_gamma: bool = Start.zero_gamma,
+        channels_last: bool = False,
     ) -> ModelFacts:
         """The tensors, with the multiply-adds for one of the data set's images. Raises ConfigError as `build` does."""
+        _start(init, last_std, zero_bias, zero_gamma)
         channels, *image = self._image(data.shape)
-        early = self._known(version) == "v1"
+        early = _one_of(get_args(Version), "version", version) == "v1"
         side = _halved(image)
         tensors = [*convolution(channels, STEM_WIDTH, 7, side[0] * side[1])]
         side, inputs = _halved(side), STEM_WIDTH  # by the pooling
@@ -80,13 +97,20 @@ class Architecture:
             )
         return shape
 
-    def _known(self, version: str) -> Version:
-        for known in get_args(Version):
-            if version == known:
-                return known  # type: ignore[no-any-return]
-        raise ConfigError(
-            f"train.model.options.version: must be one of {', '.join(get_args(Version))}, not {version!r}"
-        )
+
+def _start(init: str, last_std: float, zero_bias: bool, zero_gamma: bool) -> Start:
+    """How the weights begin, checked."""
+    return Start(
+        _one_of(get_args(Init), "init", init), number(f"{OPTIONS}.last_std", last_std, STD), zero_bias, zero_gamma
+    )
+
+
+def _one_of(known: tuple[T, ...], name: str, given: str) -> T:
+    """`given`, if it is known. Raises ConfigError."""
+    for each in known:
+        if given == each:
+            return each
+    raise ConfigError(f"{OPTIONS}.{name}: must be one of {', '.join(known)}, not {given!r}")
 
 
 def _halved(image: list[int]) -> list[int]:

@@ -6,12 +6,15 @@ There are two versions. In v1 the first 1 x 1 convolution of a bottleneck has th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from training.models.layers import STEM_WIDTH, WIDTHS, Version
+from training.models.layers import STEM_WIDTH, WIDTHS, Init, Start, Version
+
+OF_CUT_NORMAL = 0.87962566103423978  # the standard deviation of N(0, 1) without what is beyond 2
 
 
 class BasicBlock(nn.Module):
@@ -73,7 +76,7 @@ class Bottleneck(nn.Module):
 class ResNet(nn.Module):
     """Maps [N, channels, height, width] of any size to [N, classes]; `blocks` are the counts of the four stages.
 
-    Weights are drawn from `seed`; `channels_last` changes none of them.
+    Weights are drawn from `seed`, as `start` says; `channels_last` changes none of them.
     """
 
     def __init__(
@@ -85,7 +88,7 @@ class ResNet(nn.Module):
         channels: int,
         seed: int,
         version: Version,
-        zero_gamma: bool,
+        start: Start,
         channels_last: bool,
     ) -> None:
         super().__init__()
@@ -108,7 +111,7 @@ class ResNet(nn.Module):
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(inputs, classes)
-        self._draw(zero_gamma)
+        self._draw(start)
         if channels_last:
             self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -121,20 +124,29 @@ class ResNet(nn.Module):
         logits: Tensor = self.fc(torch.flatten(self.avgpool(features), 1))
         return logits
 
-    def _draw(self, zero_gamma: bool) -> None:
-        """Draw the weights as torchvision does: of convolutions from He et al.'s normal distribution by outputs.
-
-        With `zero_gamma` as Goyal et al. 2017, section 5.1: the last norm of every block starts at 0, so the block is
-        an identity at first, and the weights of the last layer are drawn from N(0, 0.01).
-        """
+    def _draw(self, start: Start) -> None:
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        if zero_gamma:
-            nn.init.normal_(self.fc.weight, 0.0, 0.01)
-            for module in self.modules():
-                if isinstance(module, (BasicBlock, Bottleneck)):
-                    nn.init.zeros_(module.last_norm.weight)
+                _draw_convolution(module.weight, start.init)
+        if start.last_std:
+            nn.init.normal_(self.fc.weight, 0.0, start.last_std)
+        if start.zero_bias:
+            nn.init.zeros_(self.fc.bias)
+        for module in self.modules():
+            if start.zero_gamma and isinstance(module, (BasicBlock, Bottleneck)):
+                nn.init.zeros_(module.last_norm.weight)
+
+
+def _draw_convolution(weight: Tensor, init: Init) -> None:
+    """Draw from He et al.'s normal distribution, by the outputs or the inputs of a weight, or from LeCun's.
+
+    LeCun's has the variance 1 / inputs, and is cut off at two standard deviations before that: TensorFlow's default.
+    """
+    if init == "lecun-normal":
+        deviation = math.sqrt(1 / weight[0].numel()) / OF_CUT_NORMAL
+        nn.init.trunc_normal_(weight, 0.0, deviation, -2 * deviation, 2 * deviation)
+    else:
+        nn.init.kaiming_normal_(weight, mode="fan_out" if init == "he-fan-out" else "fan_in", nonlinearity="relu")
 
 
 def projection(inputs: int, outputs: int, stride: int) -> nn.Module:

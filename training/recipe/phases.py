@@ -11,6 +11,7 @@ from .limits import Items, Limits
 EPOCHS = Limits(above=0, at_most=1e6)
 RATE = Limits(at_least=0, at_most=1e9)
 PIXELS = Limits(at_least=1, at_most=4096)
+MARGINS = Limits(at_least=1, at_most=10)
 STAYS = "; default: as in the phase before, at first as in"
 
 Share = Annotated[float, Limits(above=0, at_most=1.0)]
@@ -39,6 +40,9 @@ class PhaseKeys:
     size: Annotated[int, PIXELS] | None = key(None, f"side of training images{STAYS} train.data", unit="pixels")
     test_size: Annotated[int, PIXELS] | None = key(None, f"side of test images{STAYS} train.data", unit="pixels")
     rectangular: bool | None = key(None, f"test images keep their aspect ratio{STAYS} train.data")
+    test_margin: Annotated[float, MARGINS] | None = key(
+        None, f"short side of a test image by that of the part that is tested{STAYS} train.data"
+    )
     area: tuple[Share, Share] | None = key(
         None, f"least and largest share of an image that a random crop takes{STAYS} train.data"
     )

@@ -35,7 +35,7 @@ OPTIONS = {"resnet-digits": {"zero_gamma"}, "resnet18": None, "resnet50": None} 
 MAY_BE_IMAGENET = ("imagefolder", "tar-shards")
 STAYS_SQUARE = 0.01  # crops whose areas differ by less are not random crops
 RATES = ("lr", "power", "shape", "reach")
-IMAGES = ("size", "test_size", "area", "aspect", "augment", "rectangular")
+IMAGES = ("size", "test_size", "area", "aspect", "augment", "rectangular", "test_margin")
 IN_ALL_PHASES = (*(f"data.{name}" for name in IMAGES if name != "size"), "optimizer.weight_decay")
 
 

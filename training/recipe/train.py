@@ -11,12 +11,12 @@ from typing import Annotated, Literal
 from .key import key
 from .limits import Limits, Pattern
 from .names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, RecipeName, is_own
-from .phases import PIXELS, RATE, PhaseKeys, Ratio, Share
+from .phases import MARGINS, PIXELS, RATE, PhaseKeys, Ratio, Share
 
 Option = str | int | float | bool | tuple[int | float, ...]
 Options = dict[Annotated[str, Pattern("the name of an argument", r"[A-Za-z_][A-Za-z0-9_]{0,63}")], Option]
 STEPS = Limits(at_least=1, at_most=10**9)
-AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
+AREA, ASPECT, MARGIN = (0.08, 1.0), (3 / 4, 4 / 3), 1.14
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,11 @@ class DataKeys:
     options: Options = key({}, "arguments of its builder")
     size: Annotated[int, PIXELS] | None = key(None, "side of a training image; default: the data set's", unit="pixels")
     test_size: Annotated[int, PIXELS] | None = key(None, "side of a test image; default: `size`", unit="pixels")
+    test_margin: Annotated[float, MARGINS] = key(
+        MARGIN,
+        "short side of a test image by that of the part that is tested, its middle; for 224 of 256 pixels 1.142857",
+        source="fast.ai 2018, verified",
+    )
     area: tuple[Share, Share] = key(
         AREA, "smallest and largest area of a random crop, as a share of the image", source="torchvision, verified"
     )
@@ -123,7 +128,14 @@ class EvaluateKeys:
     every: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(
         1, "between evaluations", unit="epochs", short=True
     )
-    first: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(1, "the first evaluation", unit="epochs")
+    first: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = key(
+        None, "the first evaluation; default: `every`", unit="epochs"
+    )
+
+    @property
+    def begins(self) -> int:
+        """The epoch after which the first evaluation is due."""
+        return self.first or self.every
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class Course:
     def evaluations(self) -> int:
         """The number of evaluations in the whole training."""
         keys, epochs = self._train.evaluate, self._train.epochs
-        due = range(keys.first, epochs + 1, keys.every)
+        due = range(keys.begins, epochs + 1, keys.every)
         return len(due) + (epochs not in due)
 
     def evaluates(self, before: Progress, after: Progress) -> bool:
@@ -133,7 +133,7 @@ class Course:
         if self.finished(after):
             return True
         keys, epochs = self._train.evaluate, [int(at.epochs(self._epoch_samples)) for at in (before, after)]
-        done, due = ((epoch - keys.first) // keys.every if epoch >= keys.first else -1 for epoch in epochs)
+        done, due = ((epoch - keys.begins) // keys.every if epoch >= keys.begins else -1 for epoch in epochs)
         return due > done
 
     @cached_property

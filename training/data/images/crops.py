@@ -13,7 +13,6 @@ from typing import NamedTuple
 from training.data.view import View
 
 TRIES = 10
-MARGIN = 1.14  # an image's short side over the side of the square that is cut from its middle (fast.ai 2018)
 
 Draw = Callable[[], float]
 """A random number from 0 to 1, without 1."""
@@ -37,7 +36,7 @@ def train_box(width: int, height: int, view: View, size: int, draw: Draw) -> Box
     """The box of a training image: a random crop by area and aspect or, without `augment`, only by position."""
     if view.augment:
         return random_crop(width, height, view.area, view.aspect, draw)
-    return random_place(width, height, size, draw)
+    return random_place(width, height, size, view.test_margin, draw)
 
 
 def random_crop(width: int, height: int, area: tuple[float, float], aspect: tuple[float, float], draw: Draw) -> Box:
@@ -57,12 +56,12 @@ def random_crop(width: int, height: int, area: tuple[float, float], aspect: tupl
     return _largest_in_the_middle(width, height, aspect)
 
 
-def random_place(width: int, height: int, size: int, draw: Draw) -> Box:
-    """A square at a random place, as large as the middle square of a test image.
+def random_place(width: int, height: int, size: int, margin: float, draw: Draw) -> Box:
+    """A square at a random place, as large as the middle square of a test image with this `margin`.
 
     So the scale is fixed and the aspect ratio kept, as in the collapse of SURFsara's solvers: only crop and mirror.
     """
-    side = min(width, height) * size / int(size * MARGIN)
+    side = min(width, height) * size / int(size * margin)
     top, left = draw() * (height - side), draw() * (width - side)
     return Box(left, top, left + side, top + side)
 

@@ -105,15 +105,17 @@ class Images:
     def _start_test(self, cut: Cut) -> Decoding:
         images = torch.empty(len(cut.samples), CHANNELS, cut.height, cut.width)
         labels = torch.empty(len(cut.samples), dtype=torch.long)
-        fill = partial(self._decode_test, cut, self._test_size, images.numpy(), labels.numpy())
+        fill = partial(self._decode_test, cut, self._test_size, self._view.test_margin, images.numpy(), labels.numpy())
         return Decoding(images, labels, [self._threads.submit(fill, at) for at in range(len(cut.samples))])
 
-    def _decode_test(self, cut: Cut, size: int, images: decode.Pixels, labels: decode.Pixels, at: int) -> None:
+    def _decode_test(
+        self, cut: Cut, size: int, margin: float, images: decode.Pixels, labels: decode.Pixels, at: int
+    ) -> None:
         sample = cut.samples[at]
 
         def middle_of(width: int, height: int) -> Middle:
             self._sizes.check(sample, width, height)
-            return rectangles.middle(width, height, cut, size)
+            return rectangles.middle(width, height, cut, size, margin)
 
         try:
             decode.test_pixels(self._test.read(sample), middle_of, images[at])

@@ -1,7 +1,7 @@
 """Test images: the middle of each, as a square, or as a rectangle near its own aspect ratio.
 
-The rule is that of fast.ai's 18 minutes (diux-dev/imagenet18, 2018): the short side becomes int(size * 1.14) pixels.
-Then the middle is cut: size x size, or a rectangle with the mean aspect ratio of the batch and a longer side that is a
+The rule is that of fast.ai's 18 minutes (diux-dev/imagenet18, 2018): the short side becomes int(size * margin) pixels,
+and the margin is 1.14 there, 256 / 224 in MLPerf. Then the middle is cut: size x size, or a rectangle with the mean aspect ratio of the batch and a longer side that is a
 multiple of 8. Ratios beyond WIDEST count as WIDEST; fast.ai's rule has no such limit.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from training.data.images.crops import MARGIN, Box
+from training.data.images.crops import Box
 
 WIDEST = 4.0  # wider than ordinary photographs; an image of 60,000 x 1 pixels would make its whole batch as long
 
@@ -60,9 +60,9 @@ def of_rank(batches: Sequence[Cut], rank: int, world: int) -> Iterator[Cut]:
             yield batch._replace(samples=mine)
 
 
-def middle(width: int, height: int, cut: Cut, size: int) -> Middle:
+def middle(width: int, height: int, cut: Cut, size: int, margin: float) -> Middle:
     """The part of a stored image that remains after the cut of its batch."""
-    short = int(size * MARGIN)
+    short = int(size * margin)
     whole = (short, int(short * height / width)) if width <= height else (int(short * width / height), short)
     wide, tall = min(cut.width, whole[0]), min(cut.height, whole[1])
     left, top = round((whole[0] - wide) / 2), round((whole[1] - tall) / 2)
