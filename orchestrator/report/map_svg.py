@@ -12,9 +12,9 @@ from orchestrator.network.placement.load import LinkLoad
 from orchestrator.report import svg
 from orchestrator.report.map import UNIT, Map, Order, link_name, unit_ms
 
-WIDTH, HEIGHT = 360, 640  # of one order; the height only if the smallest cells allow it
+WIDTH, HEIGHT, MOST_HEIGHT = 360, 440, 640  # of one order; the most if nodes would be smaller than SEEN else
 CELLS = (56, 40, 26, 20, 16, 13, 10, 8, 6, 4)  # sizes of a node
-NAMED, NUMBERED = 40, 20  # from these sizes on, a node has its name, or its place in the order
+NAMED, NUMBERED, SEEN = 40, 20, 8  # from these sizes on, a node has its name, its place in the order, or is seen well
 LEFT, TOP, LABEL, PAD, GAP, SMALL = 8, 42, 29, 4, 10, 10
 LETTER = 0.56  # the mean width of a letter, as a share of its size
 # From cold to hot: ColorBrewer's RdYlBu with five classes, for people who do not tell red from green, too.
@@ -64,8 +64,9 @@ class _Panel:
     @cached_property
     def cell(self) -> int:
         """The largest size of a node with which all racks fit."""
-        fitting = (cell for cell in CELLS if self._block_width(cell) <= WIDTH - 2 * LEFT and self._tall(cell) <= HEIGHT)
-        return next(fitting, CELLS[-1])
+        wide = [cell for cell in CELLS if self._block_width(cell) <= WIDTH - 2 * LEFT]
+        seen = [cell for cell in wide if cell >= SEEN and self._tall(cell) <= HEIGHT]
+        return next(iter(seen or [cell for cell in wide if self._tall(cell) <= MOST_HEIGHT]), CELLS[-1])
 
     @property
     def height(self) -> int:
@@ -82,6 +83,8 @@ class _Panel:
         for name in self.map.racks:
             yield from self._rack(name)
         yield from self._rings()
+        for host in self.order.hosts if self.cell >= NUMBERED else ():
+            yield self._label(host)
         for name, (x, y) in self._corner.items():
             yield from self._strip(x + PAD, y, self._block_width(self.cell) - 2 * PAD, name)
 
@@ -91,16 +94,20 @@ class _Panel:
         height = LABEL + lines * self.cell + PAD
         yield svg.box(x, y, width, height, fill="none", stroke=INK, stroke_opacity=0.3)
         for host in self.map.racks[name]:
-            yield from self._node(host)
+            yield self._node(host)
 
-    def _node(self, host: str) -> Iterator[str]:
-        load, place, (x, y), size = self.order.link[host], self._position[host], self._centre[host], self.cell - 2
-        fill, ink = self._heat(load)
-        title = f"{host}, place {place}: {unit_ms(load):.2f} {UNIT}"
-        yield svg.box(round(x - size / 2), round(y - size / 2), size, size, fill=fill, title=title, **self._frame(load))
-        if self.cell >= NUMBERED:
-            words = _fitting(host, size, 9) if self.cell >= NAMED else str(place)
-            yield svg.text(x - size / 2 + 2, y - size / 2 + 9, words, 8, fill=ink, pointer_events="none")
+    def _node(self, host: str) -> str:
+        load, (x, y), size = self.order.link[host], self._centre[host], self.cell - 2
+        title = f"{host}, place {self._position[host]}: {unit_ms(load):.2f} {UNIT}"
+        left, top = round(x - size / 2), round(y - size / 2)
+        return svg.box(left, top, size, size, fill=self._heat(load)[0], title=title, **self._frame(load))
+
+    def _label(self, host: str) -> str:
+        """The name of a node or its place, over the rings."""
+        (x, y), half = self._centre[host], self.cell / 2
+        words = _fitting(host, self.cell, 9) if self.cell >= NAMED else str(self._position[host])
+        ink = self._heat(self.order.link[host])[1]
+        return svg.text(x - half + 3, y - half + 10, words, 8, fill=ink, pointer_events="none")
 
     def _frame(self, load: LinkLoad) -> dict[str, object]:
         """The attributes that mark the hottest link."""
