@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.hostlist import by_numbers
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.bound import cut_bound_s_per_byte
 from orchestrator.network.placement.construct import candidates, orders
@@ -56,7 +55,7 @@ def arrange(
     the cluster.
     """
     rings = Rings(tuple(dims), ranks_per_node)
-    known = cluster.only(sorted({*hosts}, key=by_numbers))
+    known = cluster.in_order(hosts)
     chosen = without_spares(rings, cluster, known)
     tree = fabric(cluster, chosen)
     problem = PlacementProblem(rings, tree)

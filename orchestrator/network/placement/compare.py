@@ -54,11 +54,10 @@ def rows(
 
 
 def by_switch(hosts: Sequence[str], cluster: Cluster) -> list[str]:
-    """The hosts leaf by leaf, by name within a leaf: the order of srun's tasks in Slurm 26.05 with tree or block.
+    """The hosts leaf by leaf, within a leaf by name, or by place on a ring: as srun numbers tasks in Slurm 26.05.
 
-    Its plug-ins rank hosts by the number of their leaf switch or block; equal ranks keep the order of the node table,
-    which is that of names (topology_p_get_rank and _task_layout_topo in Slurm 26.05.3 [verified]).
+    Its plug-ins rank hosts by the number of their leaf switch or block, and then by place; equal ranks keep the order
+    of the node table, which is that of names (topology_p_get_rank and _task_layout_topo, 26.05.3 [verified]).
     """
     place = {name: i for i, name in enumerate(cluster.switch)}
-    leaf = {name: place[host.leaf] for name, host in zip(hosts, cluster.only(hosts), strict=True)}
-    return sorted(hosts, key=lambda name: (leaf[name], name))
+    return [host.name for host in sorted(cluster.in_order(hosts), key=lambda host: place[host.leaf])]
