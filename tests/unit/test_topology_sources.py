@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator import schedulers
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts import infiniband
 from orchestrator.network.hosts.by_name import racks
@@ -18,7 +19,9 @@ from orchestrator.network.hosts.model import Link, Nic, NodeType
 from orchestrator.network.hosts.tree import Tree, cluster_of
 from orchestrator.network.placement.arrange import arrange
 from orchestrator.network.placement.binding import bindings, share
+from orchestrator.runs.plan.job_request import of_site
 from orchestrator.schedulers import topology as profile
+from orchestrator.schedulers.expected_hosts import expected
 from orchestrator.schedulers.gridengine import topology as gridengine
 from orchestrator.schedulers.pbs import topology as pbs
 from orchestrator.schedulers.slurm import topology as slurm
@@ -268,6 +271,18 @@ def test_contradictions_in_a_topology_are_refused() -> None:
         cluster_of(Tree({"a": ["n1"]}, {"a": "b", "b": "a"}), NODE, 1.0, "the file")
     with pytest.raises(SiteError, match="names n9"):
         cluster_of(Tree({"a": ["n1"]}), NODE, 1.0, "the file", {"n9": 0.5})
+
+
+def test_a_job_on_several_blocks_asks_for_segments_and_expects_its_hosts_in_them() -> None:
+    file = RECORDED / "crusoe.topology.txt"
+    blocks = site(f"{{source: slurm, file: '{file}', block_nodes: 18}}")
+    nowhere = Path("/nowhere")
+    asked = of_site(blocks, 32, 4, name="x", time_s=60.0, stdout=nowhere, stderr=nowhere)
+    assert "#SBATCH --segment=16" in schedulers.get("slurm").directives(asked)
+    found = expected(blocks, 32)
+    assert [host.leaf for host in found.cluster.only(found.names)] == ["block01"] * 16 + ["block02"] * 16
+    assert found.assumed == "on 2 blocks of the site"
+    assert expected(blocks, 19).assumed == "on the largest racks of the site", "19 nodes have no equal parts"
 
 
 def site(topology: str) -> Site:
