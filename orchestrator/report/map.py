@@ -1,72 +1,85 @@
-"""A map as a value: hosts in rows, their racks, and the load of the links; as text, as SVG, or as JSON."""
+"""A map as a value: racks with their hosts, and the load of each link in one or two orders; as text or JSON."""
 
 from __future__ import annotations
 
 import string
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
 
+from orchestrator.network.hosts.hostlist import number_ranges
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.arrange import Arrangement
 from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.load import LinkLoad, Loads
-from orchestrator.report import svg
+from orchestrator.network.placement.load import LinkLoad, Loads, loads
+from orchestrator.network.placement.rings import Rings
+from orchestrator.report.table import Column, Table
 from training.counted import counted
 
+UNIT = "ms per 100 MB"  # of gradients: how long a link is busy
 MARKS = string.ascii_uppercase + string.ascii_lowercase + string.digits
-BAR, WIDEST = 24, 72  # of the text
-CELL, LEFT, TOP, LINE, SVG_BAR = 16, 44, 52, 18, 180  # of the picture
-HOT = "#c0392b"
+BAR, WIDEST, MOST_ROWS, MOST_LINKS, MOST_RANGES = 24, 72, 24, 32, 4  # of the text
+
+
+def unit_ms(load: LinkLoad) -> float:
+    """Milliseconds that the link is busy per 100 MB of gradients."""
+    return load.s_per_byte * 1e11
 
 
 @dataclass(frozen=True)
-class Rack:
-    """A leaf switch and its hosts; `uplink` is None if it carries nothing."""
+class Order:
+    """Hosts on the positions of the grid, and the loads of the links."""
 
     name: str
-    mark: str
-    colour: str
-    hosts: int
-    uplink: LinkLoad | None
+    hosts: tuple[str, ...]
+    loads: Loads
+
+    @cached_property
+    def link(self) -> Mapping[str, LinkLoad]:
+        """The load of every link by the name of the host or switch below it. A switch without one carries nothing."""
+        return {load.name: load for load in self.loads.links}
+
+    @property
+    def hottest(self) -> str:
+        load = self.loads.hottest
+        return f"{unit_ms(load):.2f} {UNIT}, {link_name(load)}" if load else "no link is used"
 
 
 @dataclass(frozen=True)
 class Map:
-    """An arrangement: its hosts in rows, and the rack of each, in the order in which racks first appear."""
+    """Racks (leaf switches) with their hosts, in the order in which the first order fills them.
 
-    arrangement: Arrangement
-    rows: tuple[tuple[str, ...], ...]
-    rack_of: Mapping[str, Rack]
+    `above` are the higher switches whose uplinks carry something. The first order is torusrun's own.
+    """
+
+    rings: Rings
+    racks: Mapping[str, tuple[str, ...]]
+    above: tuple[str, ...]
+    orders: tuple[Order, ...]
 
     @property
-    def racks(self) -> list[Rack]:
-        return [*dict.fromkeys(self.rack_of.values())]
+    def row(self) -> int:
+        """The nodes in a row of the torus; 1 if rows end inside nodes, or nodes are a ring."""
+        return self.rings.torus[0] if self.rings.torus else 1
 
-    @property
-    def loads(self) -> Loads:
-        return self.arrangement.loads
+    @cached_property
+    def _marks(self) -> Mapping[str, str]:
+        """A letter for each rack."""
+        return {name: MARKS[i % len(MARKS)] for i, name in enumerate(self.racks)}
 
     def text(self) -> str:
-        """The rows of nodes, equal rows once, above the racks; '<' marks the hottest link."""
-        return "\n".join([self._head(), *self._rows(), "", *map(self._rack, self.racks), *self._hottest_host()])
-
-    def as_svg(self, title: str) -> str:
-        """A square for every node in the colour of its rack, a bar for every uplink. Hovering shows the node's name."""
-        width = max(map(len, self.rows)) * CELL
-        height = TOP + max(len(self.rows) * CELL, len(self.racks) * LINE) + 20
-        hottest = f"hottest link {self.loads.largest_s_per_byte * 1e11:.2f} ms per 100 MB"
-        head = f"{title}: {Grid(self.arrangement.rings.dims)}, {hottest}"
-        drawn = [svg.text(LEFT, 20, head, 14), svg.text(LEFT, 40, "rows of nodes, in the colours of their racks", 11)]
-        drawn += [*self._squares(), *self._bars(LEFT + width + 30)]
-        return svg.document(LEFT + width + 240 + SVG_BAR, height, drawn)
+        """The rows of nodes by their racks, and every uplink's time in each order; '<' marks the hottest link."""
+        rows = [*self._rows()]
+        return "\n".join([self._head(), *(rows if len(rows) <= MOST_ROWS else []), "", *self._links(len(rows))])
 
     def as_json(self) -> dict[str, Any]:
         """The hosts in order, and all links with their loads."""
+        ours = self.orders[0]
         return {
-            "hosts": list(self.arrangement.hosts),
+            "hosts": list(ours.hosts),
             "links": [
                 {
                     "name": load.name,
@@ -75,76 +88,90 @@ class Map:
                     "bandwidth_bytes_per_s": load.link.bandwidth_bytes_per_s,
                     "bytes_per_byte": list(load.levels),
                 }
-                for load in self.loads.links
+                for load in ours.loads.links
             ],
         }
 
     def _head(self) -> str:
-        rings = self.arrangement.rings
+        rings = self.rings
         row = "a row to a line" if len(rings.dims) < 3 else "a group to a line"
-        if not rings.torus or rings.torus[0] == 1:
+        if self.row == 1:
             row = "nodes in the order of ranks"
         return f"{Grid(rings.dims).words}, {counted(rings.ranks_per_node, 'rank')} to a node; {row}"
 
     def _rows(self) -> Iterator[str]:
-        number = 0
-        for marks, group in groupby("".join(self.rack_of[host].mark for host in row) for row in self.rows):
+        mark = {host: self._marks[name] for name, hosts in self.racks.items() for host in hosts}
+        marks, length, number = [mark[host] for host in self.orders[0].hosts], self.row if self.row > 1 else 8, 0
+        for row, group in groupby(marks[i : i + length] for i in range(0, len(marks), length)):
             count = len(list(group))
-            shown = marks if len(marks) <= WIDEST else marks[: WIDEST - 3] + "..."
-            times = f"   x {count}" if count > 1 else ""
-            yield f"{number:5}  {' '.join(shown) if len(shown) <= WIDEST // 2 else shown}{times}"
+            shown = (" " if length <= WIDEST // 2 else "").join(row)
+            shown = shown if len(shown) <= WIDEST else f"{shown[: WIDEST - 3]}..."
+            yield f"{number:5}  {shown}{f'   x {count}' if count > 1 else ''}"
             number += count
 
-    def _rack(self, rack: Rack) -> str:
-        name = f"{rack.mark}  {rack.name:16}{counted(rack.hosts, 'node'):>10}"
-        if rack.uplink is None:
-            return f"{name}  nothing leaves it"
-        bar = "#" * max(1, round(BAR * self._share(rack.uplink)))
-        hot = "  < hottest" if rack.uplink is self.loads.hottest else ""
-        return f"{name}  {bar:{BAR}} {rack.uplink.bytes_per_byte:6.2f} bytes per byte over its uplink{hot}"
+    def _links(self, rows: int) -> list[str]:
+        """A line for every switch, and one for the hosts' own links; of many, the hottest."""
+        ours, own = self.orders[0], self._own()
+        names = [*self.racks, *self.above]
+        shown = sorted(names, key=lambda name: -_ms(ours, name))[:MOST_LINKS] if len(names) > MOST_LINKS else names
+        places = _places(ours, self.racks) if rows > MOST_ROWS else {}
+        nodes = {name: len(hosts) for name, hosts in self.racks.items()}
+        columns: list[Column[str]] = [
+            *([] if places else [Column("", lambda name: self._marks.get(name, ""))]),
+            Column("uplink of", lambda name: name if name != own else f"(own link of {own})", right=False),
+            Column("nodes", nodes.get),
+            *([Column("in the order", places.get, right=False)] if places else []),
+            Column(UNIT, partial(_ms, ours), "{:.2f}".format),
+            Column("", self._bar, right=False),
+            *(Column(order.name, partial(_ms, order), "{:.2f}".format) for order in self.orders[1:]),
+        ]
+        left_out = sorted(_ms(ours, name) for name in {*names} - {*shown})
+        more = [f"{len(left_out)} more: {left_out[0]:.2f} to {left_out[-1]:.2f} {UNIT}"] if left_out else []
+        return [*Table(columns, [*shown, *([own] if own else [])], empty="").lines(), *more]
 
-    def _hottest_host(self) -> Iterator[str]:
-        hottest = self.loads.hottest
-        if hottest and hottest.kind == "host":
-            yield f"hottest: the nodes' own links, {hottest.bytes_per_byte:.2f} bytes per byte ({hottest.name})"
+    def _own(self) -> str:
+        """The host whose own link is the hottest of all hosts'; '' if no host sends anything."""
+        found = max((load for load in self.orders[0].loads.links if load.kind == "host"), key=unit_ms, default=None)
+        return found.name if found and found.bytes_per_byte else ""
 
-    def _squares(self) -> Iterator[str]:
-        for y, row in enumerate(self.rows):
-            top = TOP + y * CELL
-            yield svg.text(LEFT - 8, top + CELL - 5, str(y), 9, text_anchor="end")
-            for x, host in enumerate(row):
-                rack, left = self.rack_of[host], LEFT + x * CELL
-                yield svg.box(left, top, CELL - 2, CELL - 2, fill=rack.colour, title=f"{host} in {rack.name}")
-
-    def _bars(self, left: int) -> Iterator[str]:
-        for top, rack in zip(range(TOP, TOP + len(self.racks) * LINE, LINE), self.racks, strict=True):
-            yield svg.box(left, top, 12, 12, fill=rack.colour)
-            yield svg.text(left + 18, top + 10, f"{rack.name} ({rack.hosts})", 11)
-            if rack.uplink:
-                hot, width = rack.uplink is self.loads.hottest, SVG_BAR * self._share(rack.uplink)
-                yield svg.box(left + 130, top, round(width, 1), 12, fill=HOT if hot else "#7f8c8d")
-                words = f"{rack.uplink.bytes_per_byte:.2f}{' hottest' if hot else ''}"
-                yield svg.text(left + 136 + round(width), top + 10, words, 10)
-
-    def _share(self, load: LinkLoad) -> float:
-        """The time of a link as a share of the hottest link's time."""
-        largest_s = self.loads.largest_s_per_byte
-        return load.s_per_byte / largest_s if largest_s else 0.0
+    def _bar(self, name: str) -> str:
+        hottest = self.orders[0].loads.hottest
+        if hottest is None or not hottest.bytes_per_byte:
+            return ""
+        bar = "#" * round(BAR * _ms(self.orders[0], name) / unit_ms(hottest))
+        return f"{bar or '.'}{'  < hottest' if name == hottest.name else ''}"
 
 
-def map_of(arrangement: Arrangement, cluster: Cluster) -> Map:
-    """The map of an arrangement. A row is a row of nodes of the torus, or eight nodes if rows end inside nodes."""
-    hosts, torus = cluster.only(arrangement.hosts), arrangement.rings.torus
-    uplinks = {load.name: load for load in arrangement.loads.links if load.kind == "uplink"}
-    racks = {
-        leaf: Rack(leaf, MARKS[i % len(MARKS)], _colour(i), count, uplinks.get(leaf))
-        for i, (leaf, count) in enumerate(Counter(host.leaf for host in hosts).items())
-    }
-    length = torus[0] if torus and torus[0] > 1 else 8
-    rows = tuple(arrangement.hosts[i : i + length] for i in range(0, len(hosts), length))
-    return Map(arrangement, rows, {host.name: racks[host.leaf] for host in hosts})
+def map_of(arrangement: Arrangement, cluster: Cluster, *, beside: bool = True) -> Map:
+    """The map of an arrangement, `beside` the alphabetical order of the same hosts if that is another."""
+    rings, ours = arrangement.rings, arrangement.hosts
+    racks: dict[str, list[str]] = defaultdict(list)
+    for name, host in zip(ours, cluster.only(ours), strict=True):
+        racks[host.leaf].append(name)
+    orders = [Order("by the network", ours, arrangement.loads)]
+    named = tuple(sorted(ours))
+    if beside and named != ours:
+        orders.append(Order("alphabetical", named, loads(rings.levels, cluster, named)))
+    used = [load.name for load in arrangement.loads.links if load.kind == "uplink"]
+    above = tuple(name for name in used if name not in racks)
+    return Map(rings, {name: tuple(hosts) for name, hosts in racks.items()}, above, tuple(orders))
 
 
-def _colour(number: int) -> str:
-    """The hue of a rack; hues are a golden angle apart, so that neighbouring racks differ."""
-    return f"hsl({number * 137 % 360},{65 if number % 2 else 50}%,{55 if number % 3 else 68}%)"
+def link_name(load: LinkLoad) -> str:
+    return f"uplink of {load.name}" if load.kind == "uplink" else f"{load.name}'s own link"
+
+
+def _ms(order: Order, name: str) -> float:
+    load = order.link.get(name)
+    return unit_ms(load) if load else 0.0
+
+
+def _places(order: Order, racks: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The positions of the hosts of each rack, as '0-11, 24-30'."""
+    position = {host: i for i, host in enumerate(order.hosts)}
+    return {name: _folded(sorted(position[host] for host in hosts)) for name, hosts in racks.items()}
+
+
+def _folded(numbers: Sequence[int]) -> str:
+    shown = [*number_ranges([*map(str, numbers)])]
+    return ", ".join(shown[:MOST_RANGES]) + (f", {len(shown) - MOST_RANGES} more" if len(shown) > MOST_RANGES else "")

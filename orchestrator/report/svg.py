@@ -23,7 +23,7 @@ def text(x: float, y: float, words: str, size: int = 12, **attributes: object) -
     return element("text", escape(words), x=x, y=y, font_size=size, **attributes)
 
 
-def box(x: float, y: float, width: float, height: float, *, fill: str, title: str = "") -> str:
+def box(x: float, y: float, width: float, height: float, *, fill: str, title: str = "", **attributes: object) -> str:
     """A rectangle; hovering over it shows its title."""
     inner = element("title", escape(title)) if title else ""
-    return element("rect", inner, x=x, y=y, width=width, height=height, rx=2, fill=fill)
+    return element("rect", inner, x=x, y=y, width=width, height=height, rx=2, fill=fill, **attributes)

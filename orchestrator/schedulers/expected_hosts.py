@@ -49,7 +49,10 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
         return on_one_switch(site, made_up, str(error))
     largest = sorted(tree.leaves.values(), key=len, reverse=True)
     broken = {*topology.slow, *topology.dead_gpus}
-    names = tuple(name for leaf in largest for name in leaf if name not in broken)[:nodes]
+    sound = ([name for name in leaf if name not in broken] for leaf in largest)
+    segment = topology.segment(nodes)
+    names = tuple(name for leaf in sound for name in (leaf[:segment] if segment else leaf))[:nodes]
     if len(names) < nodes:
         return on_one_switch(site, made_up, f"the topology knows {counted(len(names), 'sound host')} only")
-    return ExpectedHosts(names, found, "on the largest racks of the site")
+    assumed = f"on {counted(nodes // segment, 'block')} of the site" if segment else "on the largest racks of the site"
+    return ExpectedHosts(names, found, assumed)

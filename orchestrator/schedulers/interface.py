@@ -22,7 +22,8 @@ class Request:
     `exclude` are hosts that the job must not get. An `array` of N tasks numbers them from 0; `parallel` of them run at
     once, 0 for as many as have room. `lives_on` says that the job continues without the hosts that it loses. `token` is
     a unique name for the job in the queue, by which it can be found again; '' for `name` alone. `secrets` are variables
-    that the submit command must not inherit: Slurm would keep them, and a job on this machine would have them.
+    that the submit command must not inherit: Slurm would keep them, and a job on this machine would have them. Every
+    `segment` nodes of the job must be in one block of the scheduler's topology; 0 leaves that to the scheduler.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Request:
     token: str = ""
     gpu_type: str | None = None
     secrets: tuple[str, ...] = ()
+    segment: int = 0
 
     @property
     def called(self) -> str:

@@ -28,9 +28,12 @@ class Topology:
     attribute: Annotated[str, LINE] | None = key(
         None,
         "of pbs: the resource that names the switch (default: switch); of gridengine: how the names of "
-        "racks' host groups begin (default: @rack)",
+        "racks' host groups begin (default: @rack); of slurm: a topology in topology.yaml (default: the cluster's)",
     )
     file: Annotated[str, LINE] | None = key(None, "a file with the output of the source, read in place of a query")
+    block_nodes: Annotated[int, NODES] | None = key(
+        None, "of slurm with blocks: nodes per block; a job on more nodes asks for equal segments that fit into blocks"
+    )
     switches: dict[Annotated[str, LINE], Annotated[str, LINE]] = key(
         {}, "of switches: each one's hosts, as in rack1: 'g[0001-0034]'"
     )
@@ -41,6 +44,16 @@ class Topology:
         {}, "hosts and switches with a slow link: the share of bandwidth that is left"
     )
     dead_gpus: dict[Annotated[str, LINE], Annotated[int, NONE_OR_MORE]] = key({}, "hosts with broken GPUs: how many")
+
+    def segment(self, nodes: int) -> int:
+        """The nodes of each equal part of a job that fits into a block; 0 if it is one part, or parts would be small.
+
+        The scheduler must find every part in one block. So no part is smaller than half a block.
+        """
+        largest = self.block_nodes or 0
+        if nodes <= largest:
+            return 0
+        return next((size for size in range(largest, (largest - 1) // 2, -1) if size and nodes % size == 0), 0)
 
     @property
     def by_name(self) -> bool:

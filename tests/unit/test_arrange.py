@@ -11,6 +11,7 @@ from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.model import Cluster, Link
 from orchestrator.network.placement.arrange import arrange, solve
 from orchestrator.network.placement.bound import cut_bound_s_per_byte
+from orchestrator.network.placement.compare import by_switch
 from orchestrator.network.placement.fabric import fabric
 from orchestrator.network.placement.load import loads
 from orchestrator.network.placement.rings import Rings
@@ -155,6 +156,18 @@ def test_one_node_and_one_rack_reach_the_bound_in_any_order() -> None:
     assert arrange((4, 1), names(one), 4, one).over_bound == 1.0
     flat = racks([4])
     assert arrange((4, 4), names(flat), 4, flat).optimal
+
+
+def test_the_order_by_switch_is_leaf_after_leaf_and_by_name_within_one() -> None:
+    two = racks([2, 3])
+    assert by_switch(["r1n02", "r0n01", "r1n00", "r0n00"], two) == ["r0n00", "r0n01", "r1n00", "r1n02"]
+
+
+def test_ours_is_better_than_the_order_by_switch_if_rows_do_not_end_with_a_rack() -> None:
+    three = racks([3, 2, 3], 1 / 4)  # rows of two nodes: by switch r1 has a node in each of two rows
+    ours = arrange((8, 4), names(three), 4, three).loads.largest_s_per_byte
+    theirs = loads(Rings((8, 4), 4).levels, three, by_switch(names(three), three)).largest_s_per_byte
+    assert ours < theirs
 
 
 def test_a_host_that_the_topology_does_not_know() -> None:

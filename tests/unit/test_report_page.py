@@ -222,7 +222,7 @@ def test_a_placed_and_predicted_run_shows_both(run: RunFolder, home: Path) -> No
     known = replace(facts(run), outlook=outlook(racks, hosts), forecast=predicted)
     html = document([known])
     assert f"predicted {predicted.images_per_s:,.0f}" in Page(html).text and 'polyline class="predicted"' in html
-    assert "hottest link" in Page(html).text and "xmlns" not in html
+    assert "hottest: 17.78 ms per 100 MB, uplink of rack3" in Page(html).text and "xmlns" not in html
 
 
 def test_several_runs_are_overlaid_and_compared(home: Path) -> None:

@@ -14,6 +14,7 @@ from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.slurm.scheduler import Slurm
 from orchestrator.schedulers.slurm.states import STATES
 from orchestrator.schedulers.words import filled
+from orchestrator.spec.topology import Topology
 
 RECORDED = Path(__file__).parent / "recorded" / "slurm"
 IDS = [str(n) for n in range(1, 18)]
@@ -114,6 +115,23 @@ def test_an_unknown_state_is_shown_as_unknown() -> None:
     said = Finished(("squeue",), 0, "5|EXPEDITING|None|n1\n", "")
     status = Slurm().status_query([]).read(said)["5"]
     assert status.state is State.UNKNOWN and "EXPEDITING" in status.reason
+
+
+@pytest.mark.parametrize(
+    ("nodes", "segment"),
+    [(8, 0), (18, 0), (36, 18), (32, 16), (34, 17), (20, 10), (19, 0), (26, 13), (22, 11)],
+)
+def test_a_job_on_more_nodes_than_a_block_asks_for_equal_segments(nodes: int, segment: int) -> None:
+    found = Topology(source="slurm", block_nodes=18).segment(nodes)
+    assert found == segment, f"{nodes} nodes on blocks of 18"
+    lines = Slurm().directives(request(nodes=nodes, segment=found))
+    assert [line for line in lines if "segment" in line] == ([f"#SBATCH --segment={segment}"] if segment else [])
+
+
+def test_segments_that_the_user_asks_for_stay() -> None:
+    lines = Slurm().directives(request(nodes=36, segment=18, extra=("--segment=4",)))
+    assert [line for line in lines if "segment" in line] == ["#SBATCH --segment=4"]
+    assert Topology(source="slurm").segment(1000) == 0
 
 
 def test_every_state_that_squeue_documents_is_mapped() -> None:

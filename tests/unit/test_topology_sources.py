@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator import schedulers
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts import infiniband
 from orchestrator.network.hosts.by_name import racks
 from orchestrator.network.hosts.hostlist import numbers
 from orchestrator.network.hosts.model import Link, Nic, NodeType
 from orchestrator.network.hosts.tree import Tree, cluster_of
+from orchestrator.network.placement.arrange import arrange
 from orchestrator.network.placement.binding import bindings, share
+from orchestrator.runs.plan.job_request import of_site
 from orchestrator.schedulers import topology as profile
+from orchestrator.schedulers.expected_hosts import expected
 from orchestrator.schedulers.gridengine import topology as gridengine
 from orchestrator.schedulers.pbs import topology as pbs
 from orchestrator.schedulers.slurm import topology as slurm
@@ -46,6 +50,91 @@ def test_a_topology_conf_with_comments_and_broken_lines() -> None:
     text = "# racks\nSwitchName=a Nodes=n[1-2] LinkSpeed=100 # old\n"
     text += "SwitchName=b \\\n  Nodes=n3\nSwitchName=top Switches=a,b\n"
     assert slurm.tree(text) == Tree({"a": ["n1", "n2"], "b": ["n3"]}, {"a": "top", "b": "top"})
+
+
+def test_slurms_blocks_as_scontrol_prints_them() -> None:
+    tree = slurm.tree(recorded("crusoe.topology.txt"))
+    assert [len(nodes) for nodes in tree.leaves.values()] == [18] * 10 and not tree.parents and not tree.ordered
+    assert tree.leaves["block02"][0] == "slurm-compute-node-018"
+    above = "AggregatedBlock=b[0-1] BlockIndex=2 Nodes=n[1-4] BlockSize=4\n"
+    two = "BlockName=b0 BlockIndex=0 Nodes=n[1-2] BlockSize=2\nBlockName=b1 BlockIndex=1 Nodes=n[3-4] BlockSize=2\n"
+    assert slurm.tree(two + above) == Tree({"b0": ["n1", "n2"], "b1": ["n3", "n4"]})
+    assert slurm.tree("BlockName=b0 Nodes=n[1-2]\nBlockSizes=2,4\n") == Tree({"b0": ["n1", "n2"]})
+
+
+def test_slurms_rings_keep_their_order() -> None:
+    tree = slurm.tree("RingName=ring0 Nodes=n[3,1,2] RingSize=3\n")
+    assert tree == Tree({"ring0": ["n3", "n1", "n2"]}, ordered=True)
+    made = cluster_of(tree, NODE, 1.0, "Slurm")
+    assert [host.name for host in made.in_order(["n1", "n2", "n3"])] == ["n3", "n1", "n2"]
+    assert arrange((12,), ["n1", "n2", "n3"], 4, made).hosts == ("n3", "n1", "n2"), "by the ring, not by name"
+
+
+@pytest.mark.parametrize(
+    ("name", "leaves", "first", "ordered"),
+    [
+        ("", {"s1": 2, "s2": 2}, "node01", False),  # the default of the cluster
+        ("topo1", {"s1": 2, "s2": 2}, "node01", False),
+        ("topo2", {"b1": 4, "b2": 4, "b3": 4, "b4": 4}, "node01", False),
+        ("topo4", {"ring0": 8, "ring1": 8}, "node01", True),
+        ("topo5", {"pod1": 32}, "node01", True),
+    ],
+)
+def test_slurms_yaml_by_name(name: str, leaves: dict[str, int], first: str, ordered: bool) -> None:
+    tree = slurm.tree(recorded("slurm.topology.yaml"), name)
+    assert {leaf: len(nodes) for leaf, nodes in tree.leaves.items()} == leaves and tree.ordered == ordered
+    assert next(iter(tree.leaves.values()))[0] == first
+    assert set(tree.parents.values()) == ({"sw_root"} if name in ("", "topo1") else set())
+
+
+def test_the_nodes_of_a_torus_are_along_a_curve_of_neighbours() -> None:
+    nodes = slurm.tree(recorded("slurm.topology.yaml"), "topo5").leaves["pod1"]
+    # The first cube of 2x2x2 of a torus of 4x4x2: (0,0,0), (1,0,0), (0,1,0), (1,1,0) and the same with z = 1.
+    assert nodes[:8] == [f"node{number:02}" for number in (1, 2, 5, 6, 17, 18, 21, 22)]
+    regions = slurm.tree(recorded("slurm-regions.topology.yaml")).leaves["pod1"]
+    assert len({*regions}) == 32 and regions[:4] == ["rack1-node01", "rack1-node02", "rack1-node05", "rack1-node06"]
+
+
+def test_a_torus_is_asked_for_with_its_coordinates() -> None:
+    asked = []
+
+    def ask(argv: Sequence[str]) -> str:
+        asked.append(" ".join(argv))
+        if argv[2] == "topoconf":
+            return recorded("slurm-regions.topology.yaml")
+        return "TorusName=pod1 Dims=4x4x2 Nodes=n[01-32]\n  TorusName=pod1 PlacementDims=2x2x2(8) Anchors=4\n"
+
+    assert slurm.tree(slurm.SWITCHES.query(ask, "topo-torus"), "topo-torus").ordered
+    assert asked == ["scontrol show topology topo-torus", "scontrol show topoconf"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        ("- topology: a\n  flat: true\n", "", "a has no switches: it is none of tree, block, ring, torus3d"),
+        ("- topology: a\n  flat: true\n", "b", "topology.attribute: .* has no topology 'b'; it has a"),
+        ("- topology: a\n  tree: {switches: 3}\n", "", r"topology.yaml:2:20: this must be a list"),
+        ("- topology: a\n  tree: {}\n", "", "'switches' is missing"),
+        ("- topology: a\n  ring: {rings: [{ring: r}]}\n", "", "2:18: 'nodes' is missing, or is not one word"),
+        ("- tree: {}\n", "", "'topology' is missing"),
+        ("- topology: a\n  tree: {switches: [{switch: s, children: t}]}\n", "", "this has no nodes"),
+        ("- topology: [\n", "", "this is not YAML"),
+        (
+            "- topology: a\n  tree: {switches: [{switch: s, children: 't,u'}, {switch: t, nodes: n1}]}\n",
+            "",
+            "does not describe the switches u",
+        ),
+        (
+            "- topology: a\n  torus3d: {toruses: [{name: p, dims: {x: 2, y: 2, z: 1}, nodes: 'n[1-3]'}]}\n",
+            "",
+            "3 nodes do not fill 2x2x1 places",
+        ),
+        ("- topology: a\n  torus3d: {toruses: [{name: p, dims: {x: 2, y: 2}, nodes: n1}]}\n", "", "'z' is missing"),
+    ],
+)
+def test_a_wrong_topology_yaml_is_refused_with_its_line(text: str, name: str, message: str) -> None:
+    with pytest.raises(SiteError, match=message):
+        slurm.tree(text, name)
 
 
 def test_pbs_text_and_json() -> None:
@@ -146,6 +235,8 @@ def test_a_rack_in_the_name() -> None:
 
 READERS: list[tuple[Callable[[str], Any], str]] = [
     (slurm.tree, "spartan.topology.txt"),
+    (slurm.tree, "crusoe.topology.txt"),
+    (slurm.tree, "slurm-regions.topology.yaml"),
     (lambda text: pbs.tree(text, "switch"), "cheyenne.pbsnodes.txt"),
     (lambda text: pbs.tree(text, "arch"), "openpbs.pbsnodes.json"),
     (gridengine.tree, "ucla.shgrp.txt"),
@@ -180,6 +271,18 @@ def test_contradictions_in_a_topology_are_refused() -> None:
         cluster_of(Tree({"a": ["n1"]}, {"a": "b", "b": "a"}), NODE, 1.0, "the file")
     with pytest.raises(SiteError, match="names n9"):
         cluster_of(Tree({"a": ["n1"]}), NODE, 1.0, "the file", {"n9": 0.5})
+
+
+def test_a_job_on_several_blocks_asks_for_segments_and_expects_its_hosts_in_them() -> None:
+    file = RECORDED / "crusoe.topology.txt"
+    blocks = site(f"{{source: slurm, file: '{file}', block_nodes: 18}}")
+    nowhere = Path("/nowhere")
+    asked = of_site(blocks, 32, 4, name="x", time_s=60.0, stdout=nowhere, stderr=nowhere)
+    assert "#SBATCH --segment=16" in schedulers.get("slurm").directives(asked)
+    found = expected(blocks, 32)
+    assert [host.leaf for host in found.cluster.only(found.names)] == ["block01"] * 16 + ["block02"] * 16
+    assert found.assumed == "on 2 blocks of the site"
+    assert expected(blocks, 19).assumed == "on the largest racks of the site", "19 nodes have no equal parts"
 
 
 def site(topology: str) -> Site:

@@ -34,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.report import map_svg
     from orchestrator.report.placement import outlook
     from orchestrator.runs.plan.auto_grid import with_expected_grid
     from orchestrator.runs.plan.plan import plan
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
     placed = outlook(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
     if args.svg and placed:
-        shared_arguments.write_svg(args.svg, placed.map.as_svg(placed.plan.run.name))
+        shared_arguments.write_svg(args.svg, map_svg.document(placed.map, placed.plan.run.name))
     planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, (placed.arrangement.hosts, placed.cluster) if placed else None)
     if args.json:

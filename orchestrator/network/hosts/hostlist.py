@@ -59,10 +59,10 @@ def fold(hosts: Sequence[str]) -> str:
 def _folded(before: str | None, words: list[str]) -> str:
     if len(words) == 1:
         return f"{before or ''}{words[0]}"
-    return f"{before}[{','.join(_ranges(words))}]"
+    return f"{before}[{','.join(number_ranges(words))}]"
 
 
-def _ranges(numbers: list[str]) -> Iterator[str]:
+def number_ranges(numbers: list[str]) -> Iterator[str]:
     """07, 08 and 10 as 07-08 and 10: all numbers of a range are as wide as the first."""
     start = end = numbers[0]
     for number in numbers[1:]:

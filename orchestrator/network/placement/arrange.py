@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.hostlist import by_numbers
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.bound import cut_bound_s_per_byte
 from orchestrator.network.placement.charge import Charge, cheapest
@@ -62,7 +61,7 @@ def arrange(
     answer. Raises SiteError if there are too few, or one is not in the cluster.
     """
     rings = Rings(tuple(dims), ranks_per_node)
-    known = cluster.only(sorted({*hosts}, key=by_numbers))
+    known = cluster.in_order(hosts)
     chosen = without_spares(rings, cluster, known)
     tree = fabric(cluster, chosen)
     problem = PlacementProblem(rings, tree)

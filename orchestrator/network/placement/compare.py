@@ -1,4 +1,4 @@
-"""Compares an arrangement with alphabetical and random orders of the same hosts."""
+"""Compares an arrangement with other orders of the same hosts: by name, by switch, and random."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OrderRow:
 def rows(
     arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, backend: Backend, sync: SyncKeys = TORUS
 ) -> Iterator[OrderRow]:
-    """The order by the network, the alphabetical order, the median of some random ones, and the two bounds."""
+    """The order by the network, the alphabetical one, the median of random ones, that by switch, and the two bounds."""
     rings = arrangement.rings
 
     def row(order: str, hosts: Sequence[str]) -> OrderRow:
@@ -45,8 +45,19 @@ def rows(
     yield row("by the network", arrangement.hosts)
     yield row("alphabetical", sorted(arrangement.hosts))
     yield sorted(shuffled, key=lambda row: row.all_reduce_s)[len(SHUFFLES) // 2]
+    yield row("by switch", by_switch(arrangement.hosts, cluster))
     for name, s_per_byte in (
         ("bound of this grid", arrangement.grid_bound_s_per_byte),
         ("bound of any scheme", arrangement.cut_bound_s_per_byte),
     ):
         yield OrderRow(name, s_per_byte * gradient_bytes, s_per_byte, None, "")
+
+
+def by_switch(hosts: Sequence[str], cluster: Cluster) -> list[str]:
+    """The hosts leaf by leaf, within a leaf by name, or by place on a ring: as srun numbers tasks in Slurm 26.05.
+
+    Its plug-ins rank hosts by the number of their leaf switch or block, and then by place; equal ranks keep the order
+    of the node table, which is that of names (topology_p_get_rank and _task_layout_topo, 26.05.3 [verified]).
+    """
+    place = {name: i for i, name in enumerate(cluster.switch)}
+    return [host.name for host in sorted(cluster.in_order(hosts), key=lambda host: place[host.leaf])]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from orchestrator.base.render.html import Markup
 from orchestrator.base.terminal.plain import plain
+from orchestrator.report import map_svg
 from orchestrator.report.page.charts import Drawn
 from orchestrator.report.page.environment import environment
 from orchestrator.report.page.facts import RunFacts
@@ -16,7 +17,6 @@ from orchestrator.report.page.settings import changes, settings
 from orchestrator.report.page.time_use import TimeUse, time_use
 from orchestrator.report.progress_text import figures, remark
 
-NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'  # a document inside HTML needs none
 MOST_ERROR_LINES = 12
 
 
@@ -81,4 +81,4 @@ def _sentence(facts: RunFacts) -> str:
 def _map(facts: RunFacts) -> Markup | None:
     if not facts.outlook:
         return None
-    return Markup(facts.outlook.map.as_svg("placement").replace(NAMESPACE, ""))
+    return Markup("".join(map_svg.parts(facts.outlook.map)))

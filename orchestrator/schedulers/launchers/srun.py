@@ -22,7 +22,7 @@ class Srun(Launcher):
     beside = True
 
     def command(self, launch: Launch) -> list[str]:
-        # Slurm sorts hosts alphabetically; only a host file with arbitrary distribution keeps an order.
+        # Slurm orders hosts by name or by its topology; only a host file with arbitrary distribution keeps an order.
         return [
             self.program,
             f"--nodes={launch.nodes}",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from orchestrator.base.errors import SiteError
-from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, is_answered, optional
+from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, optional
 from orchestrator.schedulers.slurm import topology
 
 VERSION = ("sinfo", "--version")
@@ -26,15 +27,12 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
     user = user or getpass.getuser()
     default = optional(ask, [*DEFAULT_ACCOUNT, user]).split()
     accounts = tuple(dict.fromkeys([*default, *optional(ask, [*ACCOUNTS, f"user={user}"]).split()]))
-    has_switches = "tree" in configuration.get("TopologyPlugin", "tree") and is_answered(
-        lambda: topology.tree(ask(topology.COMMAND))
-    )
     enforced = "associations" in configuration.get("AccountingStorageEnforce", "")
     return ClusterFacts(
         version.strip(),
         queues(partitions, nodes, accounts),
         configuration.get("ClusterName"),
-        topology={"source": "slurm"} if has_switches else None,
+        topology=_topology(ask, configuration),
         accounts=accounts,
         needs_account=enforced and not default,
         launcher="srun",
@@ -47,6 +45,17 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
             "accounts": "sacctmgr show associations",
         },
     )
+
+
+def _topology(ask: Ask, configuration: Mapping[str, str]) -> dict[str, Any] | None:
+    """The keys of a site's topology. With a topology.yaml Slurm still reports TopologyPlugin=topology/flat."""
+    if "none" in configuration.get("TopologyPlugin", ""):
+        return None
+    try:
+        block_nodes = topology.blocks(ask)
+    except SiteError:
+        return None
+    return {"source": "slurm"} | ({"block_nodes": block_nodes} if block_nodes else {})
 
 
 def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Queue, ...]:

@@ -89,6 +89,9 @@ class Slurm(Scheduler):
             options.append(f"--array=0-{request.array - 1}" + (f"%{request.parallel}" if request.parallel else ""))
         if request.lives_on:
             options.append("--no-kill")
+        own = (*request.ask, *request.extra, *request.submit_args)
+        if request.segment and not any(word.startswith("--segment") for word in own):
+            options.append(f"--segment={request.segment}")
         return directives("#SBATCH", [_quoted(option) for option in [*options, *request.extra]], LONGEST_BYTES)
 
     def submit_command(self, script: Path, request: Request) -> list[str]:

@@ -1,7 +1,8 @@
-"""Reads Slurm's tree of switches, from `topology.conf` or the output of `scontrol show topology`.
+"""Reads the switches that Slurm knows: topology.conf, topology.yaml, or the output of `scontrol show topology`.
 
-A line is `SwitchName=s0 Nodes=n[0-3]` or `SwitchName=s9 Switches=s[0-1]`; scontrol adds Level and LinkSpeed. A file
-may have comments, and lines that continue after a backslash (slurm-topology.conf(5), Slurm 22.05).
+A line of topology.conf is `SwitchName=s0 Nodes=n[0-3]` or `SwitchName=s9 Switches=s[0-1]`, or names a block or a ring
+in place of a switch; scontrol adds Level, LinkSpeed, BlockIndex and others. A file may have comments, and lines that
+continue after a backslash (topology.conf(5), Slurm 22.05 and 26.05).
 """
 
 from __future__ import annotations
@@ -11,38 +12,61 @@ import re
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.network.hosts.tree import Tree
+from orchestrator.schedulers.cluster_facts import Ask
+from orchestrator.schedulers.slurm import topology_yaml
 from orchestrator.schedulers.traits import SwitchSource
 
 COMMAND = ("scontrol", "show", "topology")
+AS_YAML = ("scontrol", "show", "topoconf")
+UNITS = ("blockname", "ringname", "torusname")  # each is a leaf switch to the model
+IGNORED = ("aggregatedblock", "blocksizes", "placementdims")  # what lines have that name no unit of their own
 
 
-def tree(text: str) -> Tree:
-    """The switches in `text`. Raises SiteError that names a wrong line, or a switch that is not described.
+def tree(text: str, name: str = "") -> Tree:
+    """The switches in `text`, of topology.yaml those of its topology `name`.
 
-    If scontrol lists all nodes below a higher switch, they are ignored: `Switches` is enough.
+    Raises SiteError that names a wrong line, or a switch that is not described. If scontrol lists all nodes below a
+    higher switch, they are ignored: `Switches` is enough.
     """
-    leaves: dict[str, list[str]] = {}
-    parents: dict[str, str] = {}
-    for line in _lines(text):
-        words = {key.lower(): value for key, value in named(line).items()}
-        name, nodes, below = (words.get(key) for key in ("switchname", "nodes", "switches"))
-        if not name or not (nodes or below):
-            raise SiteError(f"this is not a line of Slurm's tree topology: {line[:200]!r}")
-        if below and below != "(null)":
-            for child in expand(below):
-                parents[child] = name
-        else:
-            leaves[name] = expand(nodes or "")
-    if missing := [name for name in parents if name not in leaves and name not in parents.values()]:
+    made = topology_yaml.tree(text, name) if topology_yaml.is_yaml(text) else _of_lines(text)
+    known = {*made.leaves, *made.parents.values()}
+    if missing := [child for child in made.parents if child not in known]:
         raise SiteError(f"Slurm's topology is cut off: it does not describe the switches {', '.join(missing[:5])}")
-    if not leaves:
-        raise SiteError("Slurm's topology has no switches; is TopologyPlugin=topology/tree set?")
-    return Tree(leaves, parents)
+    if not made.leaves:
+        raise SiteError("Slurm's topology has no switches; is there a topology.yaml, or TopologyPlugin=topology/tree?")
+    return made
+
+
+def blocks(ask: Ask) -> int | None:
+    """The nodes of the smallest block; None without blocks. Raises SiteError if Slurm reports no switches."""
+    text = _query(ask, "")
+    smallest = min(map(len, tree(text).leaves.values()))
+    return smallest if text.lstrip().startswith("BlockName=") else None
 
 
 def named(line: str) -> dict[str, str]:
     """The words of the form NAME=VALUE in a line that scontrol printed."""
     return dict(word.split("=", 1) for word in line.split() if "=" in word)
+
+
+def _of_lines(text: str) -> Tree:
+    leaves: dict[str, list[str]] = {}
+    parents: dict[str, str] = {}
+    ordered = False
+    for line in _lines(text):
+        words = {key.lower(): value for key, value in named(line).items()}
+        if any(key in words for key in IGNORED):
+            continue
+        name, nodes, below = (words.get(key) for key in ("switchname", "nodes", "switches"))
+        name = name or next((words[key] for key in UNITS if key in words), None)
+        ordered = ordered or "ringname" in words
+        if not name or not (nodes or below):
+            raise SiteError(f"this is not a line of Slurm's topology: {line[:200]!r}")
+        if below and below != "(null)":
+            parents |= dict.fromkeys(expand(below), name)
+        else:
+            leaves[name] = expand(nodes or "")
+    return Tree(leaves, parents, ordered)
 
 
 def _lines(text: str) -> list[str]:
@@ -51,4 +75,13 @@ def _lines(text: str) -> list[str]:
     return [line for line in lines if line]
 
 
-SWITCHES = SwitchSource(lambda text, _: tree(text), lambda ask, _: ask(COMMAND))
+def _query(ask: Ask, name: str) -> str:
+    """What Slurm prints about a topology, or about the cluster's default for ''.
+
+    Its lines about a torus lack the nodes' coordinates, which its YAML has.
+    """
+    text = ask([*COMMAND, *([name] if name else [])])
+    return ask(AS_YAML) if text.lstrip().startswith("TorusName=") else text
+
+
+SWITCHES = SwitchSource(tree, _query)

@@ -35,6 +35,15 @@ def test_slurm_tells_partitions_nodes_accounts_and_switches() -> None:
     assert (facts.accounts, facts.needs_account) == (("lab",), False)
 
 
+def test_slurm_with_blocks_proposes_segments_although_its_plugin_is_called_flat() -> None:
+    def ask(argv: Sequence[str]) -> str:
+        if " ".join(argv) == "scontrol show topology":
+            return (RECORDED / "topology/crusoe.topology.txt").read_text()
+        return SLURM(argv).replace("topology/tree", "topology/flat")
+
+    assert slurm_cluster.describe(ask, "labuser").topology == {"source": "slurm", "block_nodes": 18}
+
+
 def test_slurm_that_forbids_accounting_and_knows_no_switches_is_still_described() -> None:
     facts = slurm_cluster.describe(recorded("slurm/cluster", SLURM_WITHOUT_ACCOUNTS), "labuser")
     assert facts.queues and facts.topology is None and facts.accounts == ()
