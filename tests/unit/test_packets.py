@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
+from orchestrator.network.packets import simulate
+from orchestrator.network.packets.cost import MOST_RANKS, simulated
 from orchestrator.network.packets.gloo import HEADER_BYTES, Gloo, Program, Signal
 from orchestrator.network.packets.schedule import Job, gloo_ring, torus
 from orchestrator.network.packets.simulate import Placed
 from orchestrator.network.packets.stream import IN_ADAPTER, PACKET_BYTES, Stream
 from orchestrator.network.packets.wire import Clock, OneWay
-from orchestrator.network.placement.rings import Rings
-from orchestrator.network.placement.timing import timing
+from orchestrator.network.placement.timing import HostsLayout
 from tests.unit.torus_cases import names
 
 RATE = 1e7  # bytes per second
@@ -140,5 +141,35 @@ def test_formulas_and_packets_agree_if_all_groups_of_a_phase_are_alike(data: st.
     x = data.draw(st.sampled_from([d for d in range(1, ranks + 1) if ranks % d == 0]), "x")
     known = cluster([nodes], per_node=per_node)
     known = replace(known, node=replace(known.node, intra_node=Link(1e12)))
-    formula = timing(Rings((x, ranks // x), per_node), known, names(known), "gloo")(800_000)
-    assert all_reduce_s(known, (x, ranks // x), 800_000, per_node) == pytest.approx(formula, rel=0.08)
+    layout = HostsLayout(known, names(known), per_node, "gloo")
+    found = simulated(layout, (x, ranks // x))
+    assert found and found.simulate_s(800_000) == pytest.approx(layout.torus((x, ranks // x))(800_000), rel=0.08)
+
+
+def test_a_cost_simulates_few_sizes_and_is_never_less_for_more_bytes() -> None:
+    known = cluster([2, 2])
+    cost = simulated(HostsLayout(known, names(known), 1, "gloo"), (2, 2))
+    assert cost
+    times = [cost(size) for size in range(0, 100_000, 1000)]
+    assert times == sorted(times) and len(cost._known) == 5, "1, 4, 16, 64 and 256 KiB"
+
+
+def test_nccl_and_many_ranks_keep_their_formulas() -> None:
+    known = cluster([2, 2])
+    assert simulated(HostsLayout(known, names(known), 1, "nccl"), (2, 2)) is None
+    assert simulated(HostsLayout(known, names(known), MOST_RANKS, "gloo"), (4, MOST_RANKS)) is None
+
+
+def test_64_ranks_with_100_mb_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = list[Clock]()
+
+    class Counted(Clock):
+        def __init__(self) -> None:
+            super().__init__()
+            clocks.append(self)
+
+    monkeypatch.setattr(simulate, "Clock", Counted)
+    known = cluster([4, 4, 4, 4], uplink=2 * RATE, per_node=4)
+    cost = simulated(HostsLayout(known, names(known), 4, "gloo"), (8, 8))
+    assert cost and cost.simulate_s(100e6) > 0
+    assert sum(clock.entered for clock in clocks) < 400_000, "about 2 us for each: below 2 s; use larger packets"

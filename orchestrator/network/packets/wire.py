@@ -27,17 +27,20 @@ class OneWay:
 
 
 class Clock:
-    """The simulated time, and what happens next; of two acts at the same time, the first entered is the first."""
+    """The simulated time, and what happens next; of two acts at the same time, the first entered is the first.
+
+    `entered` counts all acts.
+    """
 
     def __init__(self) -> None:
         self.now_s = 0.0
         self._next: list[tuple[float, int, Act]] = []
-        self._entered = 0
+        self.entered = 0
 
     def at(self, time_s: float, act: Act) -> None:
         """Let `act` happen at `time_s`."""
-        self._entered += 1
-        heapq.heappush(self._next, (time_s, self._entered, act))
+        self.entered += 1
+        heapq.heappush(self._next, (time_s, self.entered, act))
 
     def run(self) -> None:
         """Let everything happen until nothing is left."""
