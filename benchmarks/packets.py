@@ -6,7 +6,7 @@ the shaped network adds is known: its links pass 32 KB at once after a pause. A 
 two cores, eight ranks took 5.5 ms for an all-reduce of four messages each.
 
 Records until 2026-11-21 are of an earlier torus: its rows began to receive with each phase, on one group for both
-halves, and its columns used gloo's all-reduce. `OLD` simulates that one, from the same parts.
+halves, and its columns used gloo's all-reduce. `_old` simulates that one, from the same parts.
 """
 
 from __future__ import annotations
