@@ -139,8 +139,20 @@ def _median_s(act: Callable[[], object]) -> float:
     return statistics.median(times_s(act, ROUNDS))
 
 
-def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind: type[Pipeline]) -> tuple[float, float]:
-    """(predicted, measured) seconds of the step."""
+@dataclass(frozen=True)
+class Drawn:
+    """The step of a case: its hosts in order, when each gradient is ready, their bytes and groups, and the formula."""
+
+    known: Cluster
+    hosts: Sequence[str]
+    ready_s: Sequence[float]
+    sizes: Sequence[int]
+    groups: Sequence[int]
+    predicted_s: float
+
+
+def drawn_step(drawn: Case, links: Mapping[str, Fit], chance: random.Random) -> Drawn:
+    """The step of a case, as the formulas predict it."""
     known = cluster(drawn, links)
     names = sorted(host.name for host in known.hosts)
     ours = arrange(drawn.grid, names, drawn.per_node, known).hosts
@@ -156,10 +168,18 @@ def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind:
         "3 equal": lambda: shapes.equal_buckets(sizes, 3),
         "random": lambda: _cut(len(sizes), chance),
     }[drawn.plan_by]()
-    predicted_s = exact.end_s(ready_s, sizes, cost_s, groups)
+    return Drawn(known, hosts, ready_s, sizes, groups, exact.end_s(ready_s, sizes, cost_s, groups))
+
+
+def compared(drawn: Case, links: Mapping[str, Fit], chance: random.Random, kind: type[Pipeline]) -> tuple[float, float]:
+    """(predicted, measured) seconds of the step."""
+    step = drawn_step(drawn, links, chance)
     with ShapedRacks(drawn.racks, NODE_BITS_PER_S, {r: UPLINKS_BITS_PER_S[c] for r, c in drawn.uplinks.items()}) as lab:
-        return predicted_s, together(
-            lab, hosts, drawn.per_node, lambda rank: _step_s(Torus(drawn.grid, kind), ready_s, sizes, groups)
+        return step.predicted_s, together(
+            lab,
+            step.hosts,
+            drawn.per_node,
+            lambda rank: _step_s(Torus(drawn.grid, kind), step.ready_s, step.sizes, step.groups),
         )
 
 

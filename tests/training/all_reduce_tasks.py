@@ -20,6 +20,7 @@ from training.collectives.cut_off import PeerLost
 from training.collectives.interface import DTYPES
 from training.collectives.nccl_torus import NcclTorus
 from training.collectives.pipeline import Pipeline
+from training.collectives.ring import Ring
 
 # How far rounding moves a number, relative and at least.
 HYBRID_BYTES = 2000
@@ -125,3 +126,20 @@ def bits(vectors: Sequence[Tensor]) -> str:
     for vector in vectors:
         digest.update(vector.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def sent(rank: int, dims: Sequence[int], elements: int) -> list[tuple[int, int]]:
+    """(To which rank, bytes) of every message of the rank's torus, in the order of its chunks and phases."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    really = Ring.send
+
+    def noted(ring: Ring, part: Tensor, chunk: int) -> dist.Work | None:
+        found.setdefault(chunk, []).append((ring._ranks[ring.right], part.nbytes))
+        return really(ring, part, chunk)
+
+    Ring.send = noted  # type: ignore[method-assign]
+    try:
+        build("torus", tuple(dims)).mean_(torch.ones(elements))
+    finally:
+        Ring.send = really  # type: ignore[method-assign]
+    return [message for chunk in sorted(found) for message in found[chunk]]

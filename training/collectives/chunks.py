@@ -33,6 +33,10 @@ def chunk_weights(vector_bytes: int) -> list[int]:
 
 def split(vector: Tensor, weights: Sequence[int], unit: int = 1) -> list[Tensor]:
     """Adjacent views with lengths in proportion to `weights`, rounded to `unit` elements; `unit` divides the length."""
-    units, total = vector.numel() // unit, sum(weights)
-    ends = [units * upto // total * unit for upto in accumulate(weights, initial=0)]
-    return [vector[a:b] for a, b in pairwise(ends)]
+    return [vector[a:b] for a, b in pairwise(cuts(vector.numel(), weights, unit))]
+
+
+def cuts(elements: int, weights: Sequence[int], unit: int = 1) -> list[int]:
+    """The beginning of each view of `split`, and the end of the last."""
+    total = sum(weights)
+    return [elements // unit * upto // total * unit for upto in accumulate(weights, initial=0)]

@@ -1,0 +1,175 @@
+"""The simulation of packets: closed forms, the rules of its connections, and its agreement with the formulas."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
+from orchestrator.network.packets import simulate
+from orchestrator.network.packets.cost import MOST_RANKS, simulated
+from orchestrator.network.packets.gloo import HEADER_BYTES, Gloo, Program, Signal
+from orchestrator.network.packets.schedule import Job, gloo_ring, torus
+from orchestrator.network.packets.simulate import Placed
+from orchestrator.network.packets.stream import IN_ADAPTER, PACKET_BYTES, Stream
+from orchestrator.network.packets.wire import Clock, OneWay
+from orchestrator.network.placement.timing import HostsLayout
+from tests.unit.torus_cases import names
+
+RATE = 1e7  # bytes per second
+LINK = Link(RATE)
+
+
+def cluster(sizes: list[int], uplink: float = RATE, latency_s: float = 0.0, per_node: int = 1) -> Cluster:
+    """Racks of so many hosts."""
+    link = Link(RATE, latency_s)
+    leaves = [Switch(f"r{i}", "top", Link(uplink)) for i in range(len(sizes))]
+    hosts = tuple(Host(f"r{i}n{j}", f"r{i}", link, per_node) for i, n in enumerate(sizes) for j in range(n))
+    return Cluster(NodeType(per_node, (), link, Link(1e10)), hosts, (Switch("top"), *leaves))
+
+
+def all_reduce_s(known: Cluster, dims: tuple[int, ...], size: int, per_node: int = 1) -> float:
+    jobs = [Job(0.0, size // 4)]
+    placed = Placed(known, names(known), per_node)
+    (found,) = placed.rounds_s(lambda gloo, rank: torus(gloo, dims, rank, jobs, 2 * len(dims) + 1))
+    return found
+
+
+@given(st.integers(1, 10**6), st.floats(0, 0.01))
+def test_a_message_over_an_idle_way_takes_its_latency_and_its_bytes(size: int, latency_s: float) -> None:
+    clock, ends = Clock(), list[float]()
+    ways = [OneWay(1 / rate) for rate in (2 * RATE, RATE, 3 * RATE)]
+    Stream(clock, ways, 0.0).put(size, lambda: ends.append(clock.now_s))
+    clock.run()
+    assert ends == [pytest.approx(size / RATE)], "a switch forwards while it receives: only the slowest link counts"
+    clock, ends = Clock(), []
+    Stream(clock, [OneWay(1 / RATE)], latency_s).put(10, lambda: ends.append(clock.now_s))
+    clock.run()
+    assert ends == [pytest.approx(latency_s + 10 / RATE)]
+
+
+def test_connections_share_a_full_link_equally() -> None:
+    clock, link, ends = Clock(), OneWay(1 / RATE), list[float]()
+    for _ in range(2):
+        Stream(clock, [OneWay(1 / RATE), link], 0.0).put(1e6, lambda: ends.append(clock.now_s))
+    clock.run()
+    assert ends == [pytest.approx(2e6 / RATE, rel=0.03)] * 2
+
+
+def test_a_message_waits_behind_the_one_before_in_its_stream() -> None:
+    clock, ends = Clock(), list[float]()
+    wide = Stream(clock, [OneWay(1 / RATE)], 0.0)
+    wide.put(1e6, lambda: None)
+    wide.put(100, lambda: ends.append(clock.now_s))
+    clock.run()
+    assert ends == [pytest.approx((1e6 + 100) / RATE)]
+
+
+def test_a_bucket_passes_what_a_pause_has_saved() -> None:
+    clock, ends = Clock(), list[float]()
+    Stream(clock, [OneWay(1 / RATE, burst_s=5e4 / RATE)], 0.0).put(2e5, lambda: ends.append(clock.now_s))
+    clock.run()
+    assert ends == [pytest.approx(1.5e5 / RATE)]
+
+
+def test_data_leaves_only_when_its_receiver_is_ready() -> None:
+    clock, ends = Clock(), list[float]()
+    gloo = Gloo(clock, lambda a, b: Stream(clock, [OneWay(1 / RATE)], 0.0), 0.0, Random(0))
+
+    def sender() -> Program:
+        yield gloo.send(0, 0, 1, 1e5)
+
+    def receiver() -> Program:
+        yield 0.5
+        yield gloo.receive(0, 1, 0)
+
+    for program in (sender(), receiver()):
+        gloo.run(program, lambda: ends.append(clock.now_s))
+    clock.run()
+    assert 0.5 < min(ends) <= max(ends) == pytest.approx(0.5 + (1e5 + HEADER_BYTES) / RATE, abs=2e-5)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+@pytest.mark.parametrize("latency_s", [0.0, 1e-3])
+def test_a_ring_without_contention_takes_its_closed_form(ranks: int, latency_s: float) -> None:
+    """2(N-1) a + 2(N-1)/N n/B (Patarasuk and Yuan 2009), and headers, and the first note."""
+    size = 400_000 * ranks
+    known = cluster([ranks], latency_s=latency_s)
+    hops = 2 * (ranks - 1)
+    exact = hops * (latency_s + size / ranks / RATE)
+    assert exact <= all_reduce_s(known, (ranks,), size) <= 1.01 * exact + latency_s
+    ring = Placed(known, names(known), 1)
+    (of_gloo,) = ring.rounds_s(lambda gloo, rank: [gloo_ring(gloo, 0, range(ranks), rank, size // 4)])
+    assert hops * size / ranks / RATE <= of_gloo <= 1.01 * exact + 2 * latency_s, "two segments hide latencies"
+
+
+def test_the_same_simulation_has_the_same_bits_and_rounds_may_differ() -> None:
+    known = cluster([3, 2], uplink=RATE / 2, per_node=2)
+    placed = Placed(known, names(known), 2, burst_bytes=32768, handling_s=3e-4)
+    first, second = (
+        placed.rounds_s(lambda gloo, rank: torus(gloo, (5, 2), rank, [Job(0.0, 10**5)], 1), 3) for _ in range(2)
+    )
+    assert first == second and len(first) == 3
+
+
+def test_ranks_that_wait_for_one_another_are_an_error() -> None:
+    def stuck(gloo: Gloo, rank: int) -> list[Program]:
+        return [iter([Signal()])]
+
+    known = cluster([2])
+    with pytest.raises(ValueError, match="2 of 2 threads of ranks wait forever"):
+        Placed(known, names(known), 1).rounds_s(stuck)
+
+
+def test_an_adapter_takes_turns_between_connections() -> None:
+    """A short message of one connection does not wait for all of another's."""
+    clock, own, ends = Clock(), OneWay(1 / RATE), list[float]()
+    Stream(clock, [own], 0.0).put(1e6, lambda: None)
+    Stream(clock, [own], 0.0).put(100, lambda: ends.append(clock.now_s))
+    clock.run()
+    assert ends[0] <= (IN_ADAPTER * PACKET_BYTES + 200) / RATE
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_formulas_and_packets_agree_if_all_groups_of_a_phase_are_alike(data: st.DataObject) -> None:
+    """On one switch no group is ahead of the others, so nobody takes bandwidth from a phase before."""
+    nodes, per_node = data.draw(st.integers(2, 6), "nodes"), data.draw(st.sampled_from([1, 2]), "per_node")
+    ranks = nodes * per_node
+    x = data.draw(st.sampled_from([d for d in range(1, ranks + 1) if ranks % d == 0]), "x")
+    known = cluster([nodes], per_node=per_node)
+    known = replace(known, node=replace(known.node, intra_node=Link(1e12)))
+    layout = HostsLayout(known, names(known), per_node, "gloo")
+    found = simulated(layout, (x, ranks // x))
+    assert found and found.simulate_s(800_000) == pytest.approx(layout.torus((x, ranks // x))(800_000), rel=0.08)
+
+
+def test_a_cost_simulates_few_sizes_and_is_never_less_for_more_bytes() -> None:
+    known = cluster([2, 2])
+    cost = simulated(HostsLayout(known, names(known), 1, "gloo"), (2, 2))
+    assert cost
+    times = [cost(size) for size in range(0, 100_000, 1000)]
+    assert times == sorted(times) and len(cost._known) == 5, "1, 4, 16, 64 and 256 KiB"
+
+
+def test_nccl_and_many_ranks_keep_their_formulas() -> None:
+    known = cluster([2, 2])
+    assert simulated(HostsLayout(known, names(known), 1, "nccl"), (2, 2)) is None
+    assert simulated(HostsLayout(known, names(known), MOST_RANKS, "gloo"), (4, MOST_RANKS)) is None
+
+
+def test_64_ranks_with_100_mb_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = list[Clock]()
+
+    class Counted(Clock):
+        def __init__(self) -> None:
+            super().__init__()
+            clocks.append(self)
+
+    monkeypatch.setattr(simulate, "Clock", Counted)
+    known = cluster([4, 4, 4, 4], uplink=2 * RATE, per_node=4)
+    cost = simulated(HostsLayout(known, names(known), 4, "gloo"), (8, 8))
+    assert cost and cost.simulate_s(100e6) > 0
+    assert sum(clock.entered for clock in clocks) < 400_000, "about 2 us for each: below 2 s; use larger packets"
