@@ -39,12 +39,14 @@ verbs() {
   return 127
 }
 providers() { ls /etc/libibverbs.d /usr/etc/libibverbs.d /usr/lib/*/libibverbs /usr/lib64/libibverbs 2> /dev/null; }
+compat() { ls /usr/local/cuda*/compat/libcuda.so.* /usr/local/cuda*/compat/lib*/libcuda.so.* 2> /dev/null; }
 ask glibc ldd --version
 ask openmpi ompi_info --parsable
 ask mpich mpichversion
 ask mpirun mpirun --version
 (ask verbs verbs)
 ask providers eval 'providers; true'
+ask compat eval 'compat; true'
 ask python command -v python3
 if [ -n "$1" ]; then ask program program "$1"; fi
 shift
