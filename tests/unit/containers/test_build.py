@@ -6,6 +6,8 @@ import stat
 import subprocess
 import sys
 import threading
+import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -16,9 +18,11 @@ from orchestrator.images.builds import complaints
 from orchestrator.images.builds.build import BuildFailed, Options, build, command
 from orchestrator.images.builds.cache import Cache
 from orchestrator.images.command import Bind
+from orchestrator.images.definitions import package_lock
 from orchestrator.images.definitions.definition import Variant, render
 from orchestrator.images.definitions.image_file import Base, ImageFile, Python, load
 from orchestrator.images.definitions.inputs import Inputs
+from orchestrator.images.definitions.package_lock import PackageLock
 from orchestrator.images.definitions.prepare import prepare
 from orchestrator.images.definitions.requirements import Brought
 from orchestrator.images.runtime import Runtime
@@ -187,6 +191,23 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     assert not list(temporary.iterdir()), "a build clears what it made"
 
 
+def test_a_build_from_a_lock_keeps_its_time_and_the_next_lock_has_the_same(small: Path, tmp_path: Path) -> None:
+    copies = tmp_path / "copies"
+    copies.write_text('#!/bin/sh\nfor image; do test "${image%.sif}" = "$image" || echo $SOURCE_DATE_EPOCH > "$image"; done\n')
+    copies.chmod(0o755)
+    name, inputs = ready(small)
+    cache = Cache(tmp_path / "images")
+    for built_s, said in ((0, "\n"), (1700000000, "1700000000\n")):
+        began_s = time.time()
+        made = build(
+            name, replace(inputs, built_s=built_s, definition=f"{inputs.definition}\n# {built_s}\n"), cache,
+            lambda: Runtime(str(copies), "apptainer", (1, 4)), Options(), examine=lambda image: ({}, PackageLock("small")),
+        )  # fmt: skip
+        assert made.path.read_text() == said
+        kept = package_lock.read(cache.packages(made.key)).built_s
+        assert kept == built_s if built_s else int(began_s) <= kept <= time.time()
+
+
 def test_no_secret_reaches_a_log_or_a_watcher(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_INDEX", "https://me:s3cr%2Ft-t0ken@index.example.org/simple")
     (tmp_path / "netrc").write_text("machine index.example.org login me password other-t0ken\n")
@@ -265,7 +286,7 @@ def test_the_words_of_a_build() -> None:
         (Runtime("singularity", "singularity", (2, 6, 1)), Options()),
         (Runtime("singularity", "singularity", (3, 8, 7)), Options(compression="zstd")),
     ):
-        with pytest.raises(SiteError):
+        with pytest.raises(SiteError, match="cannot build without root|remove 'container.compression' from the site"):
             command(old, options, image, "image.def")
 
 
