@@ -3,8 +3,8 @@
 SOURCE_DATE_EPOCH sets the times of the files in the image. Runtimes write the current time and a random identity into
 the SIF around it, whatever that variable says (seen with Apptainer 1.4.5).
 
-The places are those of sylabs/sif v2, pkg/sif/sif.go (verified in files that Apptainer 1.4.5 wrote): numbers of 8 bytes,
-the lowest byte first.
+The places are those of sylabs/sif v2, pkg/sif/sif.go (from memory; verified in files that Apptainer 1.4.5 wrote):
+numbers of 8 bytes, the lowest byte first.
 """
 
 from __future__ import annotations

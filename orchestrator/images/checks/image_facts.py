@@ -159,7 +159,9 @@ def _mpi(said: Mapping[str, str], program: Library | None) -> tuple[MpiLibrary |
             return None, f"{linked} => not found"
         own = [(mpi, f"{how}; {linked}") for mpi, how in found if same_abi(mpi.family, family)]
         return own[0] if own else (MpiLibrary(family, ""), linked)
-    return found[0] if found else (None, "ompi_info, mpichversion and mpirun were looked for in the image: none is there")
+    return (
+        found[0] if found else (None, "ompi_info, mpichversion and mpirun were looked for in the image: none is there")
+    )
 
 
 def _library(answers: Mapping[str, tuple[str, int]], name: str) -> Library | None:

@@ -119,7 +119,9 @@ def test_an_index_that_does_not_accept_the_login_is_not_a_missing_package(tmp_pa
     """By this machine's pip, with the lines of the template."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Closed)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    text = render(ImageFile("x", Base(docker="debian"), python=Python(packages=("mine==1.0",))), brought=Brought(("mine==1.0",)))
+    text = render(
+        ImageFile("x", Base(docker="debian"), python=Python(packages=("mine==1.0",))), brought=Brought(("mine==1.0",))
+    )
     steps = text[text.index("    set -- --no-cache-dir") : text.index("    if [ -e ")]
     steps = steps.replace("/opt/python/bin/python", sys.executable).replace("/opt/torusrun", str(tmp_path))
     index = f"http://me:wrong@127.0.0.1:{server.server_port}/simple"
@@ -193,7 +195,9 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
 
 def test_a_build_from_a_lock_keeps_its_time_and_the_next_lock_has_the_same(small: Path, tmp_path: Path) -> None:
     copies = tmp_path / "copies"
-    copies.write_text('#!/bin/sh\nfor image; do test "${image%.sif}" = "$image" || echo $SOURCE_DATE_EPOCH > "$image"; done\n')
+    copies.write_text(
+        '#!/bin/sh\nfor image; do test "${image%.sif}" = "$image" || echo $SOURCE_DATE_EPOCH > "$image"; done\n'
+    )
     copies.chmod(0o755)
     name, inputs = ready(small)
     cache = Cache(tmp_path / "images")
@@ -201,7 +205,8 @@ def test_a_build_from_a_lock_keeps_its_time_and_the_next_lock_has_the_same(small
         began_s = time.time()
         made = build(
             name, replace(inputs, built_s=built_s, definition=f"{inputs.definition}\n# {built_s}\n"), cache,
-            lambda: Runtime(str(copies), "apptainer", (1, 4)), Options(), examine=lambda image: ({}, PackageLock("small")),
+            lambda: Runtime(str(copies), "apptainer", (1, 4)), Options(),
+            examine=lambda image: ({}, PackageLock("small")),
         )  # fmt: skip
         assert made.path.read_text() == said
         kept = package_lock.read(cache.packages(made.key)).built_s
