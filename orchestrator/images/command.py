@@ -161,7 +161,8 @@ def _exec(container: ContainerExec) -> list[str]:
     options += ["--pwd", container.directory] if container.directory else []
     options += [] if container.instance else container.extra
     image = f"instance://{container.instance}" if container.instance else container.image
-    return [container.runtime.command, "exec", *options, image]
+    # Without --quiet a runtime writes what it does into the log of every rank.
+    return [container.runtime.command, "--quiet", "exec", *options, image]
 
 
 def _mounting(container: ContainerExec) -> list[str]:

@@ -1,5 +1,6 @@
 """Real builds of images: Apptainer as an ordinary user."""
 
+import hashlib
 import json
 import os
 import pwd
@@ -45,6 +46,26 @@ def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder, ch
     assert said.returncode == 0, said.stderr
     key = Path(said.stdout.strip()).stem
     assert not list(builder.images.glob(f".{key}*")), "the next build must clear what killed ones left"
+
+
+def test_two_builds_of_one_lock_are_the_same_bits(builder: Builder) -> None:
+    wheels, site = builder.apptainer.wheelhouse, builder.site("images.yaml")
+    version = next(wheels.glob("joblib-*.whl")).name.split("-")[1]
+    image_file = f"name: locked\nbase: {{folder: {builder.apptainer.debian}}}\ntraining: none\n"
+    (builder.home / "locked.yaml").write_text(f"{image_file}python: {{packages: [joblib=={version}]}}\n")
+    words = ["locked.yaml", "--wheelhouse", str(wheels), "-q"]
+    first = builder.build(*words)
+    assert first.returncode == 0, first.stderr
+    lock = builder.place.torusrun("image", "inspect", first.stdout.strip(), "--lock", "--site", site)
+    (builder.home / "locked.lock").write_text(lock.stdout)
+    sums = []
+    for _ in range(2):
+        again = builder.build(*words, "--locked")
+        assert again.returncode == 0, again.stderr
+        image = again.stdout.strip()
+        sums.append(hashlib.sha256(Path(image).read_bytes()).hexdigest())
+        assert builder.place.torusrun("image", "rm", image, "--site", site).returncode == 0
+    assert sums[0] == sums[1], "times or random values are in the image"
 
 
 def test_what_a_build_left_to_its_other_ids_is_removed(builder: Builder) -> None:

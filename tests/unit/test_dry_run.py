@@ -147,7 +147,9 @@ def test_the_line_of_the_container_is_the_one_that_a_rank_starts(project: Path, 
     (project / "x.sif").write_bytes(b"an image")
     container = f"container: {{runtime: {command}, bind: ['/tmp:/data:ro']" + (", stage: $NODE}\n" if stage else "}\n")
     shown = dry_run(planned(project, "slurm", container, COMMAND + "image: ./x.sif\n"))
-    assert shown.container and shown.container[:2] == [command, "exec"] and "/tmp:/data:ro" in shown.container
+    assert (
+        shown.container and shown.container[:3] == [command, "--quiet", "exec"] and "/tmp:/data:ro" in shown.container
+    )
     assert any(f"the job is assumed to find {command}" in note for note in shown.notes)
     assert shown.order.container
     unstaged = replace(shown.order.container, stage=None)

@@ -116,6 +116,7 @@ def _print_table(entries: Sequence[CachedImage]) -> None:
     columns: list[Column[CachedImage]] = [
         Column("KEY", lambda entry: entry.key[:12], right=False),
         Column("NAME", lambda entry: entry.name, right=False),
+        Column("VARIANT", lambda entry: entry.variant, right=False, left_out=2),
         Column("MIB", lambda entry: entry.size_bytes / 2**20, "{:.0f}".format),
         Column("BUILT", lambda entry: time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.built_s)), left_out=1),
         Column("BY", lambda entry: entry.built_by, right=False),

@@ -11,7 +11,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +20,7 @@ from orchestrator.base.environment import clean_environment
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import write_json
 from orchestrator.base.whole_lines import tail
-from orchestrator.images.builds import complaints, lock, running
+from orchestrator.images.builds import complaints, fixed_times, lock, running
 from orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
 from orchestrator.images.builds.convert import PULLED
 from orchestrator.images.command import Bind
@@ -111,14 +111,17 @@ def _build(
         if source.endswith(".def") and runtime.has("build --bind"):
             bound += own_tmp(temporary)
         argv = command(runtime, options, image, source, bound, login)
-        environment = build_environment(runtime, temporary, secrets)
+        environment = build_environment(runtime, temporary, secrets, inputs.built_s)
         code = running.run(argv, environment, inputs.directory or work, log, progress, secrets.redactor)
         if code != 0 or not image.is_file():
             said = b"\n".join(tail(log, LOG_TAIL_BYTES)).decode(errors="replace")
             raise BuildFailed(f"{name} was not built: {complaints.explain(said, code)} (log: {log})")
+        if inputs.built_s:
+            fixed_times.fix(image, inputs.built_s)
         versions, packages = examine(image)
         if packages:
-            write_json(cache.packages(key), packages.as_json())
+            lock_of_it = replace(packages, built_s=inputs.built_s or int(started_s))
+            write_json(cache.packages(key), lock_of_it.as_json())
         built = CachedImage(
             key=key,
             path=cache.image(key),
@@ -162,7 +165,7 @@ def command(
         asked += ["--authfile", str(login)]
     if options.compression:
         if not runtime.has("--mksquashfs-args"):
-            raise SiteError(f"{runtime} has no choice of compression; leave it out")
+            raise SiteError(f"{runtime.lacks('--mksquashfs-args')}; remove 'container.compression' from the site")
         asked += ["--mksquashfs-args", COMPRESSIONS[options.compression]]
     # Without --force the labels of the base stay, if the base is a SIF. The image itself does not exist yet.
     force = ["--force"] if source.endswith(".def") else []
@@ -190,7 +193,7 @@ def own_tmp(temporary: Path) -> list[Bind]:
     return [Bind(str(folder), inside) for inside in ("/tmp", "/var/tmp")]
 
 
-def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets) -> dict[str, str]:
+def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets, built_s: int = 0) -> dict[str, str]:
     """The environment of a build. Of the shell's variables for runtimes it keeps only those about fetching and caching.
 
     All others act on a build like options, and modules set them (APPTAINER_BIND, SINGULARITY_NO_MOUNT).
@@ -204,7 +207,8 @@ def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets) -> di
     }
     path = os.pathsep.join([kept.get("PATH") or os.defpath, *FOR_ROOT])
     folder = dict.fromkeys((f"{runtime.prefix}_TMPDIR", "TMPDIR"), str(temporary))
-    return {**kept, "PATH": path, **secrets.environment(runtime.prefix), **folder}
+    times = {"SOURCE_DATE_EPOCH": str(built_s)} if built_s else {}  # for mksquashfs and debootstrap
+    return {**kept, "PATH": path, **times, **secrets.environment(runtime.prefix), **folder}
 
 
 def _check_paths(work: Path, options: Options) -> None:

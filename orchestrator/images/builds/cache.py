@@ -29,6 +29,7 @@ from orchestrator.base.json_files import damaged, read_object, write_json
 from orchestrator.base.terminal.remarks import busy, warn
 from orchestrator.base.typed import kept_record
 from orchestrator.images.builds.lock import holder
+from orchestrator.images.definitions.package_lock import LOCKED
 from training.files.checksum import sha256_of
 
 SCHEMA = 1
@@ -55,6 +56,12 @@ class CachedImage:
     base: str = ""
     compression: str = ""
     source: str = ""  # the key of its image file without lock and wheelhouse
+
+    @property
+    def variant(self) -> str:
+        """In what images of one name differ: the site's choices, the compression, and packages of a lock."""
+        locked = "locked" if LOCKED in self.definition else ""
+        return " ".join(filter(None, (self.labels.get("torusrun.variant"), self.compression, locked)))
 
     def as_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self), "path": self.path.name}

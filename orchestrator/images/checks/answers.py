@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.images.checks.compat import HYDRA
+from orchestrator.images.checks.compat import HYDRA, version
 
 LIBMPI = re.compile(r"lib(?:mpi|mpich)\.so\.(\d+)")
 OPENMPI_SONAMES = range(20, 100)  # Open MPI 2 and 3 are libmpi.so.20, 3 to 5 libmpi.so.40; MPICH's is libmpi.so.12
@@ -87,6 +87,11 @@ def parse_gpus(said: str) -> tuple[str | None, tuple[str, ...]]:
     """(driver, architectures) from `nvidia-smi --query-gpu=driver_version,compute_cap --format=csv,noheader`."""
     rows = re.findall(r"^\s*(\d+(?:\.\d+)+)\s*,\s*(\d+)\.(\d)\s*$", said, re.MULTILINE)
     return (rows[0][0] if rows else None), tuple(sorted({f"sm_{major}{minor}" for _, major, minor in rows}))
+
+
+def parse_compat(said: str) -> str:
+    """The newest driver among files of cuda-compat, as in compat/libcuda.so.560.35.03; '' if there is none."""
+    return max(re.findall(r"/compat/\S*libcuda\.so\.(\d+(?:\.\d+)+)", said), key=version, default="")
 
 
 def parse_glibc(said: str) -> str | None:

@@ -18,6 +18,7 @@ from orchestrator.images.checks.answers import (
     Library,
     MpiLibrary,
     family_of,
+    parse_compat,
     parse_glibc,
     parse_ldd,
     parse_mpi,
@@ -126,6 +127,7 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
         glibc=parse_glibc(said.get("glibc", "")),
         has_python="python" in said,
         mpi=mpi,
+        compat=parse_compat(said.get("compat", "")),
         program=started,
         no_program=bool(asks.program) and code == NOT_FOUND and not program,
         bound_mpi=tuple(library for library in bound if library),
@@ -157,7 +159,9 @@ def _mpi(said: Mapping[str, str], program: Library | None) -> tuple[MpiLibrary |
             return None, f"{linked} => not found"
         own = [(mpi, f"{how}; {linked}") for mpi, how in found if same_abi(mpi.family, family)]
         return own[0] if own else (MpiLibrary(family, ""), linked)
-    return found[0] if found else (None, "ompi_info, mpichversion and mpirun were looked for in the image: none is there")
+    return (
+        found[0] if found else (None, "ompi_info, mpichversion and mpirun were looked for in the image: none is there")
+    )
 
 
 def _library(answers: Mapping[str, tuple[str, int]], name: str) -> Library | None:

@@ -11,7 +11,17 @@ from collections.abc import Sequence
 SCRIPT = r"""
 PATH=$PATH:/usr/sbin:/sbin
 ask() { printf '\nTORUSRUN-ASKED %s\n' "$1"; shift; "$@" 2>&1; printf '\nTORUSRUN-ANSWERED %s\n' "$?"; }
-program() { found=$(command -v -- "$1") || return 127; printf '%s\n' "$found"; ldd "$found"; }
+file_of() (  # not `command -v`, to which a shell may know a program that is no file
+  case $1 in /*) folders=/ ;; */*) folders=$PWD ;; *) folders=$PATH ;; esac
+  set -f
+  IFS=:
+  for folder in $folders; do
+    file=${folder%/}/${1#/}
+    if [ -f "$file" ] && [ -x "$file" ]; then printf '%s\n' "$file"; return; fi
+  done
+  return 127
+)
+program() { found=$(file_of "$1") || return 127; printf '%s\n' "$found"; ldd "$found"; }
 bound() {
   for name in libmpi.so.[0-9]* libmpi.so libmpich.so.[0-9]*; do
     for library in "$1"/$name "$1"/lib/$name "$1"/lib64/$name "$1"/lib/release/$name; do
@@ -29,12 +39,14 @@ verbs() {
   return 127
 }
 providers() { ls /etc/libibverbs.d /usr/etc/libibverbs.d /usr/lib/*/libibverbs /usr/lib64/libibverbs 2> /dev/null; }
+compat() { ls /usr/local/cuda*/compat/libcuda.so.* /usr/local/cuda*/compat/lib*/libcuda.so.* 2> /dev/null; }
 ask glibc ldd --version
 ask openmpi ompi_info --parsable
 ask mpich mpichversion
 ask mpirun mpirun --version
 (ask verbs verbs)
 ask providers eval 'providers; true'
+ask compat eval 'compat; true'
 ask python command -v python3
 if [ -n "$1" ]; then ask program program "$1"; fi
 shift

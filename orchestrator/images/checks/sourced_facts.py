@@ -60,6 +60,7 @@ class ImageFacts:
     torch: str | None = None
     torch_error: str | None = None
     cuda: str | None = None
+    compat: str = ""  # the driver whose libcuda the package cuda-compat has in the image; '' without it
     nccl: str | None = None
     cudnn: str | None = None
     architectures: tuple[str, ...] = ()

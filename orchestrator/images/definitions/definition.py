@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from dataclasses import dataclass
 
 from orchestrator.base import process
@@ -60,6 +61,7 @@ def render(
     from_base = image_file.python.source == "base"
     python = "python3" if from_base else f"{PYTHON}/bin/python"
     packages = system(image_file, variant, brought, locked)
+    built_s = locked.built_s if locked else 0
     return environment.render(
         "container/image.def.j2",
         image=image_file,
@@ -73,6 +75,7 @@ def render(
         system=packages,
         compiles=image_file.has_python and {"g++", "python3-dev"} <= {word.partition("=")[0] for word in packages},
         locked=locked is not None,
+        built_s=built_s,
         secrets=build_secrets.variables(image_file.secrets),
         encoded=Text(build_secrets.ENCODED),
         from_base=from_base,
@@ -80,7 +83,7 @@ def render(
         python=Text(python),
         installs=installs(brought, locked),
         post=Text((image_file.post or "").strip("\n")),
-        labels=labels(image_file, variant),
+        labels=labels(image_file, variant, built_s),
         torch=brought.torch or (from_base and image_file.training != "none"),
         run_training=Text(shlex.join(process.module(python, "training"))),
         at=_PLACES,
@@ -136,8 +139,11 @@ def installs(brought: Brought, locked: PackageLock | None = None) -> list[list[s
     return [[*(["--require-hashes"] if number == 0 else []), *words] for number, words in enumerate(exact)]
 
 
-def labels(image_file: ImageFile, variant: Variant) -> dict[str, str]:
-    """The image's labels: those for the checks and the run folder, then the image file's own."""
+def labels(image_file: ImageFile, variant: Variant, built_s: int = 0) -> dict[str, str]:
+    """The image's labels: those for the checks and the run folder, then the image file's own.
+
+    `built_s` is the time of the lock from which it is built, 0 for none: a runtime writes the current time.
+    """
     mpi, cuda = image_file.mpi, image_file.cuda
     found: dict[str, str | None] = {
         "torusrun.definition": "1",
@@ -153,5 +159,6 @@ def labels(image_file: ImageFile, variant: Variant) -> dict[str, str]:
         **{f"torusrun.{name}": getattr(cuda, name, None) for name in ("cudnn", "nccl", "driver")},
         "torusrun.architectures": ",".join(cuda.architectures) if cuda else None,
         "torusrun.training": image_file.training,
+        "org.label-schema.build-date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(built_s)) if built_s else None,
     }
     return {name: value for name, value in [*found.items(), *image_file.labels.items()] if value}

@@ -40,6 +40,7 @@ class Inputs:
     directory: Path | None = None  # the folder of a user's own definition, whose files are used in place
     beside: tuple[tuple[str, Path], ...] = ()  # the files of that folder that the build reads
     labels: Mapping[str, str] = field(default_factory=dict)  # labels of the image that are not in the definition
+    built_s: int = 0  # no file of the image gets a later time, in seconds since the epoch; 0 for no limit
     plain: str = ""  # the key of the same image file without a lock and a wheelhouse, if that differs
 
     @property

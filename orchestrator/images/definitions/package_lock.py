@@ -1,6 +1,7 @@
 """The lock of an image: all of its packages, and the checksums of the Python archives that its build installed.
 
-It lies beside the image in the cache. A build from it installs the same versions.
+It lies beside the image in the cache. A build from it installs the same versions, and no file in it is newer than the
+build of the lock, so that two builds of one lock are the same bits.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from orchestrator.base.errors import UserError
 from orchestrator.base.json_files import damaged, read_object
 from orchestrator.base.typed import kept_record
 from orchestrator.images.definitions.requirements import BUILD_ONLY
-from training.recipe.limits import Pattern
+from training.recipe.limits import Limits, Pattern
 
 SCHEMA = 1
+LOCKED = "requirements/locked"  # the beginning of the names of requirements files from a lock
 # pip and apt get these words, so they are checked as they are read.
 Name = Annotated[str, Pattern("a package's name", r"[A-Za-z0-9][A-Za-z0-9.+_-]*")]
 Version = Annotated[str, Pattern("a version", r"[A-Za-z0-9][A-Za-z0-9.+!~:_-]*")]
@@ -51,6 +53,7 @@ class PackageLock:
     distribution: str = ""  # as in debian-12
     system: tuple[SystemPackage, ...] = ()
     python: tuple[PythonPackage, ...] = ()
+    built_s: Annotated[int, Limits(at_least=0)] = 0  # the time of the build, in seconds since the epoch; 0 if unknown
 
     def as_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self)}
@@ -66,7 +69,7 @@ class PackageLock:
         there = {f"file://{BUILD_ONLY}/{name}" for name in archives}
         from_base = [p for p in self.python if p.source.startswith("file:") and p.source not in there]
         direct = "".join(_direct(p) for p in self.python if p.source and p not in from_base)
-        return [(f"requirements/locked-{n}.txt", text) for n, text in enumerate((lines, direct)) if text or n == 0]
+        return [(f"{LOCKED}-{n}.txt", text) for n, text in enumerate((lines, direct)) if text or n == 0]
 
 
 def read(path: Path) -> PackageLock:
@@ -76,7 +79,7 @@ def read(path: Path) -> PackageLock:
         raise UserError(f"{path}: there is no such lock; `torusrun image inspect IMAGE --lock` prints the one to keep")
     if kept.get("schema") != SCHEMA:
         raise damaged(path, "it is the lock of another version of torusrun")
-    lock = kept_record(path, PackageLock, kept)
+    lock = kept_record(path, PackageLock, {"built_s": 0, **kept})  # older versions did not write it
     for name, kind in (("system", SystemPackage), ("python", PythonPackage)):
         if unknown := {key for entry in kept[name] for key in entry} - {each.name for each in fields(kind)}:
             raise damaged(path, f"a package in {name!r} has the unknown key {min(unknown)!r}")

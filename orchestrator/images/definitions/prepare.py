@@ -76,7 +76,8 @@ def _rendered(
     definition = render(image_file, variant, found, locked)
     lint.lint(definition)
     texts = locked.requirements([name for name, _ in found.archives]) if locked else found.texts
-    return replace(inputs, definition=definition, texts=tuple(texts), archives=found.archives)
+    built_s = locked.built_s if locked else 0
+    return replace(inputs, definition=definition, texts=tuple(texts), archives=found.archives, built_s=built_s)
 
 
 def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path | None, lock: Path | None) -> None:

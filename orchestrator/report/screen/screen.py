@@ -54,7 +54,13 @@ class Screen:
     def _show(self, console: Console) -> bool:
         """Draw until all runs are over, or the user leaves or suspends the view by ctrl-Z; True if suspended."""
         self._suspended = False
-        with ending.in_order(), _suspending(self._suspend), _restored(console), keys() as pressed, _live(console) as live:
+        with (
+            ending.in_order(),
+            _suspending(self._suspend),
+            _restored(console),
+            keys() as pressed,
+            _live(console) as live,
+        ):
             while True:
                 self._draw(live, pressed)
                 if self._followed.over or not self._rest(live, pressed):

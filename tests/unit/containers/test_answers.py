@@ -9,6 +9,7 @@ from orchestrator.images.checks.answers import (
     Library,
     MpiLibrary,
     family_of,
+    parse_compat,
     parse_glibc,
     parse_gpus,
     parse_ldd,
@@ -110,6 +111,13 @@ def test_gpus() -> None:
     assert parse_gpus("470.57.02, 7.0\n470.57.02, 7.0\n") == ("470.57.02", ("sm_70",))
     assert parse_gpus("580.95.05, 10.0\n580.95.05, 9.0") == ("580.95.05", ("sm_100", "sm_90"))
     assert parse_gpus("NVIDIA-SMI has failed because it couldn't communicate with the driver") == (None, ())
+
+
+def test_cuda_compat() -> None:
+    """File names as the packages cuda-compat-12-6 and older ones of NVIDIA have them (from memory)."""
+    folder = "/usr/local/cuda-12.6/compat"
+    said = f"{folder}/libcuda.so.1\n{folder}/libcuda.so.560.35.03\n/usr/local/cuda/compat/lib.real/libcuda.so.95.1\n"
+    assert parse_compat(said) == "560.35.03" and parse_compat(f"{folder}/libcuda.so.1\n") == ""
 
 
 def test_glibc() -> None:

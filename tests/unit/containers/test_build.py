@@ -6,6 +6,8 @@ import stat
 import subprocess
 import sys
 import threading
+import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -16,9 +18,11 @@ from orchestrator.images.builds import complaints
 from orchestrator.images.builds.build import BuildFailed, Options, build, command
 from orchestrator.images.builds.cache import Cache
 from orchestrator.images.command import Bind
+from orchestrator.images.definitions import package_lock
 from orchestrator.images.definitions.definition import Variant, render
 from orchestrator.images.definitions.image_file import Base, ImageFile, Python, load
 from orchestrator.images.definitions.inputs import Inputs
+from orchestrator.images.definitions.package_lock import PackageLock
 from orchestrator.images.definitions.prepare import prepare
 from orchestrator.images.definitions.requirements import Brought
 from orchestrator.images.runtime import Runtime
@@ -115,7 +119,9 @@ def test_an_index_that_does_not_accept_the_login_is_not_a_missing_package(tmp_pa
     """By this machine's pip, with the lines of the template."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Closed)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    text = render(ImageFile("x", Base(docker="debian"), python=Python(packages=("mine==1.0",))), brought=Brought(("mine==1.0",)))
+    text = render(
+        ImageFile("x", Base(docker="debian"), python=Python(packages=("mine==1.0",))), brought=Brought(("mine==1.0",))
+    )
     steps = text[text.index("    set -- --no-cache-dir") : text.index("    if [ -e ")]
     steps = steps.replace("/opt/python/bin/python", sys.executable).replace("/opt/torusrun", str(tmp_path))
     index = f"http://me:wrong@127.0.0.1:{server.server_port}/simple"
@@ -185,6 +191,26 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     own = re.search(f"TMPDIR=({temporary}/torusrun-.*)", said)
     assert own and f"--bind {own[1]}/tmp:/tmp --bind {own[1]}/tmp:/var/tmp " in said, "the host's /tmp is not used"
     assert not list(temporary.iterdir()), "a build clears what it made"
+
+
+def test_a_build_from_a_lock_keeps_its_time_and_the_next_lock_has_the_same(small: Path, tmp_path: Path) -> None:
+    copies = tmp_path / "copies"
+    copies.write_text(
+        '#!/bin/sh\nfor image; do test "${image%.sif}" = "$image" || echo $SOURCE_DATE_EPOCH > "$image"; done\n'
+    )
+    copies.chmod(0o755)
+    name, inputs = ready(small)
+    cache = Cache(tmp_path / "images")
+    for built_s, said in ((0, "\n"), (1700000000, "1700000000\n")):
+        began_s = time.time()
+        made = build(
+            name, replace(inputs, built_s=built_s, definition=f"{inputs.definition}\n# {built_s}\n"), cache,
+            lambda: Runtime(str(copies), "apptainer", (1, 4)), Options(),
+            examine=lambda image: ({}, PackageLock("small")),
+        )  # fmt: skip
+        assert made.path.read_text() == said
+        kept = package_lock.read(cache.packages(made.key)).built_s
+        assert kept == built_s if built_s else int(began_s) <= kept <= time.time()
 
 
 def test_no_secret_reaches_a_log_or_a_watcher(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +291,7 @@ def test_the_words_of_a_build() -> None:
         (Runtime("singularity", "singularity", (2, 6, 1)), Options()),
         (Runtime("singularity", "singularity", (3, 8, 7)), Options(compression="zstd")),
     ):
-        with pytest.raises(SiteError):
+        with pytest.raises(SiteError, match="cannot build without root|remove 'container.compression' from the site"):
             command(old, options, image, "image.def")
 
 

@@ -32,7 +32,7 @@ def test_the_words_and_the_environment() -> None:
         container, ["python", "-m", "training", "c"], {"NCCL_IB_HCA": "mlx5_0,mlx5_1", "RANK": "3"}, inherited
     )
     assert launch.argv == (
-        "/usr/bin/apptainer", "exec", "--cleanenv", "--no-eval", "--nv", "--bind", "/data:/data",
+        "/usr/bin/apptainer", "--quiet", "exec", "--cleanenv", "--no-eval", "--nv", "--bind", "/data:/data",
         "--bind", "/my mpi:/opt/host-mpi:ro", "--pwd", "/work", "/c/x.sif", "python", "-m", "training", "c",
     )  # fmt: skip
     handed_in = {k[13:]: v for k, v in launch.environment.items() if k.startswith("APPTAINERENV_")}
@@ -51,7 +51,7 @@ def test_a_containers_own_variables_reach_every_program_unless_it_is_given_other
 def test_an_old_runtime_gets_its_own_prefix_and_hard_values_by_a_file() -> None:
     launch = inside(OLD, ["python"], {"RANK": "3", "NOTE": "$(id)", "EMPTY": ""}, {}, "/runs/0003.env")
     assert launch.argv == (
-        "singularity", "exec", "--cleanenv", "x.sif",
+        "singularity", "--quiet", "exec", "--cleanenv", "x.sif",
         "/bin/sh", "-c", '. "$0" && exec "$@"', "/runs/0003.env", "python",
     )  # fmt: skip
     assert launch.environment == {"SINGULARITYENV_RANK": "3"}
@@ -81,7 +81,7 @@ def test_every_value_comes_out_of_the_file_as_it_went_in(shell: str, tmp_path: P
         launch = inside(OLD, [sys.executable, "-IS", "-c", SHOW, " ".join(variables), *words], variables, {}, str(file))
         file.write_text(launch.file_text, newline="")
         handed = {name.removeprefix("SINGULARITYENV_"): value for name, value in launch.environment.items()}
-        command = [f"/usr/bin/{shell}", *(["--posix"] if shell == "bash" else []), *launch.argv[5:]]
+        command = [f"/usr/bin/{shell}", *(["--posix"] if shell == "bash" else []), *launch.argv[6:]]
         said = subprocess.run(command, env=handed, cwd=tmp_path, capture_output=True, timeout=20, check=True)
         assert json.loads(said.stdout) == [list(variables.values()), words]
         assert not list(tmp_path.glob("pwned"))
@@ -100,13 +100,13 @@ def test_values_that_are_not_text_come_out_too(tmp_path: Path) -> None:
     value = b"\xff'\x80".decode("utf-8", "surrogateescape")
     launch = inside(OLD, ["printenv", "V"], {"V": value}, {}, str(tmp_path / "e"))
     (tmp_path / "e").write_bytes(launch.file_text.encode("utf-8", "surrogateescape"))
-    said = subprocess.run(launch.argv[4:], capture_output=True, timeout=20, check=True)
+    said = subprocess.run(launch.argv[5:], capture_output=True, timeout=20, check=True)
     assert said.stdout == b"\xff'\x80\n"
 
 
 def test_a_missing_file_starts_nothing(tmp_path: Path) -> None:
     launch = inside(OLD, ["touch", str(tmp_path / "started")], {"V": ""}, {}, str(tmp_path / "none"))
-    assert subprocess.run(launch.argv[4:], capture_output=True, timeout=20).returncode != 0
+    assert subprocess.run(launch.argv[5:], capture_output=True, timeout=20).returncode != 0
     assert not (tmp_path / "started").exists()
 
 

@@ -24,29 +24,39 @@ wait
 LEFT = {".log", ".lock"}  # of a build that failed
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_ends_a_build_with_all_that_it_started(
-    number: signal.Signals, small: Path, home: Path, tmp_path: Path
-) -> None:
-    runtime, begun, temporary = tmp_path / "apptainer", tmp_path / "begun", tmp_path / "temporary"
-    runtime.write_text(RUNTIME)
+def begun(text: str, small: Path, home: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """A build by the script `text`, and the processes that it wrote into BEGUN."""
+    runtime, fifo = home / "apptainer", home / "begun"
+    runtime.write_text(text)
     runtime.chmod(0o755)
-    os.mkfifo(begun)
-    container = f"{{cache: {home}/images, temporary: {temporary}, runtime: {runtime}}}"
+    os.mkfifo(fifo)
+    container = f"{{cache: {home}/images, temporary: {home}/temporary, runtime: {runtime}}}"
     (home / "site.yaml").write_text(f"scheduler: local\nlauncher: spawn\ncontainer: {container}\n")
     words = [sys.executable, "-m", "orchestrator", "build", str(small), "--site", f"{home}/site.yaml"]
-    build = subprocess.Popen(
-        words, env={**os.environ, "BEGUN": str(begun)}, start_new_session=True, stderr=subprocess.PIPE, text=True
-    )
-    pids = [int(word) for word in begun.read_text().split()]
+    environment = {**os.environ, "BEGUN": str(fifo)}
+    build = subprocess.Popen(words, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    return build, [int(word) for word in fifo.read_text().split()]
+
+
+def ended(pids: list[int]) -> None:
+    until(lambda: all(proc.state_of(pid) in ("", "Z") for pid in pids), f"the end of {pids}", 30)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_a_build_with_all_that_it_started(number: signal.Signals, small: Path, home: Path) -> None:
+    build, pids = begun(RUNTIME, small, home)
     try:
         build.send_signal(number)
         said = build.communicate(timeout=120)[1]
         assert build.returncode == (130 if number == signal.SIGINT else 128 + number), said
         assert "Traceback" not in said
         left = [path.name for path in (home / "images").iterdir() if path.suffix not in LEFT]
-        assert not left and not list(temporary.iterdir()), "the folders of an ended build are removed"
-        until(lambda: all(proc.state_of(pid) in ("", "Z") for pid in pids), f"the end of {pids}", 30)
+        assert not left and not list((home / "temporary").iterdir()), "the folders of an ended build are removed"
+        ended(pids)
     finally:
-        for pid in (build.pid, *pids):
-            subprocess.run(["kill", "-9", str(pid)], stderr=subprocess.DEVNULL, timeout=10, check=False)
+        kill(build, pids)
+
+
+def kill(build: subprocess.Popen[str], pids: list[int]) -> None:
+    for pid in (build.pid, *pids):
+        subprocess.run(["kill", "-9", str(pid)], stderr=subprocess.DEVNULL, timeout=10, check=False)

@@ -107,6 +107,17 @@ def test_the_questions_are_answered_by_a_plain_shell(tmp_path: Path) -> None:
     assert answers["glibc"][1] == 0 and answers["program"][0].splitlines()[0].endswith("/ls")
     assert answers[f"bound {tmp_path}"][0].startswith(f"{tmp_path}/lib/libmpi.so.40\n")
     assert answers["bound /no such folder"] == ("", 127)
+    (tmp_path / "mine").write_text("#!/bin/sh\n")
+    (tmp_path / "mine").chmod(0o755)
+    (tmp_path / "text").touch()
+    environment = {"PATH": "/usr/bin:/bin", "BASH_ENV": "", "ENV": ""}
+    for program, found in (("./mine", f"{tmp_path}/./mine"), ("/bin/sh", "/bin/sh"), ("test", "/usr/bin/test"),
+                           ("./text", ""), (".", ""), ("export", "")):  # fmt: skip
+        told = subprocess.run(
+            questions.script(program, []), capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
+        )
+        answer, code = parse_questions(told.stdout)["program"]
+        assert (answer.partition("\n")[0], code == 127) == (found, not found), program
     hostile = questions.script("$(touch pwned); x", [])
     told = subprocess.run(hostile, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert parse_questions(told.stdout)["program"][1] == 127 and not (tmp_path / "pwned").exists()

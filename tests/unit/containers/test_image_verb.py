@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def image(*words: str) -> int:
 def test_an_image_is_listed_shown_verified_and_removed(kept: CachedImage, capsys: pytest.CaptureFixture[str]) -> None:
     assert image("ls") == 0
     titles, row = capsys.readouterr().out.splitlines()
-    assert titles.split() == ["KEY", "NAME", "MIB", "BUILT", "BY"]
+    assert titles.split() == ["KEY", "NAME", "VARIANT", "MIB", "BUILT", "BY"]
     assert row.split()[:3] == [KEY[:12], "mine", "3"] and row.endswith("fake 1.0")
     assert image("ls", "--json") == 0
     (listed,) = json.loads(capsys.readouterr().out)["images"]
@@ -40,6 +41,19 @@ def test_an_image_is_listed_shown_verified_and_removed(kept: CachedImage, capsys
     capsys.readouterr()
     assert image("ls") == 0
     assert re.fullmatch(r"no images in .*; `torusrun build NAME` makes one\n", capsys.readouterr().out)
+
+
+def test_images_of_one_name_are_told_apart(kept: CachedImage, capsys: pytest.CaptureFixture[str]) -> None:
+    cache, labels = Cache(kept.path.parent), {"torusrun.variant": "host-online"}
+    locked = "pip install -r /mnt/requirements/locked-0.txt"
+    for key, changes in (("b" * 64, {"labels": labels}), ("c" * 64, {"compression": "lz4", "definition": locked})):
+        finished = cache.working(key)
+        finished.write_bytes(b"image")
+        cache.publish(replace(kept, key=key, path=cache.image(key), **changes), finished)
+    assert image("ls") == 0
+    rows = {line[0]: line[12:].split() for line in capsys.readouterr().out.splitlines()[1:]}
+    assert rows["a"][:2] == ["mine", "3"] and rows["b"][:3] == ["mine", "host-online", "3"]
+    assert rows["c"][:4] == ["mine", "lz4", "locked", "3"]
 
 
 def test_a_changed_image_is_the_sites_failure(kept: CachedImage, capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,6 +163,16 @@ MISMATCHES: list[Row] = [
         "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, CUDA 12.6's oldest",
     ),
     (
+        "driver too old, with cuda-compat inside", replace(TRAINING, driver="470.57.02"), HOST,
+        replace(CUDA_TORCH, compat="560.35.03"),
+        "driver-old", WARNING, "cuda-compat 560.35.03 of the image serves data-centre GPUs",
+    ),
+    (
+        "driver too old, with a cuda-compat that is too old", replace(TRAINING, driver="470.57.02"), HOST,
+        replace(CUDA_TORCH, compat="510.47.03"),
+        "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, CUDA 12.6's oldest",
+    ),
+    (
         "driver that nobody names", replace(TRAINING, driver=None), replace(HOST, driver=None), CUDA_TORCH,
         "driver-old", UNKNOWN, "'container.driver' of the site can name it",
     ),

@@ -86,7 +86,7 @@ def test_an_instance_has_the_mounts_and_the_programs_their_variables() -> None:
     )  # fmt: skip
     assert not start_instance(one, {"APPTAINER_BIND": "/spy"}).environment
     assert inside(one, ["a"], {"RANK": "1"}, {}).argv == (
-        "apptainer", "exec", "--cleanenv", "--no-eval", "--pwd", "/work", "instance://torusrun-x", "a",
+        "apptainer", "--quiet", "exec", "--cleanenv", "--no-eval", "--pwd", "/work", "instance://torusrun-x", "a",
     )  # fmt: skip
     assert stop_instance(one, "y") == ["apptainer", "instance", "stop", "--force", "y"]
 

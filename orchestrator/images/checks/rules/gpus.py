@@ -46,6 +46,10 @@ def _driver(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severi
         yield unknown("driver-old", what, evidence)
     elif version(driver) < floor:
         what = f"the driver {driver} is older than {dotted(floor)}, CUDA {image.cuda}'s oldest"
+        if version(image.compat) >= floor:
+            # From memory: NVIDIA, CUDA compatibility: forward compatibility is for data-centre GPUs alone.
+            what += f"; cuda-compat {image.compat} of the image serves data-centre GPUs, if LD_LIBRARY_PATH names it"
+            severity = "warning"
         yield Finding("driver-old", what, severity, evidence)
     else:
         yield fits("driver-old", f"the driver {driver} serves CUDA {image.cuda}", evidence)

@@ -1,0 +1,37 @@
+"""The times and the identity in a SIF are the same for the same content."""
+
+import os
+import struct
+from pathlib import Path
+
+from orchestrator.images.builds import fixed_times
+
+TIMES = [1700000000, 1700000001]
+
+
+def sif(identity: bytes, times: list[int], version: bytes = b"01\0") -> bytes:
+    """The header, two used descriptors of 48, and the data of a SIF, field by field as sylabs/sif declares them."""
+    header = struct.pack("<32s10s3s3s16s8q", b"#!/usr/bin/env run-singularity\n", b"SIF_MAGIC", version, b"02",
+                         identity, *times, 46, 48, 4096, 585 * 48, 32176, 9)  # fmt: skip
+    parts = b"".join(
+        struct.pack("<i?3I3q2q2q128s384s", kind, True, kind, 1, 0, 32176, 9, 9, *times, 1000, 1000, b"part", b"")
+        for kind in (1, 2)
+    )
+    return (header.ljust(4096, b"\0") + parts).ljust(32176, b"\0") + b"squashfs!"
+
+
+def test_two_files_that_differ_in_times_and_identity_become_the_same(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.sif", tmp_path / "two.sif"
+    one.write_bytes(sif(b"1" * 16, TIMES))
+    two.write_bytes(sif(b"2" * 16, [time + 5 for time in TIMES]))
+    for path in (one, two):
+        fixed_times.fix(path, 1600000000)
+    assert one.read_bytes() == two.read_bytes() == sif(bytes(16), [1600000000] * 2)
+
+
+def test_another_format_stays_as_it_is(tmp_path: Path) -> None:
+    for content in (b"", b"squashfs" * 100, sif(os.urandom(16), TIMES, b"02\0"), sif(bytes(16), TIMES)[:90]):
+        path = tmp_path / "other.sif"
+        path.write_bytes(content)
+        fixed_times.fix(path, 1600000000)
+        assert path.read_bytes() == content
