@@ -9,7 +9,9 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from training.recipe.files import CERTAINTIES, Published, load
+from orchestrator.report.recipes.marks import NO_BREAK, weakest, with_mark
+from training.recipe.files import CERTAINTIES, Mark, Published, load
+from training.recipe.fitting import word
 from training.recipe.published import names
 
 WIDTH = 120
@@ -17,6 +19,8 @@ MOST_NODES_V = 512  # of a job on ABCI's V nodes
 ON_DIGITS = {"fastai-18min": " --set train.batch=128 --set train.epochs=100"}  # few steps in 50 epochs of 1,437 images
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "recipes-2026-11-22.txt"
 LINE = re.compile(r"^(\S+) +(batch 360|without .+?)  +([\d.]+) +([\d.]+) +([-+][\d.]+)  (\S+)", re.MULTILINE)
+INDEX = re.compile(r"\[\d+\]")
+CURVES = ("phases.until", "phases.reach", "phases.power", "phases.lr")  # `recipes show` draws them
 HEAD = """# Recipes: the record trainings
 
 Made by `python docs/make_recipes.py` from the files in `training/recipes/`.
@@ -50,12 +54,12 @@ torusrun plan examples/recipes/digits.yaml --set train.recipe=fujitsu-70s --set 
 | value | rule |
 |---|---|
 | data set | the run's own, the digits if it names none |
-| model | the recipe's; `resnet-digits` if images have one channel and are smaller than 32 pixels |
+| model | the recipe's; `resnet-digits`, with the recipe's `zero_gamma`, if images have one channel and are smaller than 32 pixels |
 | image size | in proportion to the size of the data set's own images and not above it, or to a given `data.size`: for the digits 8 in place of 224 or 288. A data set of your own keeps its images as they are, uncropped too, unless `data.size` is given |
 | epochs | as published; if `epochs` is given, the ends of all phases in proportion |
 | batch | samples per rank as published; if `batch` is given, those of all phases in proportion; a multiple of the ranks, and not above the training set or a larger `batch` that is given |
 | learning rate | with the batch. In proportion (Goyal et al. 2017) for recipes with SGD. With its square root for recipes with LARS, as NVIDIA's MLPerf submissions have it: 10 for 3,328, 38 for 54,080, 40.7 for 59,904. If `optimizer.lr` is given, all rates in proportion to it |
-| decay in LARS' ratio | in proportion to the learning rate, if the recipe has one |
+| decay in LARS' ratio | in proportion to the learning rate, if the published one is the decay times that rate |
 | precision | fp32 if `device` is cpu or the site's nodes have no GPU; otherwise the recipe's |
 | groups of batch norm | the largest size that divides the ranks and is not above the recipe's |
 | crops | the digits are moved and not cropped; in phases in which the recipe does not crop, they are not moved |
@@ -64,10 +68,20 @@ torusrun plan examples/recipes/digits.yaml --set train.recipe=fujitsu-70s --set 
 `phases` in the run file replace all of the recipe's, and a `schedule` there says the learning rate in place of the phases. Another
 `optimizer.name` leaves out the recipe's other keys of the optimizer, except momentum and weight decay.
 
+In all recipes the order of samples, the random crops and the mirrors are torusrun's, images are scaled bilinearly, and keys that a file does not name
+have torusrun's defaults. Other differences are named with each recipe.
+
 These rules keep a recipe's shape. They do not promise its accuracy at another size.
 
 Do not compare the times directly: MLPerf's begin after initialization and include evaluations, DAWNBench's exclude the start of
 the cluster, and papers differ.
+
+## Every value of every recipe
+
+The letter is the mark: v verified, s secondary, d derived, m memory. Phases may have several values; `torusrun recipes show` has their curves. The line of
+each source is in the section of its recipe, which techniques were run with and without is in the next one.
+
+TECHNIQUES
 
 ## On the digits
 
@@ -100,7 +114,11 @@ in bold is more than twice its standard error: it shows.
 
 ABLATIONS
 
-- *Vectors* (scales, shifts and biases) must stay out of LARS and decay in the recipes of Sony, Google and Tencent: else 25 to 29 points are lost.
+These rows were measured while `resnet-digits` had `zero_gamma: true` in all recipes, while those of Sony, Fujitsu, NVIDIA, Tencent and SURFsara mean
+false; and before the corrections of November 24 (Google's decay of 2e-4, Sony's 122 s with two batches, SURFsara's momentum of batch norm). They are to be run again.
+
+- The 25 to 29 points that vectors (scales, shifts and biases) in LARS cost Sony's, Google's and Tencent's recipes are an artefact of that: with scales
+  that begin at 1, a trial of Sony's and Google's lost nothing (99.4 with vectors in LARS, 98.6 without).
 - Batch-size control shows in Sony's recipe, label smoothing in Google's and NVIDIA's.
 - LARS and warm-up show in the wrong direction or not at all: with some hundred steps they cost accuracy. They are meant for batches of tens of
   thousands of images. With all 1,436 images in a step, for 100 epochs, it is the same: Sony's 98.83, Google's 99.39 and Facebook's 97.67 change by +0.11, +0.22
@@ -124,7 +142,27 @@ def text() -> str:
     marks = "\n".join(f"| {word} | {means} |" for word, means in CERTAINTIES.items())
     digits = (Path(__file__).parents[1] / "examples" / "recipes" / "digits.yaml").read_text()
     head = HEAD.replace("MARKS", marks).replace("DIGITS", digits).replace("ABLATIONS", "\n".join(_ablations()))
+    head = head.replace("TECHNIQUES", "\n".join(_techniques()))
     return "\n".join([head, *("\n".join(_section(load(name))) for name in names())])
+
+
+def _techniques() -> Iterator[str]:
+    """A row for each key that a recipe gives and a column for each recipe: its values with the weakest of their marks."""
+    found: dict[str, dict[str, list[tuple[object, Mark | None]]]] = {}
+    for name in names():
+        recipe = load(name)
+        for leaf, value in recipe.leaves():
+            if INDEX.sub("", leaf) not in CURVES:
+                key = INDEX.sub("", leaf)
+                found.setdefault(key, {}).setdefault(name, []).append((value, recipe.mark(leaf)))
+    yield f"| key | {' | '.join(names())} |\n|---|{'---|' * len(names())}"
+    for key, cells in sorted(found.items()):
+        yield f"| `{key}` | {' | '.join(_cell(cells.get(name, [])) for name in names())} |"
+
+
+def _cell(held: list[tuple[object, Mark | None]]) -> str:
+    values = dict.fromkeys(_short(value) for value, _ in held)
+    return with_mark(", ".join(values), weakest(*(mark for _, mark in held))).replace(NO_BREAK, " ")
 
 
 def _ablations() -> Iterator[str]:
@@ -153,7 +191,7 @@ def _section(recipe: Published) -> Iterator[str]:
         yield f"\n{_wrapped(f'Erratum: {recipe.erratum}')}"
     yield "\nTechniques:\n"
     yield from (_wrapped(f"- {each}", "  ") for each in recipe.techniques)
-    yield "\nMarks of its values:\n"
+    yield "\nIts values, by source:\n"
     yield from _values(recipe)
     yield "\nDifferences from the publication:\n"
     yield from (_wrapped(f"- {each}", "  ") for each in recipe.left_out)
@@ -161,19 +199,24 @@ def _section(recipe: Published) -> Iterator[str]:
 
 
 def _values(recipe: Published) -> Iterator[str]:
-    """A line for all values of a mark and a source."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    """The sources by name, then a row for each mark with all its values."""
+    names_of = {text: name for name, text in recipe.sources.items()}
+    yield from (_wrapped(f"- *{name}*: {text}", "  ") for text, name in names_of.items())
+    yield "\n| key | value | mark | source, and where |\n|---|---|---|---|"
     for key, mark in recipe.marks.items():
-        groups.setdefault((mark.certainty, mark.source), []).append(
-            f"`{key}`" + (f" ({mark.note})" if mark.note else "")
-        )
-    for certainty in CERTAINTIES:
-        for (word, source), keys in groups.items():
-            if word == certainty:
-                yield _wrapped(
-                    f"- {word}, {source}: {', '.join(keys)}" if word != "memory" else f"- {source}: {', '.join(keys)}",
-                    "  ",
-                )
+        said = ", ".join(_said(key, leaf, value) for leaf, value in recipe.leaves() if recipe.mark(leaf) is mark)
+        note = f": {mark.note}" if mark.note else ""
+        yield f"| `{key}` | {said} | {mark.certainty} | *{names_of[mark.source]}*{note} |"
+
+
+def _said(key: str, leaf: str, value: object) -> str:
+    """A value with the part of its key that `key` lacks: 'lars.eps 1e-05' below 'optimizer'."""
+    rest = leaf.removeprefix(key).lstrip(".") if leaf.startswith(key) else ""
+    return f"{rest} {_short(value)}".strip()
+
+
+def _short(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else word(value)
 
 
 def _places(recipe: Published) -> str:

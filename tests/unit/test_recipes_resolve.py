@@ -206,6 +206,18 @@ def test_another_value_than_the_recipes_is_a_change() -> None:
     assert not {"mlperf_log", "seed"} & {change.key for change in changes}
 
 
+@pytest.mark.parametrize("name", names())
+def test_the_network_for_the_digits_begins_with_the_recipes_zero_gamma(name: str) -> None:
+    published = load(name).written["model"]["options"]["zero_gamma"]
+    assert fitted(name, 4).train.model.options == {"zero_gamma": published}
+
+
+def test_a_decay_in_the_ratio_follows_the_rate_only_if_it_is_their_product() -> None:
+    given = {name: fitted(name, 4).train.optimizer for name in ("fujitsu-70s", "google-77s")}
+    assert given["fujitsu-70s"].lars.ratio_decay == pytest.approx(5e-5 * given["fujitsu-70s"].lr)
+    assert given["google-77s"].lars.ratio_decay == 1e-4
+
+
 def test_every_change_has_a_reason() -> None:
     for name in names():
         for change in fitted(name, 4, gpus=False, epochs=20).changes:

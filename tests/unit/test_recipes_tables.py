@@ -76,13 +76,13 @@ def fujitsu(iteration: int, epoch: float) -> Step:
 
 
 def google(iteration: int, epoch: float) -> Step:
-    """poly_rate_schedule of lars_util.py; tf.train.polynomial_decay ends at 0.0001."""
+    """poly_rate_schedule of lars_util.py; tf.train.polynomial_decay ends at 0.0001. The loss and LARS decay by 1e-4."""
     warmup_steps = 25 * IMAGES // 32768
     decay_steps = 2983 - warmup_steps + 1
     if iteration * 32768 / IMAGES <= 25:
-        return Step(31.2 * (iteration * 32768 / IMAGES) / 25, 32768, 224, 1e-4)
+        return Step(31.2 * (iteration * 32768 / IMAGES) / 25, 32768, 224, 2e-4)
     step = max(1, iteration - warmup_steps)
-    return Step((31.2 - 0.0001) * (1 - step / decay_steps) ** 2 + 0.0001, 32768, 224, 1e-4)
+    return Step((31.2 - 0.0001) * (1 - step / decay_steps) ** 2 + 0.0001, 32768, 224, 2e-4)
 
 
 class Solver(NamedTuple):
@@ -140,13 +140,14 @@ def sony_224(iteration: int, epoch: float) -> Step:
 
 
 def sony_122(iteration: int, epoch: float) -> Step:
-    """Derived rates."""
-    return Step(3.91 * epoch / 5 if epoch < 5 else 3.91 * ((90 - epoch) / 85) ** 2, 3456 * 16, 224)
+    """Derived rates, and batches: from version 1's 34K to the published 54K."""
+    rate = 3.09 * epoch / 5 if epoch < 5 else 3.09 * ((90 - epoch) / 85) ** 2
+    return Step(rate, 3456 * 10 if epoch < 30 else 3456 * 16, 224)
 
 
 TABLES: dict[str, tuple[Table, int, int]] = {  # the table, images in an epoch, iterations
     "sony-224s": (sony_224, IMAGES, 2208),
-    "sony-122s": (sony_122, IMAGES, 2086),
+    "sony-122s": (sony_122, IMAGES, 2503),
     "fujitsu-70s": (fujitsu, 15 * 86016, 1350),
     "surfsara-28min": (surfsara, IMAGES, 25649),
     "fastai-18min": (fastai, IMAGES, 4145),
@@ -184,11 +185,33 @@ def test_every_step_is_that_of_the_published_table(name: str) -> None:
     assert count == iterations
 
 
-def test_fujitsu_crops_no_more_from_epoch_85_on() -> None:
+def test_fujitsu_crops_at_one_scale_from_epoch_85_on() -> None:
+    """Its HybridCvalPipe: the short side has 256 pixels, of which 224 are seen."""
     recipe = load("fujitsu-70s")
     course = Course(recipe.train, recipe.scale.epoch_samples)
-    seen = {samples: course.view_at(Progress(0, samples)).area for samples in (85 * 1290240 - 1, 85 * 1290240)}
-    assert list(seen.values()) == [(0.05, 0.9), (0.999, 1.0)]
+    views = [course.view_at(Progress(0, epoch * 1290240 + n)) for epoch, n in ((0, 0), (85, -1), (85, 0), (89, 0))]
+    assert [view.augment for view in views] == [True, True, False, False]
+    assert {(view.area, int(224 * view.test_margin)) for view in views} == {((0.05, 0.9), 256)}
+
+
+# By the code of each: the margin's short side for 224 pixels, and the start of the weights.
+@pytest.mark.parametrize(
+    ("name", "short", "init", "zero_bias", "zero_gamma"),
+    [
+        ("nvidia-80s", 256, "he-fan-in", True, False),
+        ("fujitsu-70s", 256, "he-fan-in", True, False),
+        ("google-77s", 256, "lecun-normal", True, True),
+        ("fastai-18min", 255, "he-fan-out", False, True),
+        ("surfsara-28min", 256, "he-fan-in", True, False),
+    ],
+)
+def test_what_code_says_of_images_and_weights_is_in_the_recipe(
+    name: str, short: int, init: str, zero_bias: bool, zero_gamma: bool
+) -> None:
+    train = load(name).train
+    start = {"init": init, "last_std": 0.01, "zero_bias": zero_bias, "zero_gamma": zero_gamma, "version": "v1.5"}
+    assert {key: value for key, value in train.model.options.items() if key != "channels_last"} == start
+    assert int(224 * train.data.test_margin) == short
 
 
 def test_surfsara_collapses_are_branches_of_their_own() -> None:

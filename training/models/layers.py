@@ -17,9 +17,9 @@ WIDTHS = (64, 128, 256, 512)  # of a residual network's stages for photographs; 
 class Start:
     """How a residual network's weights begin; the defaults are torchvision's.
 
-    `last_std` is the standard deviation of the last layer's weights; 0 stands for torch's own uniform distribution. With
-    `zero_bias` its bias is 0. With `zero_gamma` the last norm of every block is 0, so that the block is an identity at
-    first (Goyal et al. 2017, section 5.1).
+    `last_std` is the standard deviation of the last layer's weights; 0 stands for torch's own uniform distribution.
+    With `zero_bias` its bias is 0. With `zero_gamma` the last norm of every block is 0, so that the block is an
+    identity at first (Goyal et al. 2017, section 5.1).
     """
 
     init: Init = "he-fan-out"

@@ -33,7 +33,6 @@ __all__ = ["Change", "Published", "Resolved", "load", "names", "resolve"]
 SMALLEST = 32  # pixels: ResNet-50 halves its images five times
 OPTIONS = {"resnet-digits": {"zero_gamma"}, "resnet18": None, "resnet50": None}  # options that are kept; None: all
 MAY_BE_IMAGENET = ("imagefolder", "tar-shards")
-STAYS_SQUARE = 0.01  # crops whose areas differ by less are not random crops
 RATES = ("lr", "power", "shape", "reach")
 IMAGES = ("size", "test_size", "area", "aspect", "augment", "rectangular", "test_margin")
 IN_ALL_PHASES = (*(f"data.{name}" for name in IMAGES if name != "size"), "optimizer.weight_decay")
@@ -129,17 +128,6 @@ def _size(run: Fitting) -> None:
     run.change("size", before, run.span("size", run.held["data"]["size"]), reason)
 
 
-def _crops(run: Fitting) -> None:
-    """Move the digits in place of random crops, which they do not have; in phases without random crops they stay."""
-    if run.user.data.name != "digits" or run.has("data.augment"):
-        return
-    for phase in run.phases:
-        if "area" in phase:
-            phase["augment"] = phase["area"][1] - phase["area"][0] > STAYS_SQUARE
-    if any(phase.get("augment") is False for phase in run.phases):
-        run.change("augment", "random crops, then none", "moves, then none", "digits are moved and not cropped")
-
-
 def _epochs(run: Fitting) -> None:
     published = run.held["epochs"]
     epochs = run.user.epochs if run.has("epochs") else published
@@ -204,11 +192,12 @@ def _given_rate(run: Fitting) -> None:
 
 
 def _ratio_decay(run: Fitting) -> None:
-    """Set the decay in the ratio of LARS, if it has its own, to the decay times the highest rate."""
-    lars = run.held["optimizer"].get("lars", {})
-    if "ratio_decay" in lars and not run.has("optimizer.lars.ratio_decay"):
-        before = lars["ratio_decay"]
-        lars["ratio_decay"] *= run.held["optimizer"]["lr"] / run.recipe.written["optimizer"]["lr"]
+    """Let the decay in the ratio of LARS follow the highest rate, if it is published as the decay times that rate."""
+    lars, published = run.held["optimizer"].get("lars", {}), run.recipe.written["optimizer"]
+    before = lars.get("ratio_decay")
+    follows = before is not None and math.isclose(before, published["weight_decay"] * published["lr"])
+    if follows and not run.has("optimizer.lars.ratio_decay"):
+        lars["ratio_decay"] *= run.held["optimizer"]["lr"] / published["lr"]
         run.change("optimizer.lars.ratio_decay", f"{before:g}", f"{lars['ratio_decay']:g}", "in proportion to the rate")
 
 
@@ -236,7 +225,7 @@ def _norm(run: Fitting) -> None:
 
 
 RULES: tuple[Callable[[Fitting], None], ...] = (
-    _phases, _data, _model, _optimizer, _given_in_all_phases, _own_images, _size, _crops,
+    _phases, _data, _model, _optimizer, _given_in_all_phases, _own_images, _size,
     _epochs, _batch, _given_rate, _ratio_decay, _precision, _norm,
 )  # fmt: skip
 

@@ -1,8 +1,9 @@
 """Test images: the middle of each, as a square, or as a rectangle near its own aspect ratio.
 
-The rule is that of fast.ai's 18 minutes (diux-dev/imagenet18, 2018): the short side becomes int(size * margin) pixels,
-and the margin is 1.14 there, 256 / 224 in MLPerf. Then the middle is cut: size x size, or a rectangle with the mean aspect ratio of the batch and a longer side that is a
-multiple of 8. Ratios beyond WIDEST count as WIDEST; fast.ai's rule has no such limit.
+The rule is that of fast.ai's 18 minutes (diux-dev/imagenet18, 2018): the short side becomes int(size * margin) pixels.
+The margin is 1.14 there, and 256 / 224 in MLPerf. Then the middle is cut: size x size, or a rectangle with the mean
+aspect ratio of the batch and a longer side that is a multiple of 8. Ratios beyond WIDEST count as WIDEST; fast.ai's
+rule has no such limit.
 """
 
 from __future__ import annotations
