@@ -10,16 +10,18 @@ from orchestrator.base.errors import UserError
 from orchestrator.network.hosts.hostlist import fold
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement import compare
-from orchestrator.network.placement.arrange import Arrangement, arrange
+from orchestrator.network.placement.arrange import Arrangement
 from orchestrator.network.placement.binding import bindings
-from orchestrator.network.placement.choose import Choice, choices
+from orchestrator.network.placement.choose import Choice
 from orchestrator.network.placement.grid import Grid
 from orchestrator.report.map import Map, map_of
 from orchestrator.report.numbers import ms
 from orchestrator.report.table import Column, Table
-from orchestrator.runs.plan.auto_grid import with_grid
+from orchestrator.runs.plan.auto_grid import best_grids, placed, with_grid
+from orchestrator.runs.plan.forecast import PLACED
 from orchestrator.runs.plan.gradient import charge_of, summed
 from orchestrator.runs.plan.plan import Plan
+from orchestrator.schedulers.expected_hosts import ExpectedHosts
 from orchestrator.schedulers.topology import cluster
 from training.counted import counted
 
@@ -31,11 +33,15 @@ class Outlook:
     """A plan placed on hosts, with the alternatives: the best grids of one to three levels."""
 
     plan: Plan
-    cluster: Cluster
+    hosts: ExpectedHosts  # of which the plan may use a part
     arrangement: Arrangement
     compared: tuple[compare.OrderRow, ...]
     grids: tuple[Choice, ...]
     summed: str
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.hosts.cluster
 
     @property
     def map(self) -> Map:
@@ -88,15 +94,15 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
             f"the run takes {counted(plan.run.nodes, 'node')}; --hosts has {len(given)}: {fold(given)[:200]}"
         )
     plan = with_grid(plan, given, known)
-    charge, sync = charge_of(plan), plan.run.train.sync
-    arrangement = arrange(plan.grid.dims, given, plan.ranks_per_node, known, charge=charge)
-    size_bytes, backend = charge.size_bytes, charge.backend
+    on = ExpectedHosts(tuple(given), known, PLACED)
+    grids, charge = best_grids(plan, on), charge_of(plan)
+    arrangement = placed(plan, on, grids)
     return Outlook(
         plan,
-        known,
+        on,
         arrangement,
-        tuple(compare.rows(arrangement, known, size_bytes, backend, sync)),
-        tuple(choices(given, plan.ranks_per_node, known, size_bytes, backend, plan.run.nodes, sync)),
+        tuple(compare.rows(arrangement, known, charge.size_bytes, charge.backend, plan.run.train.sync)),
+        grids,
         summed(plan.run),
     )
 

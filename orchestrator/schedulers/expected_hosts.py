@@ -1,4 +1,4 @@
-"""The hosts that a job can expect of a site, before its allocation is known."""
+"""The hosts that a job can expect of a site: before its allocation is known, or as its user names them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from orchestrator.base.errors import TorusrunError, UserError
 from orchestrator.runs.folder.sweep_folder import KeptCost
-from orchestrator.runs.plan.auto_grid import with_expected_grid
 from orchestrator.runs.plan.forecast import forecast_of
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.sweeps.plans import PlannedSweep
@@ -54,7 +53,7 @@ def _predicted_s(plans: Sequence[Plan]) -> list[float]:
     known: dict[str, float] = {}
     for plan in plans:
         if (key := _timed(plan)) not in known:
-            known[key] = forecast_of(with_expected_grid(plan)).total_s
+            known[key] = forecast_of(plan).total_s
     return [known[_timed(plan)] for plan in plans]
 
 

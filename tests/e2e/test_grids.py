@@ -18,9 +18,9 @@ def test_a_training_runs_on_three_levels(local: Local) -> None:
     assert metrics(run, "start")[0]["grid"] == told == [2, 1, 2]
 
 
-def test_a_command_is_told_of_the_grid_that_the_job_chooses(local: Local) -> None:
-    run = submitted(local, COMMAND, "auto", [4, 1])
-    assert local.torusrun("logs", run.name, "--all").stdout.count("grid 4x1") == 4
+def test_a_command_on_one_node_is_told_of_a_grid_of_one_level(local: Local) -> None:
+    run = submitted(local, COMMAND, "auto", [4])
+    assert local.torusrun("logs", run.name, "--all").stdout.count("grid 4\n") == 4
 
 
 def submitted(local: Local, spec: str, grid: str, levels: list[int]) -> Path:

@@ -18,7 +18,7 @@ from orchestrator.network.placement.fabric import fabric
 from orchestrator.network.placement.rings import Rings
 from orchestrator.network.placement.timing import timing
 from orchestrator.report.placement import outlook
-from orchestrator.runs.plan.forecast import forecast_of, stood
+from orchestrator.runs.plan.forecast import forecast_of, named_hosts
 from orchestrator.runs.plan.gradient import backend_of, charge_of, gradient_of
 from orchestrator.runs.plan.plan import plan
 from tests.unit.torus_cases import every, names, racks, shuffled
@@ -145,7 +145,7 @@ def test_all_verbs_give_one_answer_for_one_run(
     shown = outlook(planned, hosts)
     backend, (size, _) = backend_of(planned), gradient_of(planned.run)
 
-    predicted = forecast_of(*stood(planned, hosts))
+    predicted = forecast_of(planned, named_hosts(planned, hosts))
     assert predicted.all_reduce_s == shown.compared[0].all_reduce_s
     assert forecast_of(planned).all_reduce_s == predicted.all_reduce_s, (
         "whole racks are what a site is expected to give"

@@ -16,7 +16,6 @@ from orchestrator.cli.main import main
 from orchestrator.runs.folder.kept_forecast import KeptForecast, read
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.auto_grid import with_expected_grid
 from orchestrator.runs.plan.forecast import forecast_of
 from orchestrator.runs.plan.forecast_at_submit import forecast_at_submit
 from orchestrator.runs.plan.plan import plan
@@ -114,7 +113,7 @@ def test_a_damaged_forecast_is_none(damage: object, run: RunFolder) -> None:
 def test_the_kept_forecast_is_what_predict_says(home: Path) -> None:
     trained = plan(EXAMPLES / "recipes/imagenet.yaml")
     found = forecast_at_submit(trained)
-    assert found and found.total_s == pytest.approx(forecast_of(with_expected_grid(trained)).total_s)
+    assert found and found.total_s == pytest.approx(forecast_of(trained).total_s)
     assert found.assumptions and found.steps > 0
     assert forecast_at_submit(plan(EXAMPLES / "digits.yaml")) is None, "its rate on this machine is not known"
     assert forecast_at_submit(plan(EXAMPLES / "racks/run.yaml", site="abci-v", settings=["account=x"])) is None

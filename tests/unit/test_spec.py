@@ -189,9 +189,9 @@ def test_a_site_on_the_command_line_is_relative_to_the_working_directory(
     assert plan("../beside/run.yaml", site="./own.yaml").ranks == 2
 
 
-def test_the_grid_is_auto_by_default_and_on_one_node_a_single_row(home: Path, tmp_path: Path) -> None:
+def test_the_grid_is_auto_by_default_and_on_one_node_a_single_level(home: Path, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(RUN + "train: {}\n")
-    assert str(plan(tmp_path / "run.yaml", site="slurm").grid) == "4x1"
+    assert str(plan(tmp_path / "run.yaml", site="slurm").grid) == "4"
     several = plan(tmp_path / "run.yaml", site="slurm", settings=["nodes=16"])
     assert not several.has_grid and (several.as_json()["grid"], several.as_json()["ranks"]) == ("auto", 64)
     with pytest.raises(UserError, match="'grid' is auto: it is chosen once the hosts are known"):

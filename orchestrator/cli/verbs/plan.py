@@ -20,8 +20,8 @@ WIDTH = 100  # of the text beside a name
 
 if TYPE_CHECKING:
     from orchestrator.network.prediction.forecast import Forecast
-    from orchestrator.runs.plan.forecast import Stand
     from orchestrator.runs.plan.plan import Plan
+    from orchestrator.schedulers.expected_hosts import ExpectedHosts
     from training.recipe.train import Train
 
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.svg and placed:
         shared_arguments.write_svg(args.svg, map_svg.document(placed.map, placed.plan.run.name))
     planned = placed.plan if placed else with_expected_grid(planned)
-    forecast, unknown = _forecast(planned, (placed.arrangement.hosts, placed.cluster) if placed else None)
+    forecast, unknown = _forecast(planned, placed.hosts if placed else None)
     if args.json:
         parts = {"placement": placed.as_json() if placed else None, "prediction": forecast and forecast.as_json()}
         print(json.dumps({**planned.as_json(), **parts}, indent=1))
@@ -80,12 +80,12 @@ def _sweep(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _forecast(planned: Plan, stand: Stand | None) -> tuple[Forecast | None, str]:
+def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | None, str]:
     """The prediction, or the reason why there is none."""
     from orchestrator.runs.plan.forecast import forecast_of
 
     try:
-        return forecast_of(planned, stand), ""
+        return forecast_of(planned, hosts), ""
     except UserError as error:
         return None, str(error)
 

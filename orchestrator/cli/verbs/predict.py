@@ -39,19 +39,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.report.prediction.run import run
-    from orchestrator.runs.plan.auto_grid import with_expected_grid
-    from orchestrator.runs.plan.forecast import Otherwise, forecast_of, forecasts_of_stretches, stood
+    from orchestrator.runs.plan.forecast import Otherwise, forecast_of, forecasts_of_stretches, named_hosts
     from orchestrator.runs.plan.plan import plan
 
     most = shared_arguments.MOST_IMAGES
     if args.images_per_s is not None and not 0 < args.images_per_s <= most:
         raise UserError(f"--images-per-s: must be above 0 and at most {most}")
     with busy("computing"):
-        planned, stand = plan(args.file, site=args.site, settings=args.settings), None
-        if args.hosts:
-            planned, stand = stood(planned, shared_arguments.hosts(args.hosts), args.workload)
+        planned = plan(args.file, site=args.site, settings=args.settings)
+        hosts = named_hosts(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
         other = Otherwise(args.network, args.gpu, args.workload, args.images_per_s)
         attempts = forecasts_of_stretches(planned, other)
-        found = run(forecast_of(with_expected_grid(planned, args.workload), stand, other), attempts)
+        found = run(forecast_of(planned, hosts, other), attempts)
     print(found.text(as_json=args.json))
     return DONE

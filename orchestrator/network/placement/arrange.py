@@ -21,6 +21,7 @@ from training.counted import counted
 
 EFFORT = 240_000  # pairs of positions to try, divided among starts and rounds
 LARGE = 200  # positions; from here on a sixth of the effort is spent, because construction gives more
+HUGE = 4096  # positions; from here on nothing is searched: so few exchanges would change little
 WEIGHTS = (1.0, 3.0, 0.3, 10.0, 1.0, 3.0, 30.0, 1.0) * 2  # weight of the largest load against the total, in each round
 
 
@@ -69,7 +70,8 @@ def arrange(
     if charge:
         kinds, optimal = _charged(problem, cluster, charge, kinds, optimal, effort)
     order = tuple(host.name for host in tree.order(kinds))
-    spares = tuple(host.name for host in known if host.name not in set(order))
+    placed = set(order)
+    spares = tuple(host.name for host in known if host.name not in placed)
     if len(order) != rings.positions:
         raise SiteError(
             f"a grid of {'x'.join(map(str, dims))} needs {counted(rings.positions, 'host')}, not {len(order)}"
@@ -91,7 +93,7 @@ def solve(problem: PlacementProblem, effort: int = EFFORT) -> tuple[list[int], b
     tries = effort // (20 * problem.rings.positions)
     starts = sorted([*starts, *orders(problem, min(tries, 200))], key=problem.cost)
     best = starts[0]
-    if not effort:
+    if not effort or problem.rings.positions >= HUGE:
         return best, False
     if problem.rings.positions <= LARGEST:
         best, proved = exact(problem, best)

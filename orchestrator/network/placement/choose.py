@@ -17,7 +17,7 @@ from orchestrator.network.cost.links import Level, Network
 from orchestrator.network.cost.regular import RegularLayout
 from orchestrator.network.cost.shapes import shapes
 from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement.arrange import EFFORT, LARGE, Arrangement, arrange
+from orchestrator.network.placement.arrange import EFFORT, HUGE, LARGE, Arrangement, arrange
 from orchestrator.network.placement.charge import Charge
 from orchestrator.network.placement.exact import LARGEST
 from orchestrator.network.placement.fabric import Fabric, fabric
@@ -28,7 +28,7 @@ from training.recipe.train import SyncKeys
 
 GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
 FEW_NODES = 32  # up to this number, all shapes are placed by construction
-CONSTRUCTED = 4  # above it, the number of shapes for each regular network
+CONSTRUCTED = ((LARGE, 4), (HUGE, 2))  # above it, shapes for each regular network: (below so many nodes, their number)
 OVERSUBSCRIBED = 1.05  # a ratio above this is mentioned
 CLOSE = 1.02  # a factor of time within which the model cannot separate shapes
 PLACED = ((LARGEST, 8), (LARGE, 3))  # (at most so many nodes, number of shapes placed with full effort); beyond: 2
@@ -69,8 +69,10 @@ def choices(
     candidates = shapes(count * ranks_per_node)
     if count > FEW_NODES:
         networks = _regular(fabric(cluster, cluster.only(hosts)), count, ranks_per_node, cluster)
-        best = [_fastest(candidates, RegularLayout(links, backend), gradient_bytes, sync) for links in networks]
-        candidates = list(dict.fromkeys([candidates[0], row_per_node, *chain(*best)]))
+        most = next((each for nodes, each in CONSTRUCTED if count < nodes), 1)
+        best = [_fastest(candidates, RegularLayout(links, backend), gradient_bytes, sync)[:most] for links in networks]
+        flat = candidates[:1] if count < HUGE else []
+        candidates = list(dict.fromkeys([*flat, row_per_node, *chain(*best)]))
 
     charge = Charge(gradient_bytes, backend, sync)
 
@@ -81,9 +83,11 @@ def choices(
 
     constructed = sorted((placed(dims, 0) for dims in candidates), key=_rank)
     most = next((shapes for nodes, shapes in PLACED if count <= nodes), 2)
-    kept = sorted((placed(choice.dims, EFFORT) for choice in constructed[:most]), key=_rank)
+    kept = constructed  # of so many hosts as `arrange` places them with full effort
+    if count < HUGE:
+        kept = sorted((placed(choice.dims, EFFORT) for choice in constructed[:most]), key=_rank)
     chosen = _safest(kept, ranks_per_node)
-    kept.remove(chosen)
+    kept = [choice for choice in kept if choice is not chosen]
     took = f"{chosen.total_s * 1e3:.3g} ms"
     if chosen.dims != row_per_node:
         simple = next(choice for choice in (*kept, *constructed) if choice.dims == row_per_node)
@@ -94,7 +98,7 @@ def choices(
 def _fastest(
     every: Sequence[tuple[int, ...]], layout: RegularLayout, gradient_bytes: float, sync: SyncKeys
 ) -> list[tuple[int, ...]]:
-    return sorted(every, key=lambda dims: (cost_of(sync, layout, dims)(gradient_bytes), dims))[:CONSTRUCTED]
+    return sorted(every, key=lambda dims: (cost_of(sync, layout, dims)(gradient_bytes), dims))
 
 
 def _safest(kept: Sequence[Choice], ranks_per_node: int) -> Choice:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.network.placement.problem import PlacementProblem
 
+PACKED = 400  # kinds of hosts; beyond them remainders are not packed, which takes the square of their number
+
 
 def candidates(problem: PlacementProblem) -> Iterator[list[int]]:
     """Starts worth improving: by name, by the tree, with remainders packed, and the last two by columns."""
@@ -15,10 +17,12 @@ def candidates(problem: PlacementProblem) -> Iterator[list[int]]:
     yield tree
     row, rows = _shape(problem)
     if row > 1:
+        few = len(problem.fabric.paths) <= PACKED
         yield aligned(problem, row)
-        yield packed(problem, row)
+        if few:
+            yield packed(problem, row)
         if rows > 1:
-            for kinds in (tree, aligned(problem, rows), packed(problem, rows)):
+            for kinds in (tree, aligned(problem, rows), *([packed(problem, rows)] if few else [])):
                 yield by_columns(kinds, row, rows)
 
 
@@ -51,24 +55,32 @@ def _blocks(problem: PlacementProblem) -> list[tuple[tuple[int, ...], int, int]]
 
 def aligned(problem: PlacementProblem, row: int) -> list[int]:
     """Leaf after leaf, switch by switch: the next leaf is the one that ends nearest to the end of a row."""
-    waiting, kinds = _blocks(problem), list[int]()
-    path: tuple[int, ...] = ()
+    waiting: dict[tuple[int, ...], dict[int, list[int]]] = {}  # below each switch the kinds of each size, last first
+    for path, kind, count in reversed(_blocks(problem)):
+        waiting.setdefault(path[:-1], {}).setdefault(count, []).append(kind)
+    kinds, above = list[int](), tuple[int, ...]()
     while waiting:
-        near = max(_shared(path, block[0]) for block in waiting)
-        start = len(kinds)
-        best = min(
-            (block for block in waiting if _shared(path, block[0]) == near),
-            key=lambda block: ((-start - block[2]) % row, -block[2], block[1]),
+        shared = {switches: _shared(above, switches) for switches in waiting}
+        near, start = max(shared.values()), len(kinds)
+        _, _, kind, count, above = min(
+            ((-start - count) % row, -count, of_size[-1], count, switches)
+            for switches, sizes in waiting.items()
+            if shared[switches] == near
+            for count, of_size in sizes.items()
         )
-        waiting.remove(best)
-        path = best[0]
-        kinds += [best[1]] * best[2]
+        sizes = waiting[above]
+        sizes[count].pop()
+        if not sizes[count]:
+            del sizes[count]
+        if not sizes:
+            del waiting[above]
+        kinds += [kind] * count
     return kinds
 
 
 def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """The number of switches that two paths from the top share, without their last ones."""
-    return next((i for i, (x, y) in enumerate(zip(a[:-1], b[:-1], strict=False)) if x != y), len(a[:-1]))
+    """The number of switches from the top that two paths share, before they part."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
 
 
 def packed(problem: PlacementProblem, row: int) -> list[int]:

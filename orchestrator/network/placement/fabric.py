@@ -13,6 +13,18 @@ from functools import cached_property
 from orchestrator.network.hosts.model import Cluster, Host
 
 
+class Ways(dict[int, tuple[int, ...]]):
+    """The uplinks on the way from one kind to each other one."""
+
+    def __init__(self, paths: Sequence[tuple[int, ...]], start: int) -> None:
+        super().__init__()
+        self._paths, self._start = paths, start
+
+    def __missing__(self, end: int) -> tuple[int, ...]:
+        self[end] = way = tuple(sorted({*self._paths[self._start]} ^ {*self._paths[end]}))
+        return way
+
+
 @dataclass(frozen=True)
 class Fabric:
     """The switches above some hosts. `paths[kind]` are the uplinks from the kind's leaf to the top.
@@ -40,10 +52,9 @@ class Fabric:
         return tuple(counted[uplink] for uplink in range(len(self.uplinks)))
 
     @cached_property
-    def crossed(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """The uplinks on the way between two kinds."""
-        sets = [set(path) for path in self.paths]
-        return tuple(tuple(tuple(sorted(a ^ b)) for b in sets) for a in sets)
+    def crossed(self) -> tuple[Ways, ...]:
+        """The uplinks on the way between two kinds, computed when they are asked for: of 1,000 racks few pairs meet."""
+        return tuple(Ways(self.paths, kind) for kind in range(len(self.paths)))
 
     def order(self, kinds: Sequence[int]) -> list[Host]:
         """The hosts of these kinds, position by position; within a kind they keep their order."""
@@ -59,15 +70,16 @@ def fabric(cluster: Cluster, hosts: Sequence[Host]) -> Fabric:
     Uplinks above all of the hosts carry nothing and are left out.
     """
     place = {switch.name: i for i, switch in enumerate(cluster.switches)}
-    ways = {leaf: cluster.path(leaf) for leaf in {host.leaf for host in hosts}}
-    below = Counter(switch.name for host in hosts for switch in ways[host.leaf])
+    on = Counter(host.leaf for host in hosts)
+    ways = {leaf: cluster.path(leaf) for leaf in on}
+    below = Counter[str]()
+    for leaf, count in on.items():
+        below.update({switch.name: count for switch in ways[leaf]})
     used = [s for s in cluster.switches if s.uplink and 0 < below[s.name] < len(hosts)]
     number = {switch.name: i for i, switch in enumerate(used)}
 
-    def rank(host: Host) -> tuple[tuple[int, ...], str, float]:
-        return (tuple(place[s.name] for s in reversed(ways[host.leaf])), host.leaf, -host.network.bandwidth_bytes_per_s)
-
-    ranked = [rank(host) for host in hosts]
+    at = {leaf: tuple(place[switch.name] for switch in reversed(way)) for leaf, way in ways.items()}
+    ranked = [(at[host.leaf], host.leaf, -host.network.bandwidth_bytes_per_s) for host in hosts]
     kinds = {key: i for i, key in enumerate(sorted(set(ranked)))}
     return Fabric(
         tuple(hosts),

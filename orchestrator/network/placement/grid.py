@@ -50,10 +50,11 @@ class Grid:
 def asked(ranks: int, ranks_per_node: int, dims: tuple[int, ...] | None) -> Grid | None:
     """The grid that a run names; None for `auto` on several nodes, where it is chosen for the hosts.
 
-    `auto` on one node is one row. Raises ValueError with shapes that fit, unless `dims` hold exactly `ranks`.
+    `auto` on one node is one level: no link there is slower than the others, and each level adds a phase. Raises
+    ValueError with shapes that fit, unless `dims` hold exactly `ranks`.
     """
     if not dims:
-        return Grid((ranks_per_node, 1)) if ranks == ranks_per_node else None
+        return Grid((ranks_per_node,)) if ranks == ranks_per_node else None
     grid = Grid(dims)
     if grid.ranks != ranks:
         fitting = list(of_levels(ranks, len(dims)))

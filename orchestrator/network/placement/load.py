@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from orchestrator.network.hosts.model import Cluster, Link
-from orchestrator.network.placement.fabric import fabric
+from orchestrator.network.placement.fabric import Fabric, fabric
 from orchestrator.network.placement.rings import Flows
 
 
@@ -61,18 +61,25 @@ def loads(parts: Sequence[Flows], cluster: Cluster, names: Sequence[str]) -> Loa
 
     A link's load is that of the busier of its two directions. Raises SiteError for unknown hosts.
     """
-    hosts = cluster.only(names)
-    tree = fabric(cluster, hosts)
-    ways = [set(tree.paths[kind]) for kind in tree.kinds]
+    return loads_on(parts, cluster, fabric(cluster, cluster.only(names)))
+
+
+def loads_on(parts: Sequence[Flows], cluster: Cluster, tree: Fabric) -> Loads:
+    """The same on the hosts of a fabric, in their order."""
+    hosts, kinds = tree.hosts, tree.kinds
+    paths = [set(path) for path in tree.paths]
     own = [[[0.0, 0.0] for _ in parts] for _ in hosts]
     over = [[[0.0, 0.0] for _ in parts] for _ in tree.uplinks]
     for part, flows in enumerate(parts):
         for (a, b), bytes_ in flows.items():
             own[a][part][0] += bytes_
             own[b][part][1] += bytes_
-            for uplink in ways[a] - ways[b]:
+            if kinds[a] == kinds[b]:
+                continue
+            up, down = paths[kinds[a]], paths[kinds[b]]
+            for uplink in up - down:
                 over[uplink][part][0] += bytes_
-            for uplink in ways[b] - ways[a]:
+            for uplink in down - up:
                 over[uplink][part][1] += bytes_
     return Loads(
         tuple(LinkLoad(h.name, "host", h.network, 1, tuple(map(max, own[i]))) for i, h in enumerate(hosts))

@@ -23,7 +23,7 @@ from orchestrator.network.cost.phases import PhaseLinks, TreeLinks
 from orchestrator.network.cost.shapes import divisors
 from orchestrator.network.hosts.model import Cluster
 from orchestrator.network.placement.fabric import fabric
-from orchestrator.network.placement.load import LinkLoad, loads
+from orchestrator.network.placement.load import loads_on
 from orchestrator.network.placement.rings import Flows, Rings
 
 
@@ -77,7 +77,8 @@ class _Hops:
     def __init__(self, rings: Rings, cluster: Cluster, names: Sequence[str]) -> None:
         self.rings, self.cluster, self.names, self.intra_node = rings, cluster, names, cluster.node.intra_node
         self.fabric = fabric(cluster, cluster.only(names))
-        self.links = loads(rings.levels, cluster, names).links
+        self.links = loads_on(rings.levels, cluster, self.fabric).links
+        self._ways = dict[tuple[int, int], tuple[list[int], float]]()  # between kinds of hosts
         self.groups = [self._groups(level) for level in range(len(rings.dims))]
 
     def phase(self, level: int) -> PhaseLinks:
@@ -88,8 +89,8 @@ class _Hops:
             return PhaseLinks(1, share, times)
         part = times / 2  # of all bytes of the level
         intra_node_s = part * self._intra_node_s(level)
-        network_s = (load.levels[level] / load.link.bandwidth_bytes_per_s for load in self.links)
-        busiest_s = max(intra_node_s, part * max(network_s, default=0.0))
+        busy_s = [load.levels[level] / load.link.bandwidth_bytes_per_s for load in self.links]
+        busiest_s = max(intra_node_s, part * max(busy_s, default=0.0))
         found = dict[tuple[int, int], tuple[float, float]]()
         latency_s = transfer_s = 0.0
         slowest = (0.0, 0)
@@ -97,7 +98,7 @@ class _Hops:
             hops = list(zip(ring, (*ring[1:], ring[0]), strict=True))
             for hop in hops:
                 if hop not in found:
-                    found[hop] = self._hop(level, *hop, part)
+                    found[hop] = self._hop(level, *hop, part, busy_s)
             ways = [found[hop] for hop in hops]
             quickest = min(ways)
             transfer_s = max(transfer_s, sum(way[0] for way in ways) - quickest[0])
@@ -142,20 +143,24 @@ class _Hops:
         """The latency of a hop between two positions."""
         if a == b:
             return self.intra_node.latency_s
-        latency_s = max(self.links[a].link.latency_s, self.links[b].link.latency_s)
-        return latency_s + sum(load.link.latency_s for load in self._crossed(a, b))
+        _, uplinks_s = self._way(a, b)
+        return max(self.links[a].link.latency_s, self.links[b].link.latency_s) + uplinks_s
 
-    def _crossed(self, a: int, b: int) -> list[LinkLoad]:
-        """The uplinks between two positions; in `links` they are after the hosts."""
-        uplinks = self.fabric.crossed[self.fabric.kinds[a]][self.fabric.kinds[b]]
-        return [self.links[len(self.names) + uplink] for uplink in uplinks]
+    def _way(self, a: int, b: int) -> tuple[list[int], float]:
+        """(The uplinks between two positions, by their place in `links` after the hosts, their total latency)."""
+        pair = self.fabric.kinds[a], self.fabric.kinds[b]
+        if pair not in self._ways:
+            places = [len(self.names) + uplink for uplink in self.fabric.crossed[pair[0]][pair[1]]]
+            self._ways[pair] = places, sum(self.links[place].link.latency_s for place in places)
+        return self._ways[pair]
 
-    def _hop(self, level: int, a: int, b: int, part: float) -> tuple[float, float]:
+    def _hop(self, level: int, a: int, b: int, part: float, busy_s: Sequence[float]) -> tuple[float, float]:
         """(Seconds per byte of gradient that the hop's narrowest link is busy in total, latency)."""
         if a == b:
             return part * self._intra_node_s(level), self.intra_node.latency_s
-        used = (self.links[a], self.links[b], *self._crossed(a, b))
-        return part * max(load.levels[level] / load.link.bandwidth_bytes_per_s for load in used), self.latency_s(a, b)
+        uplinks, _ = self._way(a, b)
+        longest_s = max(busy_s[a], busy_s[b], *(busy_s[uplink] for uplink in uplinks))
+        return part * longest_s, self.latency_s(a, b)
 
     def tree(self) -> TreeLinks:
         """The last level's groups as double trees, with the values of the slowest."""
@@ -177,7 +182,7 @@ class _Hops:
                 groups_on.update(dict.fromkeys(nodes, count))
         if chain > 1:
             near_s = 2 * share / self.intra_node.bandwidth_bytes_per_s
-        of_trees = loads([flows], self.cluster, self.names).links
+        of_trees = loads_on([flows], self.cluster, self.fabric).links
         hosts, uplinks = of_trees[: len(self.names)], of_trees[len(self.names) :]
         own_s = [2 * share * groups_on[p] / host.link.bandwidth_bytes_per_s for p, host in enumerate(hosts)]
         link_s = max([near_s, *own_s, *(load.s_per_byte for load in uplinks)])

@@ -25,7 +25,7 @@ from orchestrator.runs.folder import kept_forecast, kept_secrets, ledger, metric
 from orchestrator.runs.folder.events import Event
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.image.recorded import Image, kept
-from orchestrator.runs.plan.forecast import forecast_of, stood
+from orchestrator.runs.plan.forecast import forecast_of, named_hosts
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.state.account import Account, account
@@ -140,5 +140,4 @@ def _placed(plan: Plan, hosts: Sequence[str]) -> Outlook | None:
 def _forecast(plan: Plan, hosts: Sequence[str]) -> Forecast:
     if plan.run.command:
         raise SiteError("a command is not predicted")
-    placed, stand = stood(plan, hosts)
-    return forecast_of(placed, stand)
+    return forecast_of(plan, named_hosts(plan, hosts))

@@ -25,7 +25,8 @@ def run(f: Forecast, attempts: Sequence[tuple[Stretch, float]] = ()) -> Predicte
 
 
 def _rows(f: Forecast) -> dict[str, str]:
-    best = f" is {Grid(f.best_grid)}, {ms(f.best_grid_all_reduce_s)} ms" if f.best_grid != f.grid else ""
+    slower = f.best_grid != f.grid and f.best_grid_all_reduce_s < f.all_reduce_s
+    best = f" is {Grid(f.best_grid)}, {ms(f.best_grid_all_reduce_s)} ms" if slower else ""
     norms = f" + batch norms' exchange {ms(f.norms_s)}" if f.norms_s else ""
     first = ", ".join(map(str, f.groups[:8])) + (", ..." if len(f.groups) > 8 else "")
     train = f"{counted(f.steps, 'step')} {duration(f.train_s)}"

@@ -10,28 +10,26 @@ from orchestrator.network.cost import regular
 from orchestrator.network.cost.algorithms import Layout, cost_of
 from orchestrator.network.cost.all_reduce import Backend
 from orchestrator.network.cost.links import Level, Network
-from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement.arrange import arrange
 from orchestrator.network.placement.charge import Charge
-from orchestrator.network.placement.choose import choices
+from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.timing import HostsLayout
 from orchestrator.network.prediction.compute import Device, device, device_for, measured
 from orchestrator.network.prediction.forecast import Asked, Communication, Forecast, PhaseSteps, forecast
 from orchestrator.network.prediction.networks import network, with_ranks_per_node
 from orchestrator.network.prediction.step import norms_s
 from orchestrator.network.prediction.workload import Workload, workload, workload_of
-from orchestrator.runs.plan.auto_grid import with_expected_grid, with_grid
-from orchestrator.runs.plan.gradient import backend_of, charge_of
+from orchestrator.runs.plan.auto_grid import best_grids, placed
+from orchestrator.runs.plan.gradient import backend_of
 from orchestrator.runs.plan.phase_groups import Stretch, stretches
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.runs.plan.plan import ChosenGrid, Plan
 from orchestrator.runs.plan.saving import saving
 from orchestrator.schedulers import topology
-from orchestrator.schedulers.expected_hosts import expected, on_one_switch
+from orchestrator.schedulers.expected_hosts import ExpectedHosts, expected, on_one_switch
 from training.counted import counted
 from training.recipe.train import Train
 from training.schedule.phases import Course
 
-Stand = tuple[Sequence[str], Cluster]  # hosts in the order in which ranks fill them, and their cluster
+PLACED = "hosts as placed"
 
 
 @dataclass(frozen=True)
@@ -44,10 +42,10 @@ class Otherwise:
     images_per_s: float | None = None
 
 
-def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | None = None) -> Forecast:
-    """The forecast of `plan`, whose grid is decided, on its hosts if they are known.
+def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Otherwise | None = None) -> Forecast:
+    """The forecast of `plan` on `hosts`, by default on those that the site will probably allocate.
 
-    Raises UserError if no rate is known.
+    Without a grid the plan gets the best one there. Raises UserError if no rate is known.
     """
     if plan.run.command:
         raise UserError("how long a command takes cannot be predicted: torusrun does not know what it computes")
@@ -55,7 +53,10 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
     trained = _trained(plan, other)
     backend: Backend = "nccl" if other.gpu else backend_of(plan)
     named = with_ranks_per_node(network(other.network), plan.ranks_per_node) if other.network else None
-    found = _on_network(plan, named, trained, backend) if named else _on_hosts(plan, stand, trained, backend)
+    if named:
+        plan, found = _on_network(plan, named, trained, backend)
+    else:
+        plan, found = _on_hosts(plan, hosts or expected(plan.site, plan.run.nodes), trained, backend)
     return forecast(
         Asked(
             nodes=plan.run.nodes,
@@ -83,7 +84,7 @@ def forecasts_of_stretches(plan: Plan, otherwise: Otherwise | None = None) -> li
     with_steps = [phase for phase, steps in course.steps_to_come() if steps]
     for stretch in stretches(plan.run):
         there = replace(plan, run=replace(plan.run, nodes=stretch.nodes), chosen=None)
-        whole = forecast_of(with_expected_grid(there, other.workload), None, other)
+        whole = forecast_of(there, None, other)
         both = zip(with_steps, whole.phases, strict=True)
         steps_s = sum(one.steps * one.step_s for phase, one in both if stretch.begins < phase.until <= stretch.ends)
         found.append((stretch, steps_s + whole.validation_s * (stretch.ends - stretch.begins) / train.epochs))
@@ -106,31 +107,32 @@ def _work(size: int | None, trained: Workload) -> float:
     return 1.0 if size is None or trained.side is None else (size / trained.side) ** 2
 
 
-def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend) -> Communication:
-    """The communication on a regular network, with the ranks in node order."""
+def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend) -> tuple[Plan, Communication]:
+    """The plan with its grid, and its communication on a regular network, with the ranks in node order."""
     used = links.holding(plan.ranks)
-    sync = plan.run.train.sync
-    fastest = regular.best(used, trained.gradient_bytes, backend, sync)
-    layout = regular.RegularLayout(used, backend)
+    sync, layout = plan.run.train.sync, regular.RegularLayout(used, backend)
+    best = regular.best(used, trained.gradient_bytes, backend, sync)[0] if plan.run.nodes > 1 else (plan.ranks,)
+    plan = _with(plan, best)
+    best_s = cost_of(sync, layout, best)(trained.gradient_bytes)
     all_reduce_s = cost_of(sync, layout, plan.grid.dims)
-    return Communication(all_reduce_s, *fastest, "ranks in node order", _norms_s(layout, trained))
+    return plan, Communication(all_reduce_s, best, best_s, "ranks in node order", _norms_s(layout, trained))
 
 
-def _on_hosts(plan: Plan, stand: Stand | None, trained: Workload, backend: Backend) -> Communication:
-    """The communication on given hosts, or on the hosts that the site will probably allocate."""
-    sync = plan.run.train.sync
-    if stand:
-        (order, known), placed = stand, "hosts as placed"
-    else:
-        hosts, charge = expected(plan.site, plan.run.nodes), Charge(trained.gradient_bytes, backend, sync)
-        known, placed = hosts.cluster, hosts.assumed
-        order = arrange(plan.grid.dims, hosts.names, plan.ranks_per_node, known, charge=charge).hosts
-    layout = HostsLayout(known, order, plan.ranks_per_node, backend)
-    all_reduce_s = cost_of(sync, layout, plan.grid.dims)
-    chosen, *_ = choices(
-        order, plan.ranks_per_node, known, gradient_bytes=trained.gradient_bytes, backend=backend, sync=sync
-    )
-    return Communication(all_reduce_s, chosen.dims, chosen.total_s, placed, _norms_s(layout, trained))
+def _on_hosts(plan: Plan, hosts: ExpectedHosts, trained: Workload, backend: Backend) -> tuple[Plan, Communication]:
+    """The plan with its grid, and its communication on these hosts."""
+    charge = Charge(trained.gradient_bytes, backend, plan.run.train.sync)
+    grids = best_grids(plan, hosts, charge)
+    best = grids[0]
+    plan = _with(plan, best.dims)
+    order = placed(plan, hosts, grids, charge).hosts
+    layout = HostsLayout(hosts.cluster, order, plan.ranks_per_node, backend)
+    all_reduce_s = cost_of(plan.run.train.sync, layout, plan.grid.dims)
+    return plan, Communication(all_reduce_s, best.dims, best.total_s, hosts.assumed, _norms_s(layout, trained))
+
+
+def _with(plan: Plan, best: tuple[int, ...]) -> Plan:
+    """The plan with its grid, which is the best one if the run leaves it to the job."""
+    return plan if plan.has_grid else replace(plan, chosen=ChosenGrid(Grid(best), "auto"))
 
 
 def _norms_s(layout: Layout, trained: Workload) -> float:
@@ -151,21 +153,18 @@ def _links(plan: Plan) -> Network:
     return Network((intra_node, Level("cluster", plan.run.nodes, node.inter_node_bytes_per_s, network_s, ranks)))
 
 
-def stood(plan: Plan, hosts: Sequence[str], workload: str | None = None) -> tuple[Plan, Stand]:
-    """The plan with its grid, and `hosts` in the order in which its ranks fill them; without a topology on one switch.
+def named_hosts(plan: Plan, names: Sequence[str]) -> ExpectedHosts:
+    """The hosts of these names, of which the run may use a part; without a topology on one switch.
 
     Queries the topology's source once. Raises UserError for too few hosts.
     """
-    names = list(dict.fromkeys(hosts))
+    names = tuple(dict.fromkeys(names))
     if len(names) < plan.run.nodes:
         raise UserError(f"the run takes {counted(plan.run.nodes, 'node')}; --hosts has {len(names)}")
     known = topology.cluster(plan.site, names)
-    plan = with_grid(plan, names, known, workload=workload)
     if known:
-        charge = charge_of(plan, workload)
-        return plan, (arrange(plan.grid.dims, names, plan.ranks_per_node, known, charge=charge).hosts, known)
-    one = on_one_switch(plan.site, tuple(names[: plan.run.nodes]), "the site has no topology")
-    return plan, (one.names, one.cluster)
+        return ExpectedHosts(names, known, PLACED)
+    return on_one_switch(plan.site, names, "the site has no topology")
 
 
 def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from orchestrator.base.errors import TorusrunError
 from orchestrator.runs.folder.kept_forecast import KeptForecast
-from orchestrator.runs.plan.auto_grid import with_expected_grid
 from orchestrator.runs.plan.forecast import forecast_of, forecasts_of_stretches
 from orchestrator.runs.plan.plan import Plan
 
@@ -17,7 +16,7 @@ def forecast_at_submit(plan: Plan) -> KeptForecast | None:
     if plan.run.command or plan.run.program != "train":
         return None
     try:
-        found, parts = forecast_of(with_expected_grid(plan)), forecasts_of_stretches(plan)
+        found, parts = forecast_of(plan), forecasts_of_stretches(plan)
     except TorusrunError:  # no rate is known, or the topology is not: the submission does not need it
         return None
     total_s = sum(part_s for _, part_s in parts) or found.total_s
