@@ -1,4 +1,7 @@
-"""The usual time of a rank's newest steps without waiting, over so many that a short disturbance does not count."""
+"""A rank's steps: the usual time without waiting of the newest, over so many that a short disturbance does not count.
+
+And the sum of all.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,25 @@ class RecentSteps:
         self._last_step: int | None = None
         self._reports: deque[tuple[int, float]] = deque()  # how many steps, and the time of one without waiting
         self._steps = 0
+        self._all_steps, self._all_s, self._all_waited_s = 0, 0.0, 0.0
 
     def add(self, report: RankSteps) -> RankSteps:
-        """The report, with the median of the newest ones. The first one of a rank does not count: it has its start."""
-        last, self._last_step = self._last_step, report.step
-        if last is None or report.step <= last or report.computed_s is None:
+        """The report, with the median of the newest ones, and the sum of all.
+
+        The first one of a rank does not count: it has its start.
+        """
+        last, self._last_step, computed_s = self._last_step, report.step, report.computed_s
+        if last is None or report.step <= last or computed_s is None:
             return report
-        self._reports.append((report.step - last, report.computed_s))
-        self._steps += report.step - last
+        steps = report.step - last
+        self._all_steps += steps
+        self._all_s += steps * report.step_s
+        self._all_waited_s += steps * (report.step_s - computed_s)
+        report = replace(
+            report, all_steps=self._all_steps, all_s=self._all_s, all_waited_s=max(self._all_waited_s, 0.0)
+        )
+        self._reports.append((steps, computed_s))
+        self._steps += steps
         while len(self._reports) > FEWEST_REPORTS and self._steps - self._reports[0][0] >= FEWEST_STEPS:
             self._steps -= self._reports.popleft()[0]
         if self._steps < FEWEST_STEPS or len(self._reports) < FEWEST_REPORTS:

@@ -17,7 +17,9 @@ class KeptForecast:
     """The predicted time of all steps and evaluations of a training without disturbances.
 
     `validation_s` is the part of the evaluations, `grid` the expected grid, and `assumptions` name the rates of the
-    device and the links that it is made of.
+    device and the links that it is made of. `save_s` is how long all ranks wait for a checkpoint. If all steps have one
+    batch, the others are the parts of a step: computing with the exchanges of batch norms, and communication that it
+    does not hide. None: not kept.
     """
 
     total_s: float
@@ -26,6 +28,14 @@ class KeptForecast:
     images_per_s: float
     grid: tuple[int, ...]
     assumptions: tuple[str, ...] = ()
+    save_s: float | None = None
+    compute_s: float | None = None
+    exposed_s: float | None = None
+
+    @property
+    def step_s(self) -> float:
+        """The mean time of a step."""
+        return (self.total_s - self.validation_s) / self.steps
 
 
 def read(run: RunFolder) -> KeptForecast | None:
@@ -34,4 +44,4 @@ def read(run: RunFolder) -> KeptForecast | None:
         found: KeptForecast = record_of(KeptForecast, (read_object(run.provenance) or {}).get(KEY))
     except (SiteError, ValueError):
         return None
-    return found if found.total_s > 0 else None
+    return found if found.total_s > 0 and found.steps > 0 else None

@@ -42,7 +42,8 @@ class RankSteps:
 
     `step_s` and `largest_s` are the mean and the longest time of one step. `waited` is the share of that time in which
     the rank waited for others; None if only a wait for a GPU could measure it. `recent_s` is the median time of a step
-    without waiting over the newest `recent_steps` steps; None before there are enough.
+    without waiting over the newest `recent_steps` steps; None before there are enough. Since its first report it made
+    `all_steps` steps in `all_s`, and waited for others in `all_waited_s` of that; None if unknown.
     """
 
     rank: Count
@@ -53,6 +54,9 @@ class RankSteps:
     waited: Amount | None = None
     recent_s: Amount | None = None
     recent_steps: Count = 0
+    all_steps: Count = 0
+    all_s: Amount = 0.0
+    all_waited_s: Amount | None = None
 
     @property
     def computed_s(self) -> float | None:

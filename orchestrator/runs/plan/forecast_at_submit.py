@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orchestrator.base.errors import TorusrunError
 from orchestrator.runs.folder.kept_forecast import KeptForecast
 from orchestrator.runs.plan.auto_grid import with_expected_grid
@@ -21,4 +23,16 @@ def forecast_at_submit(plan: Plan) -> KeptForecast | None:
     except TorusrunError:  # no rate is known, or the topology is not: the submission does not need it
         return None
     total_s = sum(part_s for _, part_s in parts) or found.total_s
-    return KeptForecast(total_s, found.validation_s, found.steps, found.images_per_s, found.grid, found.assumptions)
+    kept = KeptForecast(
+        total_s,
+        found.validation_s,
+        found.steps,
+        found.images_per_s,
+        found.grid,
+        found.assumptions,
+        save_s=found.checkpoints.save_s,
+    )
+    if len(found.phases) > 1:
+        return kept
+    compute_s = found.forward_s + found.backward_s + found.fixed_s + found.norms_s
+    return replace(kept, compute_s=compute_s, exposed_s=found.exposed_s)
