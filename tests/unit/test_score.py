@@ -17,13 +17,14 @@ from orchestrator.cli.main import main
 from orchestrator.job.load.recent_steps import RecentSteps
 from orchestrator.job.recorded import recorded
 from orchestrator.network.prediction.own_interval import FEWEST, errors, own_interval
+from orchestrator.report.prediction.score import by_site
 from orchestrator.runs.folder import ledger
 from orchestrator.runs.folder.events import Scored, from_json
 from orchestrator.runs.folder.kept_forecast import KeptForecast
 from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
 from orchestrator.runs.folder.records import End
 from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.state.score import ScoredPart, mean_step_s, of_run, parts
+from orchestrator.runs.state.score import RunScore, ScoredPart, mean_step_s, of_run, parts
 from tests.unit.run_folders import STEPS, make, write_specs
 
 COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
@@ -97,7 +98,10 @@ def test_ranks_share_a_step_between_computing_communication_and_the_slowest() ->
     assert found["compute"] == ScoredPart(pytest.approx(0.33), 0.3)
     assert found["exposed"] == ScoredPart(pytest.approx(0.08), 0.1)
     assert found["stragglers"] == ScoredPart(pytest.approx(0.09)), "which is not predicted"
-    assert sum(found[name].actual_s for name in ("compute", "exposed", "stragglers")) == pytest.approx(STEP_S)
+    assert found["waiting"] == ScoredPart(pytest.approx(0.17), 0.1)
+    assert sum(found[name].actual_s for name in ("compute", "waiting")) == pytest.approx(STEP_S)
+    predicted = parts(replace(FORECAST, stragglers_s=0.05), trained(), ranks(0.3, 0.42), is_complete=True)
+    assert predicted["waiting"].forecast_s == pytest.approx(0.15) and predicted["stragglers"].forecast_s == 0.05
     unknown = replace(ranks(0.3)[0], rank=4, all_waited_s=None)
     for incomplete in ([*ranks(0.3, 0.3, 0.3), unknown], ranks(0.3, 0.3, steps=6)):
         assert "compute" not in parts(FORECAST, trained(), incomplete, is_complete=True)
@@ -169,6 +173,19 @@ def test_nineteen_runs_are_needed_for_an_interval_of_ninety_percent(chance: rand
         assert 0.88 <= inside / 2000 <= 0.92, f"{runs} runs: it must hold for 90 % of the next runs"
 
 
+def test_a_part_is_within_the_interval_of_its_forecast_or_not() -> None:
+    bounds = {"step": (0.35, 0.45), "training": (20.0, 30.0), "compute": (0.1, 0.2)}
+    found = parts(replace(FORECAST, intervals=bounds), trained(), (), is_complete=True)
+    assert (found["step"].is_inside, found["training"].is_inside, found["save"].is_inside) == (False, True, None)
+    assert ScoredPart.of(found["step"].as_json()) == found["step"] and "compute" not in found
+    scores = [RunScore(str(n), "here", None, found) for n in range(3)]
+    rows = {row["part"]: row for row in by_site(scores).record["rows"]}
+    assert [(rows[part]["inside"], rows[part]["with_interval"]) for part in ("step", "training", "save")] == [
+        (0, 3), (3, 3), (0, 0),
+    ]  # fmt: skip
+    assert "3 of 3" in by_site(scores).lines[1]
+
+
 def test_errors() -> None:
     found = errors([0.9, 1.0, 1.02, 1.3])
     assert (found.runs, found.median, found.p95, found.worst) == (4, pytest.approx(0.01), *[pytest.approx(0.3)] * 2)
@@ -193,7 +210,8 @@ def test_the_verb_shows_the_parts_of_a_run_and_the_errors_of_a_site(
     assert main(["score"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert (
-        "site step 1 +25.0 25.0 25.0" in lines and "site: its own interval needs 19 runs with a step; it has 1" in lines
+        "site step 1 +25.0 25.0 25.0 -" in lines
+        and "site: its own interval needs 19 runs with a step; it has 1" in lines
     )
     assert not [line for line in lines if line.startswith("site stragglers")], "it was not predicted"
     (found,) = [row for row in answer(capsys)["rows"] if row["part"] == "exposed"]

@@ -1,6 +1,7 @@
 """
 The forecast is that of `torusrun predict` at the submission of the run. The error is relative to it: +10 % took
-longer. P95 and WORST have no sign. A part that was not measured is left out.
+longer. P95 and WORST have no sign. INSIDE counts the runs within the 90 % interval of their forecast. A part that was
+not measured is left out.
 
 examples:
   torusrun score

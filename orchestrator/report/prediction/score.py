@@ -19,11 +19,13 @@ NONE = "no run that is over has a forecast: torusrun keeps one at submit, if it 
 
 @dataclass(frozen=True)
 class OfSite:
-    """The errors of a part at a site."""
+    """The errors of a part at a site. Of `bounded` runs with an interval, `inside` were within it."""
 
     site: str
     part: str
     errors: Errors
+    bounded: int
+    inside: int
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def by_site(scores: Sequence[RunScore]) -> Predicted:
     """The errors of each part at each site, and the sites' own intervals for the time of a step."""
     sites = sorted({score.site for score in scores})
     ratios = {site: _ratios([score for score in scores if score.site == site]) for site in sites}
-    rows = [OfSite(site, part, errors(found)) for site in sites for part, found in ratios[site].items()]
+    rows = [_of_site(site, name, found, scores) for site in sites for name, found in ratios[site].items()]
     table = Table(SITES, rows)
     steps = {site: ratios[site].get(STEP, []) for site in sites}
     record = {"rows": table.as_json(), "intervals": [_interval(site, steps[site]) for site in sites]}
@@ -53,6 +55,12 @@ def by_run(scores: Sequence[RunScore]) -> Predicted:
     rows = [OfRun(score.run, score.site, name, part) for score in scores for name, part in score.parts.items()]
     table = Table(RUNS, rows)
     return Predicted({"rows": table.as_json()}, table.lines() if rows else [NONE])
+
+
+def _of_site(site: str, name: str, ratios: Sequence[float], scores: Sequence[RunScore]) -> OfSite:
+    parts = [score.parts[name] for score in scores if score.site == site and name in score.parts]
+    known = [part.is_inside for part in parts if part.is_inside is not None]
+    return OfSite(site, name, errors(ratios), len(known), sum(known))
 
 
 def _ratios(scores: Sequence[RunScore]) -> Mapping[str, list[float]]:
@@ -95,6 +103,9 @@ SITES: tuple[Column[OfSite], ...] = (
     Column("MEDIAN %", lambda row: row.errors.median, _signed, key="median_error", right=True),
     Column("P95 %", lambda row: row.errors.p95, _size, key="p95_error", right=True),
     Column("WORST %", lambda row: row.errors.worst, _size, key="worst_error", right=True),
+    Column("INSIDE", lambda row: f"{row.inside} of {row.bounded}" if row.bounded else None, right=True),
+    Column(None, lambda row: row.bounded, key="with_interval"),
+    Column(None, lambda row: row.inside, key="inside"),
 )
 RUNS: tuple[Column[OfRun], ...] = (
     Column("RUN", lambda row: plain(row.run), key="run", right=False),
@@ -102,6 +113,8 @@ RUNS: tuple[Column[OfRun], ...] = (
     Column("PART", lambda row: row.name, key="part", right=False),
     Column("FORECAST", lambda row: row.part.forecast_s, _time, key="forecast_s", right=True),
     Column("TOOK", lambda row: row.part.actual_s, _time, key="actual_s", right=True),
+    Column(None, lambda row: row.part.low_s, key="low_s"),
+    Column(None, lambda row: row.part.high_s, key="high_s"),
     Column(
         "ERROR %", lambda row: None if row.part.ratio is None else row.part.ratio - 1, _signed, key="error", right=True
     ),

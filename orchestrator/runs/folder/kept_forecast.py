@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
@@ -18,8 +19,9 @@ class KeptForecast:
 
     `validation_s` is the part of the evaluations, `grid` the expected grid, and `assumptions` name the rates of the
     device and the links that it is made of. `save_s` is how long all ranks wait for a checkpoint. If all steps have one
-    batch, the others are the parts of a step: computing with the exchanges of batch norms, and communication that it
-    does not hide. None: not kept.
+    batch, `compute_s` is computing in a step with the exchanges of batch norms, `exposed_s` communication that it does
+    not hide, and `stragglers_s` the wait for slower ranks. None: not known. `intervals` are the 90 % intervals of some
+    parts (runs/state/score.py), as (low, high) in seconds.
     """
 
     total_s: float
@@ -31,6 +33,8 @@ class KeptForecast:
     save_s: float | None = None
     compute_s: float | None = None
     exposed_s: float | None = None
+    stragglers_s: float | None = None
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def step_s(self) -> float:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import mean
 from typing import Any
@@ -22,12 +22,13 @@ from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.state.view import read_record
 from training.reporting import events as rows_of
 
-TRAINING, STEP, COMPUTE, EXPOSED, STRAGGLERS, EVALUATIONS, SAVE = PARTS = (
+TRAINING, STEP, COMPUTE, WAITING, EXPOSED, STRAGGLERS, EVALUATIONS, SAVE = PARTS = (
     "training",  # all steps and evaluations of a run that is COMPLETED, without disturbances
     "step",  # the mean of the steps between two rows with nothing else between them
     "compute",  # of a step: the mean over the ranks
-    "exposed",  # communication that computing does not hide: how long the rank that waits least does so in a step
-    "stragglers",  # how much longer the slowest rank computes in a step than the mean
+    "waiting",  # of a step: for other ranks, the mean over the ranks
+    "exposed",  # of this, what the rank that waits least waits: communication that computing does not hide
+    "stragglers",  # the rest: how much longer the slowest rank computes than the mean
     "evaluations",  # all of a run that is COMPLETED
     "save",  # how long all ranks wait for a checkpoint
 )
@@ -38,26 +39,33 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class ScoredPart:
-    """The time of a part, and the predicted time; None if it was not predicted."""
+    """The time of a part, the predicted time, and the bounds of that at 90 %; None for what was not predicted."""
 
     actual_s: float
     forecast_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
 
     @property
     def ratio(self) -> float | None:
         """The time by the predicted time; None without one."""
         return self.actual_s / self.forecast_s if self.forecast_s else None
 
+    @property
+    def is_inside(self) -> bool | None:
+        """Whether the time is within the bounds; None without bounds."""
+        return None if self.low_s is None or self.high_s is None else self.low_s <= self.actual_s <= self.high_s
+
     def as_json(self) -> dict[str, float]:
         """An object without the values that are not known; `error` is relative to the forecast."""
         error = None if self.ratio is None else self.ratio - 1
-        found = {"forecast_s": self.forecast_s, "actual_s": self.actual_s, "error": error}
-        return {key: round(value, 9) for key, value in found.items() if value is not None}
+        return {key: round(value, 9) for key, value in {**asdict(self), "error": error}.items() if value is not None}
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> ScoredPart | None:
         """The part in an object of `as_json`; None if it is of another version."""
-        return cls(values["actual_s"], values.get("forecast_s")) if "actual_s" in values else None
+        named = (values.get(key) for key in ("forecast_s", "low_s", "high_s"))
+        return cls(values["actual_s"], *named) if "actual_s" in values else None
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,9 @@ def parts(kept: KeptForecast, rows: Rows, ranks: Sequence[RankSteps], *, is_comp
     saves = [row["seconds"] for row in rows if row["event"] == rows_of.CHECKPOINT and _has_times(row, "seconds")]
     if saves:
         found[SAVE] = ScoredPart(mean(saves), kept.save_s)
+    for name in kept.intervals.keys() & found.keys():
+        low_s, high_s = kept.intervals[name]
+        found[name] = replace(found[name], low_s=low_s, high_s=high_s)
     return {name: found[name] for name in PARTS if name in found}
 
 
@@ -158,10 +169,12 @@ def _of_ranks(kept: KeptForecast, ranks: Sequence[RankSteps]) -> dict[str, Score
     if not ranks or len(waited_s) < len(ranks):
         return {}
     computed_s = [max(one.all_s / one.all_steps - each_s, 0.0) for one, each_s in zip(ranks, waited_s, strict=True)]
+    waiting_s = None if kept.exposed_s is None else kept.exposed_s + (kept.stragglers_s or 0.0)
     return {
         COMPUTE: ScoredPart(mean(computed_s), kept.compute_s),
+        WAITING: ScoredPart(mean(waited_s), waiting_s),
         EXPOSED: ScoredPart(min(waited_s), kept.exposed_s),
-        STRAGGLERS: ScoredPart(max(computed_s) - mean(computed_s)),
+        STRAGGLERS: ScoredPart(max(computed_s) - mean(computed_s), kept.stragglers_s),
     }
 
 
