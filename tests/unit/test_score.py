@@ -101,7 +101,7 @@ def test_ranks_share_a_step_between_computing_communication_and_the_slowest() ->
     assert found["waiting"] == ScoredPart(pytest.approx(0.17), 0.1)
     assert sum(found[name].actual_s for name in ("compute", "waiting")) == pytest.approx(STEP_S)
     predicted = parts(replace(FORECAST, stragglers_s=0.05), trained(), ranks(0.3, 0.42), is_complete=True)
-    assert predicted["waiting"].forecast_s == pytest.approx(0.15) and predicted["stragglers"].forecast_s == 0.05
+    assert predicted["waiting"].forecast_s == predicted["exposed"].forecast_s == pytest.approx(0.15)
     unknown = replace(ranks(0.3)[0], rank=4, all_waited_s=None)
     for incomplete in ([*ranks(0.3, 0.3, 0.3), unknown], ranks(0.3, 0.3, steps=6)):
         assert "compute" not in parts(FORECAST, trained(), incomplete, is_complete=True)

@@ -27,7 +27,7 @@ TRAINING, STEP, COMPUTE, WAITING, EXPOSED, STRAGGLERS, EVALUATIONS, SAVE = PARTS
     "step",  # the mean of the steps between two rows with nothing else between them
     "compute",  # of a step: the mean over the ranks
     "waiting",  # of a step: for other ranks, the mean over the ranks
-    "exposed",  # of this, what the rank that waits least waits: communication that computing does not hide
+    "exposed",  # of this, what the rank that waits least waits: for communication, and for ranks that are late at times
     "stragglers",  # the rest: how much longer the slowest rank computes than the mean
     "evaluations",  # all of a run that is COMPLETED
     "save",  # how long all ranks wait for a checkpoint
@@ -173,8 +173,8 @@ def _of_ranks(kept: KeptForecast, ranks: Sequence[RankSteps]) -> dict[str, Score
     return {
         COMPUTE: ScoredPart(mean(computed_s), kept.compute_s),
         WAITING: ScoredPart(mean(waited_s), waiting_s),
-        EXPOSED: ScoredPart(min(waited_s), kept.exposed_s),
-        STRAGGLERS: ScoredPart(max(computed_s) - mean(computed_s), kept.stragglers_s),
+        EXPOSED: ScoredPart(min(waited_s), waiting_s),
+        STRAGGLERS: ScoredPart(max(computed_s) - mean(computed_s)),
     }
 
 
