@@ -54,13 +54,14 @@ def trained(upto: int = STEPS, every: int = 5) -> list[dict[str, Any]]:
     return rows
 
 
-def ranks(*computed_s: float, step_s: float = STEP_S, steps: int = 30) -> list[RankSteps]:
-    """The newest report of each rank, which computes for so long in a step."""
+def ranks(*computed_s: float, step_s: float = STEP_S, steps: int = 30, gpu: bool = False) -> list[RankSteps]:
+    """The newest report of each rank, which computes for so long in a step and reads for a tenth of it."""
     found = []
     for rank, each_s in enumerate(computed_s):
         recent = RecentSteps()
         for step in range(3, steps + 4, 3):
-            newest = recent.add(RankSteps(rank, 1.0, step, step_s, step_s, 1 - each_s / step_s))
+            waited = None if gpu else 1 - each_s / step_s
+            newest = recent.add(RankSteps(rank, 1.0, step, step_s, step_s, waited, read=0.1))
         found.append(newest)
     return found
 
@@ -73,7 +74,9 @@ def test_a_step_and_the_evaluations_are_those_between_rows_that_follow_each_othe
     )
     assert found["training"] == ScoredPart(pytest.approx(STEPS * STEP_S + 2 * EVALUATION_S), FORECAST.total_s)
     assert found["save"] == ScoredPart(SAVE_S, 0.2)
-    assert {"compute", "exposed", "stragglers", "input"}.isdisjoint(found), "a part that was not measured is absent"
+    assert {"compute", "waiting", "exposed", "stragglers", "input"}.isdisjoint(found), (
+        "a part that was not measured is absent"
+    )
     assert found["step"].ratio == pytest.approx(STEP_S / 0.4)
 
 
@@ -102,6 +105,9 @@ def test_ranks_share_a_step_between_computing_communication_and_the_slowest() ->
     assert sum(found[name].actual_s for name in ("compute", "waiting")) == pytest.approx(STEP_S)
     predicted = parts(replace(FORECAST, stragglers_s=0.05), trained(), ranks(0.3, 0.42), is_complete=True)
     assert predicted["waiting"].forecast_s == predicted["exposed"].forecast_s == pytest.approx(0.15)
+    assert found["input"] == ScoredPart(pytest.approx(0.05)), "which is part of compute, and is not predicted"
+    on_gpus = parts(FORECAST, trained(), ranks(0.3, 0.42, gpu=True), is_complete=True)
+    assert on_gpus["input"] == found["input"] and "compute" not in on_gpus and "waiting" not in on_gpus
     unknown = replace(ranks(0.3)[0], rank=4, all_waited_s=None)
     for incomplete in ([*ranks(0.3, 0.3, 0.3), unknown], ranks(0.3, 0.3, steps=6)):
         assert "compute" not in parts(FORECAST, trained(), incomplete, is_complete=True)

@@ -22,10 +22,11 @@ from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.state.view import read_record
 from training.reporting import events as rows_of
 
-TRAINING, STEP, COMPUTE, WAITING, EXPOSED, STRAGGLERS, EVALUATIONS, SAVE = PARTS = (
+TRAINING, STEP, COMPUTE, INPUT, WAITING, EXPOSED, STRAGGLERS, EVALUATIONS, SAVE = PARTS = (
     "training",  # all steps and evaluations of a run that is COMPLETED, without disturbances
     "step",  # the mean of the steps between two rows with nothing else between them
     "compute",  # of a step: the mean over the ranks
+    "input",  # of this: for the samples to be read and decoded
     "waiting",  # of a step: for other ranks, the mean over the ranks
     "exposed",  # of this, what the rank that waits least waits: for communication, and for ranks that are late at times
     "stragglers",  # the rest: how much longer the slowest rank computes than the mean
@@ -163,14 +164,18 @@ def _evaluations_s(rows: Rows, step_s: float) -> float:
 
 
 def _of_ranks(kept: KeptForecast, ranks: Sequence[RankSteps]) -> dict[str, ScoredPart]:
-    """The parts of a step, if it is known how long each rank waits."""
-    enough = [one for one in ranks if one.all_steps >= FEWEST_STEPS]
-    waited_s = [one.all_waited_s / one.all_steps for one in enough if one.all_waited_s is not None]
-    if not ranks or len(waited_s) < len(ranks):
+    """The parts of a step, of those that are known of each rank."""
+    if not ranks or any(one.all_steps < FEWEST_STEPS for one in ranks):
         return {}
+    read_s = [one.all_read_s / one.all_steps for one in ranks if one.all_read_s is not None]
+    found = {INPUT: ScoredPart(mean(read_s))} if len(read_s) == len(ranks) else {}
+    waited_s = [one.all_waited_s / one.all_steps for one in ranks if one.all_waited_s is not None]
+    if len(waited_s) < len(ranks):
+        return found
     computed_s = [max(one.all_s / one.all_steps - each_s, 0.0) for one, each_s in zip(ranks, waited_s, strict=True)]
     waiting_s = None if kept.exposed_s is None else kept.exposed_s + (kept.stragglers_s or 0.0)
     return {
+        **found,
         COMPUTE: ScoredPart(mean(computed_s), kept.compute_s),
         WAITING: ScoredPart(mean(waited_s), waiting_s),
         EXPOSED: ScoredPart(min(waited_s), waiting_s),
