@@ -24,6 +24,7 @@ from training.reporting.trace import Trace
 from training.step import kinds
 from training.step.backward import Backward
 from training.step.late import Late
+from training.step.waiting import Waiting
 from training.sync import alike
 
 
@@ -46,7 +47,7 @@ class Learner:
         self.steps, self._optimizer = kinds.build(config, ranks, parts, self._backward)
         self._feed = Feed(parts.data, parts.course, ranks, config.train.seed, device)
         self._members = Members(self.model, self._optimizer, self.check_alike)
-        self._numbers = Late()
+        self._numbers, self._reading = Late(), Waiting()
         self.trace = Trace(config.trace if config.train.trace and ranks.rank == 0 else None)
         self.progress = self.before = Progress()
         self.last_rate = 0.0
@@ -105,6 +106,10 @@ class Learner:
     def waited_s(self) -> float | None:
         """The time that this rank waited for others since the last call; None on a GPU: only the device knows it."""
         return None if self.device.type == "cuda" else self.steps.waited_s()
+
+    def read_s(self) -> float:
+        """The time that this rank waited for its share of the batches since the last call, to be read and decoded."""
+        return self._reading.spent_s()
 
     def step_alone(self) -> None:
         """Do the work of a step without the other ranks, at a rate of zero. It learns nothing; it is for timing."""
@@ -188,7 +193,8 @@ class Learner:
     def _step(self, stop: bool) -> None:
         course, before = self.course, self.progress
         following, moment = before.after(self.batch), course.moment_at(before)
-        inputs, labels = self._feed.take(before)
+        with self._reading.during():
+            inputs, labels = self._feed.take(before)
         self.last_rate = course.rate_at(moment)
         self._optimizer.before_step(moment, course.weight_decay_at(before))
         self.steps.take(inputs, labels, self.last_rate, stop, before.steps)

@@ -35,6 +35,7 @@ GROUPS = {
         "debug": "pack what happened in a run into an archive for support, without secrets",
         "show": "show where a run comes from: code, image, versions, hosts, settings, what was predicted",
         "explain": "explain why a run ended: cause, first error, evidence, what to do",
+        "score": "compare what your runs took with their forecasts, by part and site",
     },
     "act on runs": {
         "cancel": "end runs, after a checkpoint",

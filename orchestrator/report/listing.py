@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from orchestrator.base.states import State
 from orchestrator.base.terminal.colours import of
@@ -15,8 +16,11 @@ from orchestrator.report.numbers import number, percent
 from orchestrator.report.sweep_line import SweepView
 from orchestrator.report.table import Column, Long, Table
 from orchestrator.runs.state.account import Account
-from orchestrator.runs.state.pace import short
+from orchestrator.runs.state.pace import duration, short
 from orchestrator.runs.state.view import View
+
+if TYPE_CHECKING:  # most tables have none
+    from orchestrator.runs.state.due import Due
 
 UNREMARKABLE = 40  # characters of a COMPLETED run's reason that need no separate line
 
@@ -26,17 +30,20 @@ def listing(
     *,
     long: bool = False,
     accounts: Mapping[str, Account] | None = None,
+    due: Mapping[str, Due] | None = None,
     width: int | None = None,
 ) -> Table[View]:
     """The table of the runs; `long` adds a line with job, grid and folder below each.
 
-    Below a run that has one of the `accounts`, by the ids of runs, are its attempts and its times, in this `width`.
+    Below a run that is `due`, by the ids of runs, is when it begins and ends. Below a run that has one of the
+    `accounts` are its attempts and its times, in this `width`.
     """
-    found = accounts or {}
+    found, expected = accounts or {}, due or {}
 
     def notes(view: View) -> list[str]:
         of_run = account_lines(found[view.run], width) if view.run in found else ()
-        return [*([_details(view)] if long else []), *_notes(view), *of_run]
+        begins = [due_line(expected[view.run], view.scheduler)] if view.run in expected else []
+        return [*([_details(view)] if long else []), *begins, *_notes(view), *of_run]
 
     return Table(COLUMNS, views, notes)
 
@@ -75,10 +82,24 @@ def _notes(view: View) -> list[str]:
     return [*remarks, *left_out, *(f"damaged: {plain(text)}" for text in view.damaged)]
 
 
+def due_line(due: Due, scheduler: str) -> str:
+    """'starts about 2026-11-24 12:00 (slurm's estimate), done about 14:20 (predicted: 2.3 h)', or the like."""
+    line = f"starts about {_minute(due.starts_s)} ({plain(scheduler)}'s estimate)"
+    if due.left_s is None:
+        return line
+    predicted = f"(predicted: {duration(due.left_s)})"
+    if due.attempts and due.attempts > 1:
+        return f"{line}, and needs {due.attempts} attempts by its time limit {predicted}"
+    return f"{line}, done about {_minute(due.starts_s + due.left_s)} {predicted}"
+
+
+def _minute(time_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
+
+
 def _details(view: View) -> str:
     grid = f"grid {Grid(view.grid)}" if view.grid else "grid auto" if view.grid_reason else "grid unknown"
-    day = "%Y-%m-%d %H:%M"
-    when = time.strftime(day, time.localtime(view.submitted_s)) if view.submitted_s is not None else "unknown"
+    when = _minute(view.submitted_s) if view.submitted_s is not None else "unknown"
     where = f", on {folded(view.hosts)}" if view.hosts else ""
     without = f", without {view.left_out}" if view.left_out and view.state.over else ""
     begun = f"attempt {view.attempt}, job {view.job or 'unknown'}, submitted {when}"

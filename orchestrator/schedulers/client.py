@@ -147,6 +147,23 @@ class Client:
         words = (*request.submit_args, *self.scheduler.in_turn_args(name, before))
         return replace(request, token=name, submit_args=words)
 
+    @property
+    def estimates_starts(self) -> bool:
+        """Whether the scheduler has a query for the starts of waiting jobs."""
+        return self.scheduler.start_query(()) is not None
+
+    def starts(self, job_ids: Sequence[str]) -> dict[str, float]:
+        """The estimated starts of waiting jobs (of time.time()), of those for which the scheduler has one.
+
+        Raises SiteError if it did not answer. `schedulers.starts` shares the answer.
+        """
+        query = self.scheduler.start_query(job_ids)
+        return self._ask(query) if query else {}
+
+    def estimated_start(self, text: str, request: Request) -> float | None:
+        """The start in the answer of `ask` (of time.time()); None if it has none. Raises as `ask` does."""
+        return self.scheduler.start_in(self.ask(text, request))
+
     def cancel(self, job_id: str, *others: str) -> None:
         """End a job, or, if the scheduler `cancels_many`, several. Raises SiteError if the command failed."""
         command = [*self.scheduler.cancel_command(job_id), *others]

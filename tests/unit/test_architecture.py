@@ -27,7 +27,7 @@ PACKAGES = [
     "remote", "cli",
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {
-    "submit_command", "status_query", "accounting_query", "find_query", "cancel_command",
+    "submit_command", "status_query", "accounting_query", "find_query", "start_query", "cancel_command",
     "after_loss_command", "cancel_tasks_command", "leave_out_command", "query_facts",
     "query_hosts", "shell_command",
 }  # fmt: skip

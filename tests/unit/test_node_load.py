@@ -182,9 +182,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_ranks_tell_the_mean_and_the_longest_of_their_steps(told: StepsTold, clock: Clock) -> None:
     times = StepTimes(3, TOKEN)
-    times.add(1, 1, 0.5, 0.25)
+    times.add(1, 1, 0.5, 0.25, 0.1)
     (first,) = hear(told)
-    assert (first.rank, first.step, first.step_s, first.waited) == (3, 1, 0.5, 0.5)
+    assert (first.rank, first.step, first.step_s, first.waited, first.read) == (3, 1, 0.5, 0.5, 0.2)
     clock.sleep(TELL_S / 2)
     times.add(3, 2, 4.0, 1.0)
     assert hear(told) == (first,), "they are told of rarely"
@@ -194,7 +194,9 @@ def test_ranks_tell_the_mean_and_the_longest_of_their_steps(told: StepsTold, clo
     assert (second.step, second.step_s, second.largest_s, second.waited) == (4, round(5 / 3, 6), 2.0, 0.3)
     clock.sleep(TELL_S)
     times.add(5, 1, 1.0, None)
-    assert hear(told)[0].waited is None
+    (third,) = hear(told)
+    assert (third.waited, third.read) == (None, 0.0), "what was reported before does not count again"
+    assert (third.all_steps, third.all_s) == (4, pytest.approx(6.0)) and third.all_waited_s is None
     told.close()
 
 

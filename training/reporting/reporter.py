@@ -78,8 +78,8 @@ class Reporter:
 
     def timed(self, spent_s: float) -> None:
         """Report that the newest steps took `spent_s`."""
-        steps = self._learner.progress.steps
-        self._times.add(steps, steps - self._learner.before.steps, spent_s, self._learner.waited_s())
+        learner, steps = self._learner, self._learner.progress.steps
+        self._times.add(steps, steps - learner.before.steps, spent_s, learner.waited_s(), learner.read_s())
 
     def step(self, meter: Meter) -> None:
         learner = self._learner

@@ -22,29 +22,35 @@ def address(token: str) -> str:
 
 
 class StepTimes:
-    """Sends the mean and the longest time of the steps since the last message, and the share of waiting."""
+    """Sends the mean and the longest time of the steps since the last message, the shares of waiting and of reading."""
 
     def __init__(self, rank: int, token: str) -> None:
         self._rank, self._address = rank, address(token)
         self._due_s = 0.0
         self._steps, self._spent_s, self._longest_s = 0, 0.0, 0.0
         self._waited_s: float | None = 0.0
+        self._read_s = 0.0
 
-    def add(self, step: int, steps: int, spent_s: float, waited_s: float | None) -> None:
-        """Add `steps` that took `spent_s`, up to `step`; `waited_s` of it was for other ranks, None if unknown."""
+    def add(self, step: int, steps: int, spent_s: float, waited_s: float | None, read_s: float = 0.0) -> None:
+        """Add `steps` that took `spent_s`, up to `step`; `waited_s` of it was for other ranks, None if unknown.
+
+        `read_s` of it was for the rank's share of the batches.
+        """
         self._steps += steps
         self._spent_s += spent_s
         self._longest_s = max(self._longest_s, spent_s / steps)
+        self._read_s += read_s
         self._waited_s = None if waited_s is None or self._waited_s is None else self._waited_s + waited_s
         if time.monotonic() >= self._due_s:
             self._due_s = time.monotonic() + TELL_S
             self._tell(step)
-            self._steps, self._spent_s, self._longest_s, self._waited_s = 0, 0.0, 0.0, 0.0
+            self._steps, self._spent_s, self._longest_s, self._waited_s, self._read_s = 0, 0.0, 0.0, 0.0, 0.0
 
     def _tell(self, step: int) -> None:
         waited = None if self._waited_s is None else round(min(self._waited_s / self._spent_s, 1.0), 4)
+        read = round(min(self._read_s / self._spent_s, 1.0), 4)
         mean_s, longest_s = (round(value_s, 6) for value_s in (self._spent_s / self._steps, self._longest_s))
-        times = {"step_s": mean_s, "largest_s": longest_s, "waited": waited}
+        times = {"step_s": mean_s, "largest_s": longest_s, "waited": waited, "read": read}
         send(self._address, {"rank": self._rank, "step": step, **times})
 
 

@@ -2,6 +2,7 @@
 example:
   torusrun plan examples/digits.yaml --set grid=4x1
   torusrun plan run.yaml --hosts hosts.txt --svg placement.svg
+  torusrun plan run.yaml --site slurm --ask
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON, with every default filled in")
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
     parser.add_argument("--svg", metavar="FILE", help="draw the placement as SVG into FILE")
+    parser.add_argument("--ask", action="store_true", help="ask Slurm as well when the job would start")
 
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.report import map_svg
     from orchestrator.report.placement import outlook
+    from orchestrator.report.prediction.attempts import attempts_needed, cost_line, start_line
     from orchestrator.runs.plan.auto_grid import with_expected_grid
     from orchestrator.runs.plan.plan import plan
     from orchestrator.sweeps.plans import is_sweep
@@ -45,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     planned = plan(args.file, site=args.site, settings=args.settings)
     if args.svg and not args.hosts:
         raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
+    starts_s = _start(planned) if args.ask else None
     placed = outlook(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
     if args.svg and placed:
         shared_arguments.write_svg(args.svg, map_svg.document(placed.map, placed.plan.run.name))
@@ -52,13 +56,26 @@ def run(args: argparse.Namespace) -> int:
     forecast, unknown = _forecast(planned, placed.hosts if placed else None)
     if args.json:
         parts = {"placement": placed.as_json() if placed else None, "prediction": forecast and forecast.as_json()}
-        print(json.dumps({**planned.as_json(), **parts}, indent=1))
+        cost = {"attempts": attempts_needed(planned, forecast) if forecast else None, "starts_s": starts_s}
+        print(json.dumps({**planned.as_json(), **parts, **cost}, indent=1))
     else:
         print(_words(planned))
         print(f"\n{placed.text()}\n" if placed else _later(planned))
         print(f"{'prediction':12}{_predicted(forecast) if forecast else unknown}")
+        print(f"{'cost':12}{cost_line(planned, forecast)}\n" if forecast else "", end="")
         print(_checkpoints(planned, forecast), end="")
+        print(f"{'start':12}{start_line(planned, forecast, starts_s)}\n" if args.ask else "", end="")
     return DONE
+
+
+def _start(planned: Plan) -> float | None:
+    """When the job would start if it were submitted now (of time.time()), by its scheduler; None if it does not say."""
+    from orchestrator.runs.attempts.submit import proposed
+    from orchestrator.schedulers import client, starts
+
+    shared_arguments.here(planned.site, "plan --ask")
+    request, script = proposed(planned)
+    return starts.before_submission(client.of(planned.site), script, request)
 
 
 def _sweep(args: argparse.Namespace) -> int:
@@ -68,8 +85,8 @@ def _sweep(args: argparse.Namespace) -> int:
     from orchestrator.sweeps.cost import cost
     from orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
-    if args.hosts or args.svg:
-        raise UserError("--hosts and --svg are for one run: leave out the sweep, as in --set sweep=null")
+    if args.hosts or args.svg or args.ask:
+        raise UserError("--hosts, --svg and --ask are for one run: leave out the sweep, as in --set sweep=null")
     asked = SweepOptions(tuple(args.sweep), args.at_once)
     sweep = plan_sweep(args.file, site=args.site, settings=args.settings, asked=asked)
     if args.json:

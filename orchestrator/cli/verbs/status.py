@@ -31,6 +31,7 @@ from training.counted import counted
 if TYPE_CHECKING:
     from orchestrator.remote.remote_runs import Known
     from orchestrator.runs.state.account import Account
+    from orchestrator.runs.state.due import Due
     from orchestrator.runs.state.view import View
 
 
@@ -47,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--long",
         "-l",
         action="store_true",
-        help="more of each run: job, grid, folder; of a named RUN also its attempts and times",
+        help="more of each run: job, grid, folder, estimated start; of a named RUN also its attempts and times",
     )
     parser.add_argument("--disk", action="store_true", help="the room that each run takes on its disk, largest last")
     parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
@@ -79,10 +80,11 @@ def run(args: argparse.Namespace) -> int:
         shown = selection.newest_views(found)
         found, hidden = shown, hidden + len(found) - len(shown)
     accounts = _accounts(found, away) if args.long and args.run_ids else {}
+    due = _due(found, away) if args.long else {}
     if args.disk:
         _disk(found, away, as_json=args.json)
     elif args.json:
-        print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts) for view in found]}, indent=1))
+        print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, due) for view in found]}, indent=1))
     elif found:
         from orchestrator.base.terminal import output
         from orchestrator.report.listing import listing
@@ -91,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         width = output.width(sys.stdout)
         if not args.run_ids and not chosen.states:
             found = folded(found)
-        print("\n".join(listing(found, long=args.long, accounts=accounts, width=width).lines(width)))
+        print("\n".join(listing(found, long=args.long, accounts=accounts, due=due, width=width).lines(width)))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
     if hidden:
@@ -136,6 +138,18 @@ def _accounts(views: Sequence[View], away: Sequence[Known]) -> dict[str, Account
     return found
 
 
-def _as_json(view: View, accounts: Mapping[str, Account]) -> dict[str, Any]:
+def _due(views: Sequence[View], away: Sequence[Known]) -> Mapping[str, Due]:
+    """When the waiting ones of these runs begin, without those on login nodes."""
+    import time
+
+    from orchestrator.runs.state.due import due
+    from orchestrator.runs.state.poll import PATIENCE_S
+
+    there = {run.run for run in away}
+    return due([view for view in views if view.run not in there], time.monotonic() + PATIENCE_S)
+
+
+def _as_json(view: View, accounts: Mapping[str, Account], due: Mapping[str, Due]) -> dict[str, Any]:
     account = {"account": accounts[view.run].as_json()} if view.run in accounts else {}
-    return {**view.as_json(), **account}
+    expected = {"due": due[view.run].as_json()} if view.run in due else {}
+    return {**view.as_json(), **account, **expected}

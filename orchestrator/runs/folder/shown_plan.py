@@ -35,6 +35,7 @@ class Planned:
     site: str = ""  # its name, or the name of its file; '' if the plan does not have it
     notices: tuple[str, ...] = ()  # the moments of notices, if there are any
     command: bool = False  # whether the run is a user's program, which need not record steps
+    time_s: float | None = None  # the time limit of its jobs; None if the plan does not have it
 
 
 def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
@@ -85,7 +86,15 @@ def read(path: Path) -> Planned | None:
         site_name(spec.get("site")),
         _moments(spec.get("notify"), site.get("notify")),
         bool(spec.get("command")),
+        _limit_s(spec.get("time")),
     )
+
+
+def _limit_s(value: object) -> float | None:
+    try:
+        return seconds(value) if type(value) is str else None
+    except ValueError:
+        return None
 
 
 def _moments(of_run: object, of_site: object) -> tuple[str, ...]:

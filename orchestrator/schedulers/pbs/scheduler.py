@@ -142,6 +142,10 @@ class PBS(Scheduler):
         # Without -x: with it, a server that keeps no history (the default) reports nothing, not even running jobs.
         return Query(["qstat", "-f", "-w", "-E", *job_ids], states.listed)
 
+    def start_query(self, job_ids: Sequence[str]) -> Query[dict[str, float]]:
+        # As `qstat -T` shows them. PBS estimates the first jobs of the queue alone, unless its server estimates more.
+        return Query(["qstat", "-f", "-w", "-E", *job_ids], states.starts)
+
     def accounting_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         return Query(["qstat", "-x", "-f", "-w", "-E", *job_ids], states.listed)
 

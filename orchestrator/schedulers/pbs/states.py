@@ -7,7 +7,9 @@ so any user's job can imitate the lines of another. `-E` queries all named jobs 
 
 from __future__ import annotations
 
+import contextlib
 import re
+import time
 from collections.abc import Mapping
 
 from orchestrator.base.process import Finished
@@ -18,6 +20,7 @@ from orchestrator.schedulers.pbs.topology import records
 UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255, for some of the named jobs; the others are reported
 NO_HISTORY = "not configured to maintain job history"
 DELETED = "91"  # substate of a deleted job: src/include/job.h of OpenPBS, JOB_SUBSTATE_TERMINATED
+CTIME = "%a %b %d %H:%M:%S %Y"
 
 WAITING = {"Q": "", "T": "being moved to another server", "W": "it waits for its time, or for its files"}
 GOING_ON = {
@@ -35,6 +38,16 @@ def listed(said: Finished) -> dict[str, Status]:
     """The states of the jobs in qstat's output."""
     _checked(said)
     return {job_id: _status(attributes) for job_id, attributes in records(said.stdout, "Job Id: ").items()}
+
+
+def starts(said: Finished) -> dict[str, float]:
+    """The estimated starts in qstat's output, of time.time(), as `Tue Feb 14 02:10:01 2023` on this machine's clock."""
+    _checked(said)
+    found = {}
+    for job_id, attributes in records(said.stdout, "Job Id: ").items():
+        with contextlib.suppress(ValueError, OverflowError):
+            found[job_id] = time.mktime(time.strptime(attributes.get("estimated.start_time", ""), CTIME))
+    return found
 
 
 def _checked(said: Finished) -> None:

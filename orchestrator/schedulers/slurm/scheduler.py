@@ -103,6 +103,13 @@ class Slurm(Scheduler):
     def ask_command(self, request: Request) -> list[str]:
         return ["sbatch", "--test-only", *request.submit_args]
 
+    def start_in(self, answer: str) -> float | None:
+        found = re.search(r"\bJob \S+ to start at (\S+)", answer)
+        return states.moment(found[1]) if found else None
+
+    def start_query(self, job_ids: Sequence[str]) -> Query[dict[str, float]]:
+        return Query(["squeue", "--me", "--states=PENDING", "--array", "--noheader", "--format=%i|%S"], states.starts)
+
     def job_id(self, stdout: str) -> str:
         match = re.match(r"(\d+)(;[\w.-]+)?$", stdout.strip().splitlines()[-1] if stdout.strip() else "")
         if not match:

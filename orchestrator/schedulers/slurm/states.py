@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State, Status, never_starts
 from orchestrator.network.hosts.hostlist import expand
@@ -28,6 +30,24 @@ def queued(said: Finished) -> dict[str, Status]:
     rows = [line.split("|", 2) for line in said.stdout.splitlines() if line.count("|") >= 3]
     found = {job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}  # a reason may contain any text
     return with_arrays(found, _array_of)
+
+
+def starts(said: Finished) -> dict[str, float]:
+    """The estimated starts in squeue's output, of time.time(); a job without one has N/A."""
+    said.check("asking Slurm when jobs will start")
+    found = {row[0]: moment(row[1]) for line in said.stdout.splitlines() if len(row := line.split("|")) == 2}
+    return {job: start_s for job, start_s in found.items() if start_s is not None}
+
+
+def moment(text: str) -> float | None:
+    """A time of Slurm on this machine's clock, as 2026-11-20T23:37:17; None for any other text.
+
+    The user's SLURM_TIME_FORMAT may ask for another form.
+    """
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except (ValueError, OverflowError):
+        return None
 
 
 def called(said: Finished) -> list[str]:

@@ -1,0 +1,265 @@
+"""When jobs will start: what schedulers estimate, queried once per interval, in `status --long` and `plan --ask`."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from orchestrator import schedulers
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.json_files import read_object, write_json
+from orchestrator.base.process import Finished
+from orchestrator.cli.main import main
+from orchestrator.network.prediction.chain import attempts
+from orchestrator.runs.folder.index import find
+from orchestrator.runs.folder.kept_forecast import KeptForecast
+from orchestrator.schedulers import last_action, starts
+from orchestrator.schedulers.client import Client
+from orchestrator.schedulers.interface import Request
+from orchestrator.schedulers.pbs.scheduler import PBS
+from orchestrator.schedulers.slurm.scheduler import Slurm
+from tests.unit.slurm_programs import SlurmPrograms
+
+ROOT = Path(__file__).resolve().parents[2]
+START = datetime(2026, 11, 21, 0, 36, 17)
+# Recorded of a Slurm 22.05: squeue -o "%i|%j|%u|%a|%P|%T|%r|%M|%l|%D|%C|%R|%S|%b"
+SQUEUE = """25|pend|alice|lab|main|PENDING|Resources|0:00|10:00|8|8|(Resources)|N/A|N/A
+27|dep|alice|lab|main|PENDING|Dependency|0:00|10:00|1|1|(Dependency)|N/A|N/A
+28|later|alice|lab|main|PENDING|BeginTime|0:00|10:00|1|1|(BeginTime)|2026-11-21T00:36:17|N/A
+29_[1-3%1]|arr|alice|lab|main|PENDING|Priority|0:00|10:00|1|1|(Priority)|N/A|N/A"""
+TEST_ONLY = "sbatch: Job 23 to start at 2026-11-21T00:36:17 using 4 processors on nodes node[1-2] in partition main"
+# The attribute is in the form of a PBS that others recorded (estimated.start_time = Tue Feb 14 02:10:01 2023).
+QSTAT = """Job Id: 7.pbs
+    job_state = Q
+    estimated.exec_vnode = (n1:ncpus=4)
+    estimated.start_time = Sat Nov 21 00:36:17 2026
+
+Job Id: 8.pbs
+    job_state = Q
+
+Job Id: 9.pbs
+    job_state = Q
+    estimated.start_time = soon
+"""
+
+
+def said(text: str, code: int = 0) -> Finished:
+    return Finished(("program",), code, text, "")
+
+
+def test_slurm_shows_starts_of_some_waiting_jobs() -> None:
+    columns = (line.split("|") for line in SQUEUE.splitlines())
+    text = "".join(f"{row[0]}|{row[12]}\n" for row in columns)
+    query = Slurm().start_query(["28"])
+    assert query.command[-1] == "--format=%i|%S" and "--me" in query.command
+    assert query.read(said(text)) == {"28": START.timestamp()}
+    assert query.read(said("28|Sat Nov 21|x\n28\n1|2026-99-99T00:00:00\n")) == {}
+    with pytest.raises(SiteError, match="asking Slurm when jobs will start"):
+        query.read(said("", 1))
+
+
+def test_sbatch_says_when_a_job_would_start() -> None:
+    assert Slurm().start_in(TEST_ONLY) == START.timestamp()
+    assert Slurm().start_in("sbatch: Job 23 to start at some time") is None
+    assert PBS().start_in(TEST_ONLY) is None
+
+
+def test_pbs_shows_starts_of_some_waiting_jobs() -> None:
+    query = PBS().start_query(["7.pbs", "8.pbs"])
+    assert list(query.command[-2:]) == ["7.pbs", "8.pbs"]
+    assert query.read(said(QSTAT)) == {"7.pbs": START.timestamp()}
+
+
+class Counted(Slurm):
+    """A Slurm whose squeue writes down each call, and prints what is in a file; `fails` makes it fail."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start_query(self, job_ids: Sequence[str]):  # type: ignore[no-untyped-def]
+        made = super().start_query(job_ids)
+        return replace(made, command=["sh", "-c", f"echo x >> {self.folder}/count; cat {self.folder}/queue"])
+
+    def ask_command(self, request: Request) -> list[str]:
+        return ["sh", "-c", f"echo x >> {self.folder}/count; echo '{TEST_ONLY}'"]
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    (tmp_path / "queue").write_text("1|2026-11-21T00:36:17\n2|N/A\n")
+    return Client(Counted(tmp_path), 10.0)
+
+
+def count(client: Client) -> int:
+    path: Path = client.scheduler.folder / "count"  # type: ignore[attr-defined]
+    return len(path.read_text().split()) if path.exists() else 0
+
+
+def age(client: Client, by_s: float) -> None:
+    """Make the kept answers older."""
+    states = last_action.place(client.scheduler)
+    place = states.with_name(f"{states.stem}-starts.json")
+    kept = {key: [asked_s - by_s, start_s] for key, (asked_s, start_s) in json.loads(place.read_text()).items()}
+    place.write_text(json.dumps(kept))
+
+
+def test_one_query_answers_all_until_it_is_too_old(client: Client) -> None:
+    for _ in range(3):
+        assert starts.of_jobs(client, ["1", "2"]) == {"1": START.timestamp()}
+    assert count(client) == 1 and starts.of_jobs(client, []) == {}
+    assert starts.of_jobs(client, ["3"]) == {} and count(client) == 1, "a new job does not cost a query at once"
+    age(client, starts.LEAST_S)
+    assert starts.of_jobs(client, ["1"]) and count(client) == 1
+    assert starts.of_jobs(client, ["1", "3"]) == {"1": START.timestamp()} and count(client) == 2
+    age(client, starts.EVERY_S)
+    assert starts.of_jobs(client, ["1"]) and count(client) == 3
+
+
+def test_a_scheduler_that_fails_is_not_asked_again_at_once(client: Client) -> None:
+    queue = client.scheduler.folder / "queue"  # type: ignore[attr-defined]
+    queue.unlink()
+    assert starts.of_jobs(client, ["1"]) == starts.of_jobs(client, ["1"]) == {} and count(client) == 1
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{", '{"1": [1]}', '{"1": "x"}'])
+def test_a_damaged_answer_is_asked_for_again(damage: str, client: Client) -> None:
+    starts.of_jobs(client, ["1"])
+    states = last_action.place(client.scheduler)
+    states.with_name(f"{states.stem}-starts.json").write_text(damage)
+    assert starts.of_jobs(client, ["1"]) and count(client) == 2
+
+
+def test_without_a_place_every_process_asks(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/no/such")
+    assert starts.of_jobs(client, ["1"]) and starts.of_jobs(client, ["1"]) and count(client) == 2
+
+
+def test_equal_requests_share_an_answer_before_their_submission(client: Client, tmp_path: Path) -> None:
+    request = Request("x", 2, 1, 1, 0, None, 60.0, None, None, tmp_path / "out", tmp_path / "err")
+    for name in ("x", "y"):
+        found = starts.before_submission(client, "script", replace(request, name=name, stdout=tmp_path / name))
+        assert found == START.timestamp()
+    assert count(client) == 1
+    starts.before_submission(client, "script", replace(request, nodes=4))
+    assert count(client) == 2
+    assert starts.of_jobs(client, ["1"]) and count(client) == 3, "a query before a submission is none about jobs"
+    with pytest.raises(UserError, match="cannot be asked about a job"):
+        starts.before_submission(Client(PBS(), 10.0), "script", request)
+
+
+def test_a_scheduler_without_estimates_is_not_asked() -> None:
+    for name in ("local", "gridengine"):
+        assert starts.of_jobs(Client(schedulers.get(name), 10.0), ["1"]) == {}
+
+
+@pytest.fixture
+def waiting(home: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmPrograms:
+    """A run whose job waits, and a squeue that counts the queries about starts."""
+    slurm = SlurmPrograms(home, monkeypatch, "time: 1h\ncode: none\ncommand: [sleep, '1']")
+    assert main(["submit", str(home / "run.yaml")]) == 0
+    slurm.program(
+        "squeue",
+        f"""case "$*" in
+*--format=%i?%S*) echo x >> {home}/starts; echo '1|2036-11-21T00:36:17';;
+*) echo '1|PENDING|Resources|';;
+esac""",
+    )
+    return slurm
+
+
+def forecast(total_s: float) -> None:
+    """Let the run keep a forecast."""
+    run = find("last")
+    kept = KeptForecast(total_s, 0.0, 100, 1.0, (1,))
+    write_json(run.provenance, {**(read_object(run.provenance) or {}), "forecast": asdict(kept)})
+
+
+def test_status_shows_when_a_waiting_run_starts_and_is_done(
+    waiting: SlurmPrograms, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["status"]) == 0 and "starts about" not in capsys.readouterr().out
+    assert not (waiting.home / "starts").exists(), "without --long nothing more is asked"
+    assert main(["status", "--long"]) == 0
+    assert "starts about 2036-11-21 00:36 (slurm's estimate)\n" in capsys.readouterr().out
+    forecast(1800.0)
+    assert main(["status", "--long"]) == 0
+    line = "starts about 2036-11-21 00:36 (slurm's estimate), done about 2036-11-21 01:06 (predicted: 30 min)"
+    assert line in capsys.readouterr().out
+    forecast(9000.0)
+    assert main(["status", "--long"]) == 0
+    assert "and needs 3 attempts by its time limit (predicted: 2.5 h)" in capsys.readouterr().out
+    assert main(["status", "--long", "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert run["due"] == {
+        "starts_s": START.replace(year=2036).timestamp(),
+        "left_s": 9000.0,
+        "attempts": 3,
+        "done_s": None,
+    }
+    find("last").metrics.write_text(json.dumps({"event": "step", "attempt": 1, "step": 80, "t": time.time()}) + "\n")
+    assert main(["status", "--long", "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert run["due"]["left_s"] == pytest.approx(1800.0) and run["due"]["attempts"] == 1
+    assert len((waiting.home / "starts").read_text().split()) == 1
+
+
+def test_a_start_that_has_passed_is_now(waiting: SlurmPrograms, capsys: pytest.CaptureFixture[str]) -> None:
+    waiting.program("squeue", 'case "$*" in *%S*) echo "1|2020-01-01T00:00:00";; *) echo "1|PENDING|Resources|";; esac')
+    capsys.readouterr()
+    began_s = time.time()
+    assert main(["status", "--long", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["due"]["starts_s"] >= began_s
+
+
+def test_attempts_by_a_time_limit() -> None:
+    assert [attempts(work_s, 100.0, 10.0) for work_s in (0.0, 1.0, 90.0, 91.0, 181.0)] == [1, 1, 1, 2, 3]
+    assert attempts(50.0, 10.0, 20.0) == 1, "a limit that is all for stopping says nothing"
+
+
+def planned(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, str]:
+    """The rows of `plan`."""
+    capsys.readouterr()
+    assert main(["plan", *words]) == 0
+    rows = (line.split(None, 1) for line in capsys.readouterr().out.splitlines() if line[:1].strip())
+    return {row[0]: row[-1] for row in rows}
+
+
+IMAGENET = str(ROOT / "examples/recipes/imagenet.yaml")  # 25.9 min on 16 nodes when this was written
+SHORT = r"[\d.]+ node-hours in (\d) attempts, each of at most 10.0 min; `keep_going: {attempts: (\d)}` submits all.*"
+
+
+def test_a_plan_counts_node_hours_and_attempts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert re.fullmatch(r"[\d.]+ node-hours", planned(capsys, IMAGENET)["cost"])
+    short = planned(capsys, IMAGENET, "--set", "time=10m")["cost"]
+    match = re.fullmatch(SHORT, short)
+    assert match and match[1] == match[2] and int(match[1]) > 1, short
+    chained = planned(capsys, IMAGENET, "--set", "time=10m", "--set", "keep_going={attempts: 9}")["cost"]
+    assert chained.endswith("by 9 jobs")
+    assert main(["plan", IMAGENET, "--set", "time=10m", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["attempts"] == int(match[1])
+
+
+def test_a_plan_asks_when_its_job_would_start_and_nothing_is_submitted(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm = SlurmPrograms(home, monkeypatch, "time: 1h\ncode: none\ncommand: [sleep, '1']")
+    slurm.program("sbatch", f"""echo "$*" >> {home}/asked; echo '{TEST_ONLY}' >&2""")
+    for _ in range(2):
+        rows = planned(capsys, str(home / "run.yaml"), "--ask")
+        assert rows["start"] == "about 2026-11-21 00:36, by the scheduler's estimate"
+    assert (home / "asked").read_text() == "--test-only\n" and not (home / "runs").exists()
+    assert main(["plan", str(home / "run.yaml"), "--ask", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["starts_s"] == START.timestamp()
+    slurm.program("sbatch", "echo 'sbatch: error: Requested node configuration is not available' >&2; exit 1")
+    assert main(["plan", str(home / "run.yaml"), "--ask", "--set", "nodes=99"]) == 3
+    assert "Requested node configuration is not available" in capsys.readouterr().err
+    assert main(["plan", IMAGENET, "--ask", "--site", "local"]) == 2
+    assert main(["plan", str(home / "run.yaml"), "--ask", "--sweep", "time=1h,2h"]) == 2
