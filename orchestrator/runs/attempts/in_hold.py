@@ -30,6 +30,8 @@ FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a j
     "preflight",
     "step_us",
     "image_us",
+    "step_ranks",
+    "step_spread",
     "save_us",
 )
 

@@ -68,6 +68,8 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
             network=named or _links(plan),
             communication=found,
             saving=saving(plan, trained),
+            links_measured=_links_measured(plan, trained, other),
+            recipe=plan.run.train.recipe,
         )
     )
 
@@ -150,6 +152,13 @@ def _links(plan: Plan) -> Network:
     return Network((intra_node, Level("cluster", plan.run.nodes, node.inter_node_bytes_per_s, network_s, ranks)))
 
 
+def _links_measured(plan: Plan, trained: Workload, other: Otherwise) -> bool:
+    """Whether the links are as `torusrun calibrate` measured them, with the rate or into a file."""
+    if other.network:
+        return other.network.endswith((".yaml", ".yml"))
+    return trained.name in plan.site.image_us
+
+
 def stood(plan: Plan, hosts: Sequence[str], workload: str | None = None) -> tuple[Plan, Stand]:
     """The plan with its grid, and `hosts` in the order in which its ranks fill them; without a topology on one switch.
 
@@ -174,7 +183,7 @@ def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
         return measured("--images-per-s", local_batch, local_batch / rate, 0.0)
     image_us = plan.site.image_us.get(trained.name)
     if image_us and not other.gpu:
-        return Device("as measured here", plan.site.step_us.get(trained.name, 0.0) / 1e6, image_us / 1e6)
+        return _measured_here(plan, trained, image_us)
     if trained.name != "resnet50":
         raise UserError(
             f"how fast {trained.name} runs at {plan.run.site} is not known: `torusrun calibrate RUN.yaml` measures it, "
@@ -189,3 +198,15 @@ def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
             "name one with `torusrun predict RUN.yaml --gpu NAME`"
         )
     return device(name).for_work(trained.image_work / workload("resnet50").image_work)
+
+
+def _measured_here(plan: Plan, trained: Workload, image_us: float) -> Device:
+    site, name = plan.site, trained.name
+    return Device(
+        "as measured here",
+        site.step_us.get(name, 0.0) / 1e6,
+        image_us / 1e6,
+        ranks=site.step_ranks.get(name, 1),
+        spread=site.step_spread.get(name),
+        measured=True,
+    )

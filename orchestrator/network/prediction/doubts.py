@@ -1,0 +1,81 @@
+"""The doubts of a step, each with its source in data/doubts.yaml."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from orchestrator.network.prediction import constants
+from orchestrator.network.prediction.compute import Device
+from orchestrator.network.prediction.interval import Doubt, Interval
+from orchestrator.network.prediction.step import Step
+from orchestrator.network.prediction.stragglers import largest_ranks
+
+SAME = "compute differs from run to run of one program"
+OTHER = "the rate of a GPU is another program's (`torusrun calibrate` measures yours)"
+SPREAD = "the wait for the slowest of {:,} ranks differs from program to program"
+BEYOND = "nothing is published of {:,} ranks: the largest known cluster has {:,} GPUs"
+LINKS = "the times of the links are not measured"
+LINKS_MEASURED = "an all-reduce differs from the measured links"
+BATCH = "no published rank has a batch of {:g}, and the fixed time of a step is doubtful"
+
+
+class Compute(NamedTuple):
+    """How many times as long compute may take, and why."""
+
+    why: str
+    factor: Interval
+
+
+def number(name: str) -> float:
+    """A constant of data/doubts.yaml."""
+    return constants.number(constants.table("doubts")[name])
+
+
+def links_factor(measured: bool) -> float:
+    """By how much an all-reduce may take longer or shorter, over measured links or described ones."""
+    return number("links_measured" if measured else "links_described")
+
+
+def same_program() -> Compute:
+    """The doubt of compute that was measured with the very program."""
+    return Compute(SAME, Interval(1 / number("same_program"), number("same_program")))
+
+
+def other_program(factor: Interval | None = None) -> Compute:
+    """The doubt of compute by the rate of another program; by default, that of all published rows of this kind."""
+    return Compute(OTHER, factor or Interval(number("other_program_low"), number("other_program_high")))
+
+
+def of_step(device: Device, batch: float, one: Step, compute: Compute, links_factor: float) -> tuple[Doubt, ...]:
+    """The doubts of a step with `batch` images on a rank."""
+    return (
+        _between(compute.why, one.compute_s, compute.factor.times(one.compute_s)),
+        *_stragglers(one),
+        _links(one, links_factor),
+        *_batch(device, batch),
+    )
+
+
+def _stragglers(one: Step) -> tuple[Doubt, ...]:
+    if not one.stragglers:
+        return ()
+    ranks, known = one.stragglers.ranks, largest_ranks()
+    why = SPREAD.format(ranks) if ranks <= known else BEYOND.format(ranks, known)
+    return (_between(why, one.stragglers_s, one.stragglers.wait_between(one.compute_s)),)
+
+
+def _links(one: Step, factor: float) -> Doubt:
+    low, high = one.exposed_between_s
+    between = Interval(low + one.norms_s / factor, high + one.norms_s * factor)
+    why = LINKS_MEASURED if factor == links_factor(measured=True) else LINKS
+    return _between(why, one.exposed_s + one.norms_s, between)
+
+
+def _batch(device: Device, batch: float) -> tuple[Doubt, ...]:
+    if device.measured or number("smallest_batch") <= batch <= number("largest_batch"):
+        return ()
+    return (Doubt(BATCH.format(batch), device.fixed_s, device.fixed_s),)
+
+
+def _between(why: str, time_s: float, between: Interval) -> Doubt:
+    return Doubt(why, max(0.0, time_s - between.low), max(0.0, between.high - time_s))
