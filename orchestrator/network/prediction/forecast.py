@@ -282,6 +282,6 @@ def _waits(asked: Asked) -> str:
     """How the slowest rank is predicted."""
     device = asked.device
     of = stragglers(asked.ranks, device.ranks, device.spread)
-    source = "as measured here" if device.spread else "as seven published runs imply"
-    rate = f"its rate from {counted(device.ranks, 'rank')}"
+    source = "as seven published runs imply" if device.spread is None else "as measured here"
+    rate = f"the rate is that of a run on {counted(device.ranks, 'rank')}"
     return f"a rank's compute differs from step to step by {100 * of.sigma:.2g} %, {source}; {rate}"
