@@ -32,7 +32,7 @@ from training.sync.buckets.cost_table import slowest_s
 
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
 ENOUGH_S = 1.0  # no larger messages after one that took so long: they would add nothing new
-REPEATS, STEPS = 7, 15
+REPEATS = 7
 
 
 def main(arguments: list[str]) -> int:
@@ -67,7 +67,7 @@ def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -
         batch = factor * parts.course.phases[0].batch
         course = Course(replace(config.train, batch=batch, phases=()), parts.data.train_samples)
         learner = Learner(config, ranks, device, replace(parts, course=course))
-        times_s = [_timed_s(learner.step_alone, device) for _ in range(STEPS)]
+        times_s = [_timed_s(learner.step_alone, device) for _ in range(events.MEASURED_STEPS)]
         found = {"time_s": slowest_s(times_s, device), "ranks": ranks.world, "spread": _spread(times_s, device)}
         yield {"model": config.train.model.name, "batch": batch // ranks.world, **found}
 

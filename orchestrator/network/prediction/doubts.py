@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from math import hypot, pi, sqrt
 from typing import NamedTuple
 
 from orchestrator.network.prediction import constants
 from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.interval import Doubt, Interval
+from orchestrator.network.prediction.interval import NORMAL, Doubt, Interval
 from orchestrator.network.prediction.step import Step
 from orchestrator.network.prediction.stragglers import largest_ranks
+from training.reporting.events import MEASURED_STEPS
 
 SAME = "compute differs from run to run of one program"
+FEW = "the steps of the measurement differ by {:.2g} % from each other, as on shared cores"
 OTHER = "the rate of a GPU is another program's (`torusrun calibrate` measures yours)"
 SPREAD = "the wait for the slowest of {:,} ranks differs from program to program"
 BEYOND = "nothing is published of {:,} ranks: the largest known cluster has {:,} GPUs"
@@ -36,9 +39,17 @@ def links_factor(measured: bool) -> float:
     return number("links_measured" if measured else "links_described")
 
 
-def same_program() -> Compute:
-    """The doubt of compute that was measured with the very program."""
-    return Compute(SAME, Interval(1 / number("same_program"), number("same_program")))
+def same_program(spread: float | None = None) -> Compute:
+    """The doubt of compute that was measured with the very program, by `torusrun calibrate` if its spread is known.
+
+    Source: a measurement is the median of n steps, whose standard error is sqrt(pi / 2) sigma / sqrt(n) (a standard
+    formula for normal numbers).
+    """
+    repeated = number("same_program") - 1
+    by_chance = NORMAL * sqrt(pi / 2) * (spread or 0.0) / sqrt(MEASURED_STEPS - 1)
+    factor = 1 + hypot(repeated, by_chance)
+    why = FEW.format(100 * spread) if spread and by_chance > repeated else SAME
+    return Compute(why, Interval(1 / factor, factor))
 
 
 def other_program(factor: Interval | None = None) -> Compute:

@@ -71,7 +71,7 @@ class Asked:
 
     @property
     def compute(self) -> doubts.Compute:
-        return doubts.same_program() if self.device.measured else doubts.other_program()
+        return doubts.same_program(self.device.spread) if self.device.measured else doubts.other_program()
 
     @property
     def links_factor(self) -> float:

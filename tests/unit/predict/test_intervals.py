@@ -163,3 +163,11 @@ def test_a_measured_spread_replaces_the_published_one() -> None:
     one = step(quiet, 32, lambda size: 0.0, stragglers=waits)
     assert one.stragglers_s == pytest.approx(0.01 * 0.032 * (expected_maximum(64) - expected_maximum(8)))
     assert one.total_s == pytest.approx(0.032 + one.stragglers_s)
+
+
+def test_a_measurement_whose_steps_differ_much_is_too_wide_to_plan_by() -> None:
+    """14 steps that differ by 95 %: 1.645 x 1.2533 x 0.95 / 3.742 = 52 % beside the 4 % of quiet steps."""
+    shared, quiet = doubts.same_program(0.95), doubts.same_program(0.01)
+    assert shared.factor.high == pytest.approx(1 + (0.04**2 + 0.5235**2) ** 0.5, rel=1e-3) and shared.factor.is_wide
+    assert "differ by 95 %" in shared.why and "shared cores" in shared.why
+    assert quiet.factor.high == pytest.approx(1.04, abs=1e-3) and quiet.why == doubts.SAME
