@@ -25,6 +25,7 @@ class SiteMeasurements:
     image_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
     step_ranks: dict[Annotated[str, LINE], Annotated[int, RANKS]] = key({}, "")
     step_spread: dict[Annotated[str, LINE], Annotated[float, SPREADS]] = key({}, "")
+    links_error: Annotated[float, SPREADS] | None = key(None, "")
     save_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
 
     def at(self, site: Site) -> Site:
@@ -36,5 +37,6 @@ class SiteMeasurements:
             image_us={**site.image_us, **self.image_us},
             step_ranks={**site.step_ranks, **self.step_ranks},
             step_spread={**site.step_spread, **self.step_spread},
+            links_error=site.links_error if self.links_error is None else self.links_error,
             save_us={**site.save_us, **self.save_us},
         )

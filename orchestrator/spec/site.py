@@ -185,6 +185,9 @@ class Site:
         "by model: the standard deviation of a rank's step as a share of its mean; torusrun calibrate measures it, and "
         "a prediction without it takes that of published runs",
     )
+    links_error: Annotated[float, kinds.SPREADS] | None = key(
+        None, "the largest relative error of the measured links; torusrun calibrate writes it"
+    )
     save_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds that all ranks wait for a checkpoint; torusrun calibrate measures it"
     )

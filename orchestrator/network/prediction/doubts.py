@@ -34,9 +34,9 @@ def number(name: str) -> float:
     return constants.number(constants.table("doubts")[name])
 
 
-def links_factor(measured: bool) -> float:
-    """By how much an all-reduce may take longer or shorter, over measured links or described ones."""
-    return number("links_measured" if measured else "links_described")
+def links_factor(error: float | None = None) -> float:
+    """How many times as long an all-reduce may take: by the largest error of measured links, or over described ones."""
+    return number("links_described") if error is None else max(number("links_measured"), 1 + error)
 
 
 def same_program(spread: float | None = None) -> Compute:
@@ -78,7 +78,7 @@ def _stragglers(one: Step) -> tuple[Doubt, ...]:
 def _links(one: Step, factor: float) -> Doubt:
     low, high = one.exposed_between_s
     between = Interval(low + one.norms_s / factor, high + one.norms_s * factor)
-    why = LINKS_MEASURED if factor == links_factor(measured=True) else LINKS
+    why = LINKS_MEASURED if factor != links_factor() else LINKS
     return _between(why, one.exposed_s + one.norms_s, between)
 
 

@@ -52,7 +52,8 @@ class PhaseSteps:
 class Asked:
     """The properties of a run that determine its time.
 
-    `links_measured` says whether the network's times were measured; `recipe` names the recipe that it follows.
+    `links_error` is the largest relative error of the network's links if they were measured; `recipe` is the name of
+    the recipe that it follows.
     """
 
     nodes: int
@@ -66,7 +67,7 @@ class Asked:
     network: Network
     communication: Communication
     saving: Saving
-    links_measured: bool = False
+    links_error: float | None = None
     recipe: str | None = None
 
     @property
@@ -75,7 +76,7 @@ class Asked:
 
     @property
     def links_factor(self) -> float:
-        return doubts.links_factor(self.links_measured)
+        return doubts.links_factor(self.links_error)
 
 
 @dataclass(frozen=True)

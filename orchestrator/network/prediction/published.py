@@ -83,7 +83,7 @@ def rate(name: str, compared: Mapping[str, RowStep]) -> Rate:
     compute = doubts.same_program()
     if not own.same_program:
         compute = doubts.other_program(of_next(compute_factors(compared, sigma, name)))
-    found = doubts.of_step(own.device, own.batch, one, compute, doubts.links_factor(measured=False))
+    found = doubts.of_step(own.device, own.batch, one, compute, doubts.links_factor())
     images = own.gpus * own.batch
     interval = around(one.total_s, found).rate_of(images)
     return Rate(images / one.total_s, interval, sigma, largest(found).why)
@@ -145,7 +145,7 @@ def _step(written: Mapping[str, Any], computing: Device, batch: float) -> Step:
         bytes_per_parameter=written.get("bytes_per_parameter", 2),
         grouping=_grouping(written.get("groups")),
         overlap=written.get("overlap", True),
-        links_factor=doubts.links_factor(measured=False),
+        links_factor=doubts.links_factor(),
     )
 
 

@@ -74,7 +74,7 @@ def _size(network: Network, device: Device, batch: int) -> Size:
     flat = [Scheme(name, (), schemes.FLAT[name](network)) for name in ("ring", "tree", "halving", "leaders")]
     every = [*flat, schemes.best_grid(network, BYTES), schemes.best_levels(network, BYTES)]
     best = min(every, key=lambda scheme: scheme.cost_s(BYTES))
-    factor, waits = doubts.links_factor(measured=False), stragglers(network.ranks, device.ranks, device.spread)
+    factor, waits = doubts.links_factor(), stragglers(network.ranks, device.ranks, device.spread)
     one = step(device, batch, best.cost_s, stragglers=waits, links_factor=factor)
     compute, *others = doubts.of_step(device, batch, one, doubts.other_program(), factor)
     images = network.ranks * batch

@@ -24,6 +24,6 @@ COLUMNS: tuple[Column[Compared], ...] = (
 
 
 def grids(links: Network, device: Device, batch: int) -> Predicted:
-    table, factor = Table(COLUMNS, compare(links, device, batch)), doubts.links_factor(measured=False)
+    table, factor = Table(COLUMNS, compare(links, device, batch)), doubts.links_factor()
     record = {"grids": table.as_json(), "times_90": [1 / factor, factor]}
     return Predicted(record, [*table.lines(), NOTE, BOUNDS.format(factor)])

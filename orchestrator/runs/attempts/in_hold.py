@@ -32,6 +32,7 @@ FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a j
     "image_us",
     "step_ranks",
     "step_spread",
+    "links_error",
     "save_us",
 )
 

@@ -68,7 +68,7 @@ def forecast_of(plan: Plan, stand: Stand | None = None, otherwise: Otherwise | N
             network=named or _links(plan),
             communication=found,
             saving=saving(plan, trained),
-            links_measured=_links_measured(plan, trained, other),
+            links_error=_links_error(plan, other),
             recipe=plan.run.train.recipe,
         )
     )
@@ -152,11 +152,11 @@ def _links(plan: Plan) -> Network:
     return Network((intra_node, Level("cluster", plan.run.nodes, node.inter_node_bytes_per_s, network_s, ranks)))
 
 
-def _links_measured(plan: Plan, trained: Workload, other: Otherwise) -> bool:
-    """Whether the links are as `torusrun calibrate` measured them, with the rate or into a file."""
+def _links_error(plan: Plan, other: Otherwise) -> float | None:
+    """The error of links that `torusrun calibrate` measured, at the site or for a file; None: not measured."""
     if other.network:
-        return other.network.endswith((".yaml", ".yml"))
-    return trained.name in plan.site.image_us
+        return 0.0 if other.network.endswith((".yaml", ".yml")) else None
+    return plan.site.links_error
 
 
 def stood(plan: Plan, hosts: Sequence[str], workload: str | None = None) -> tuple[Plan, Stand]:

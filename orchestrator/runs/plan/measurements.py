@@ -95,6 +95,8 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
     for fit in found.links:
         values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
         values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
+    if found.links:
+        values["links_error"] = round(max(fit.worst_percent for fit in found.links) / 100, 4)
     measured = {
         "step_us": round(found.step_us, 3),
         "image_us": round(found.image_us, 3),

@@ -109,7 +109,7 @@ def test_the_constants_are_what_all_published_rows_imply() -> None:
 
 
 def test_links_that_are_doubtful_expose_more_and_less_of_the_same_plan() -> None:
-    cost = {"links_factor": doubts.links_factor(measured=False)}
+    cost = {"links_factor": doubts.links_factor()}
     one = step(device("v100-16gb"), 8, lambda size: 1e-4 + size / 5e9, **cost)
     low, high = one.exposed_between_s
     assert 0 < low < one.exposed_s < high
@@ -171,3 +171,8 @@ def test_a_measurement_whose_steps_differ_much_is_too_wide_to_plan_by() -> None:
     assert shared.factor.high == pytest.approx(1 + (0.04**2 + 0.5235**2) ** 0.5, rel=1e-3) and shared.factor.is_wide
     assert "differ by 95 %" in shared.why and "shared cores" in shared.why
     assert quiet.factor.high == pytest.approx(1.04, abs=1e-3) and quiet.why == doubts.SAME
+
+
+def test_links_that_were_measured_badly_are_as_doubtful_as_their_fit() -> None:
+    described, exactly, badly = doubts.links_factor(), doubts.links_factor(0.01), doubts.links_factor(0.85)
+    assert (described, exactly, badly) == (1.5, 1.07, 1.85)
