@@ -6,6 +6,7 @@ ranks compute, and all groups of a link class reduce, at the same time, as they 
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ from training.sync.buckets.cost_table import slowest_s
 
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
 ENOUGH_S = 1.0  # no larger messages after one that took so long: they would add nothing new
-REPEATS, STEPS = 7, 15
+REPEATS = 7
 
 
 def main(arguments: list[str]) -> int:
@@ -58,13 +59,27 @@ def main(arguments: list[str]) -> int:
 
 
 def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> Iterator[dict[str, object]]:
-    """Time a step without its all-reduce, at the run's batch and at twice that: two points give a line."""
+    """Time a step without its all-reduce, at the run's batch and at twice that: two points give a line.
+
+    A step takes as long as the slowest rank's. How much the ranks' own steps differ says what more ranks would wait.
+    """
     for factor in (1, 2):
         batch = factor * parts.course.phases[0].batch
         course = Course(replace(config.train, batch=batch, phases=()), parts.data.train_samples)
         learner = Learner(config, ranks, device, replace(parts, course=course))
-        step_s = slowest_s([_timed_s(learner.step_alone, device) for _ in range(STEPS)], device)
-        yield {"model": config.train.model.name, "batch": batch // ranks.world, "time_s": step_s}
+        times_s = [_timed_s(learner.step_alone, device) for _ in range(events.MEASURED_STEPS)]
+        found = {"time_s": slowest_s(times_s, device), "ranks": ranks.world, "spread": _spread(times_s, device)}
+        yield {"model": config.train.model.name, "batch": batch // ranks.world, **found}
+
+
+def _spread(times_s: list[float], device: torch.device) -> float:
+    """The standard deviation of a rank's step as a share of its mean: of all ranks' steps but their first."""
+    own = torch.tensor(times_s[1:], dtype=torch.float64, device=device)
+    sums = torch.stack([torch.ones_like(own).sum(), own.sum(), own.square().sum()])
+    dist.all_reduce(sums)
+    count, total, squares = map(float, sums.tolist())
+    mean_s = total / count
+    return math.sqrt(max(0.0, squares / count - mean_s * mean_s)) / mean_s
 
 
 def _save(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> Iterator[dict[str, object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 
 def number(value: float) -> str:
@@ -44,6 +45,13 @@ def duration(value_s: float) -> str:
     if value_s < 120:
         return f"{value_s:.1f} s"
     return f"{value_s / 60:.1f} min" if value_s < 7200 else f"{value_s / 3600:.1f} h"
+
+
+def between(bounds: tuple[float, float], show: Callable[[float], str]) -> str:
+    """The bounds of a number at 90 %: '54.1 to 61.0 s'. A unit that both have is written once."""
+    low, high = map(show, bounds)
+    (_, _, unit), (_, _, same) = low.partition(" "), high.partition(" ")
+    return f"{low.removesuffix(f' {unit}') if unit and unit == same else low} to {high}"
 
 
 def moment(time_s: float) -> str:

@@ -53,6 +53,8 @@ NODES = Limits(at_least=1, at_most=100_000)
 PER_NODE = Limits(at_least=1, at_most=1024)
 NONE_OR_MORE = Limits(at_least=0, at_most=1024)
 MICROSECONDS = Limits(at_least=0, at_most=1e12)
+RANKS = Limits(at_least=1, at_most=10_000_000)
+SPREADS = Limits(at_least=0, at_most=10)
 
 
 def text_kind(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from orchestrator.spec.kinds import LINE, MICROSECONDS, RATE
+from orchestrator.spec.kinds import LINE, MICROSECONDS, RANKS, RATE, SPREADS
 from orchestrator.spec.site import Site
 from training.recipe.key import key, needed
 
@@ -23,6 +23,9 @@ class SiteMeasurements:
     intra_node_latency_us: Annotated[float, MICROSECONDS] | None = key(None, "", former="inside_latency_us")
     step_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
     image_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
+    step_ranks: dict[Annotated[str, LINE], Annotated[int, RANKS]] = key({}, "")
+    step_spread: dict[Annotated[str, LINE], Annotated[float, SPREADS]] = key({}, "")
+    links_error: Annotated[float, SPREADS] | None = key(None, "")
     save_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
 
     def at(self, site: Site) -> Site:
@@ -32,5 +35,8 @@ class SiteMeasurements:
             node=replace(site.node, **links),
             step_us={**site.step_us, **self.step_us},
             image_us={**site.image_us, **self.image_us},
+            step_ranks={**site.step_ranks, **self.step_ranks},
+            step_spread={**site.step_spread, **self.step_spread},
+            links_error=site.links_error if self.links_error is None else self.links_error,
             save_us={**site.save_us, **self.save_us},
         )

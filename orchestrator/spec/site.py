@@ -177,6 +177,17 @@ class Site:
     image_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds of one image on one rank, as in resnet-digits: 85"
     )
+    step_ranks: dict[Annotated[str, kinds.LINE], Annotated[int, kinds.RANKS]] = key(
+        {}, "by model: the ranks of the run that measured its step; a step waits for the slowest of them"
+    )
+    step_spread: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.SPREADS]] = key(
+        {},
+        "by model: the standard deviation of a rank's step as a share of its mean; torusrun calibrate measures it, and "
+        "a prediction without it takes that of published runs",
+    )
+    links_error: Annotated[float, kinds.SPREADS] | None = key(
+        None, "the largest relative error of the measured links; torusrun calibrate writes it"
+    )
     save_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds that all ranks wait for a checkpoint; torusrun calibrate measures it"
     )

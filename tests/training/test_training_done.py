@@ -26,6 +26,8 @@ def test_a_measurement_is_done_after_its_one_step(tmp_path: Path) -> None:
         "schema": 1, "attempt": 1, "step": 1, "total_steps": 1, "samples": 0,
     }  # fmt: skip
     assert launch.events()[-1]["event"] == "done"
+    computed = [row for row in launch.events("measured") if "model" in row]
+    assert len(computed) == 2 and all(row["ranks"] == 1 and 0 < row["spread"] < 10 for row in computed), computed
 
 
 @pytest.mark.parametrize("module", ["training", "training.measure"])

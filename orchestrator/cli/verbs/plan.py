@@ -108,12 +108,13 @@ def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | No
 
 
 def _predicted(forecast: Forecast) -> str:
-    from orchestrator.report.numbers import duration, ms, thousands
+    from orchestrator.report.numbers import between, duration, ms, thousands
 
+    interval = between(forecast.intervals["total_s"], duration)
     rate = f"{thousands(forecast.images_per_s)} images/s"
     steps = f"{counted(forecast.steps, 'step')} of {ms(forecast.step_s)} ms"
-    reduced = f"of which the all-reduce is {ms(forecast.exposed_s)} ms"
-    return f"{duration(forecast.total_s)}, {rate}: {steps}, {reduced}; more: torusrun predict"
+    waits = f"the slowest rank {ms(forecast.stragglers_s)} ms and the all-reduce {ms(forecast.exposed_s)} ms"
+    return f"{duration(forecast.total_s)} (90 %: {interval}), {rate}: {steps}, of which {waits}; more: torusrun predict"
 
 
 def _checkpoints(planned: Plan, forecast: Forecast | None) -> str:

@@ -6,7 +6,7 @@ batch (launches, the optimizer). Backward takes two thirds of a step, by multipl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.network.prediction import constants
 
@@ -15,17 +15,24 @@ BACKWARD_SHARE = 2 / 3
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU with its software."""
+    """A GPU with its software.
+
+    Its steps were those of a run of `ranks`, whose compute times differed by `spread` of their mean (None: not known).
+    They are `measured` if they are those of the very program that is predicted.
+    """
 
     name: str
     fixed_s: float
     image_s: float
+    ranks: int = 1
+    spread: float | None = None
+    measured: bool = False
 
     def for_work(self, share: float) -> Device:
         """The device for images that each need `share` times as many multiply-adds (derived: at the same rate)."""
         if abs(share - 1) < 1e-9:
             return self
-        return Device(f"{self.name}, {share:.3g} of the work at 224 x 224", self.fixed_s, self.image_s * share)
+        return replace(self, name=f"{self.name}, {share:.3g} of the work at 224 x 224", image_s=self.image_s * share)
 
     def step_s(self, batch: float) -> float:
         """One step of `batch` images on this device, without communication."""
@@ -36,17 +43,18 @@ class Device:
         return BACKWARD_SHARE * self.step_s(batch)
 
 
-def measured(name: str, batch: float, step_s: float, fixed_s: float) -> Device:
-    """A device from one published step; `fixed_s` is at most half of it."""
+def measured(name: str, batch: float, step_s: float, fixed_s: float, ranks: int = 1) -> Device:
+    """A device from one step of its program on so many ranks; `fixed_s` is at most half of it."""
     fixed = min(fixed_s, step_s / 2)
-    return Device(name, fixed, (step_s - fixed) / batch)
+    return Device(name, fixed, (step_s - fixed) / batch, ranks, measured=True)
 
 
 def device(name: str) -> Device:
     """The shipped device `name`. Raises UserError if there is none."""
     written = constants.entry("gpus", name, "--gpu")
     batch, rate = constants.number(written["reference_batch"]), constants.number(written["images_per_s"])
-    return measured(name, batch, batch / rate, constants.number(written["fixed_s"]))
+    found = measured(name, batch, batch / rate, constants.number(written["fixed_s"]))
+    return replace(found, ranks=written.get("ranks", 1), measured=False)
 
 
 def device_for(architecture: str | None) -> str | None:

@@ -7,10 +7,13 @@ from typing import Any
 
 from orchestrator.network.cost.all_reduce import Cost
 from orchestrator.network.cost.links import Network
-from orchestrator.network.prediction import epochs
+from orchestrator.network.prediction import doubts, epochs
 from orchestrator.network.prediction.checkpoints import CheckpointCost, Saving, cost
 from orchestrator.network.prediction.compute import BACKWARD_SHARE, Device
+from orchestrator.network.prediction.epochs import Epochs
+from orchestrator.network.prediction.interval import Doubt, Interval, around
 from orchestrator.network.prediction.step import EXACT, Step, step
+from orchestrator.network.prediction.stragglers import stragglers
 from orchestrator.network.prediction.workload import Workload
 from training.counted import counted
 
@@ -47,7 +50,11 @@ class PhaseSteps:
 
 @dataclass(frozen=True)
 class Asked:
-    """The properties of a run that determine its time."""
+    """The properties of a run that determine its time.
+
+    `links_error` is the largest relative error of the network's links if they were measured; `recipe` is the name of
+    the recipe that it follows.
+    """
 
     nodes: int
     ranks: int
@@ -60,20 +67,34 @@ class Asked:
     network: Network
     communication: Communication
     saving: Saving
+    links_error: float | None = None
+    recipe: str | None = None
+
+    @property
+    def compute(self) -> doubts.Compute:
+        return doubts.same_program(self.device.spread) if self.device.measured else doubts.other_program()
+
+    @property
+    def links_factor(self) -> float:
+        return doubts.links_factor(self.links_error)
 
 
 @dataclass(frozen=True)
 class PhaseForecast:
-    """The steps of one phase."""
+    """The steps of one phase, and the interval of the time of one."""
 
     batch: int
     steps: int
     step_s: float
+    interval_s: Interval
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The predicted times of a run; the times of one step are for the phase that takes longest."""
+    """The predicted times of a run; the times of one step are for the phase that takes longest.
+
+    `intervals` has the bounds of these numbers at 90 %, by name; `doubts` are what widens that of the step.
+    """
 
     ranks: int
     grid: tuple[int, ...]
@@ -81,6 +102,7 @@ class Forecast:
     forward_s: float
     backward_s: float
     fixed_s: float
+    stragglers_s: float
     exposed_s: float
     norms_s: float
     all_reduce_s: float
@@ -94,8 +116,12 @@ class Forecast:
     node_hours: float
     epochs_to_target: float | None
     to_target_s: float | None
+    target: str  # the accuracy
+    epochs_source: str
     phases: tuple[PhaseForecast, ...]
     checkpoints: CheckpointCost
+    intervals: dict[str, Interval]
+    doubts: tuple[Doubt, ...]
     assumptions: tuple[str, ...]
 
     @property
@@ -107,16 +133,25 @@ class Forecast:
 
 
 def forecast(asked: Asked) -> Forecast:
-    """Predict a run without disturbances."""
+    """Predict a run without disturbances, with the interval of each number."""
     found = [(phase, _step(asked, phase)) for phase in asked.phases]
-    train_s = sum(phase.steps * one.total_s for phase, one in found)
-    longest, one = max(found, key=lambda each: each[0].steps * each[1].total_s)
+    phases = tuple(_phase(asked, phase, one) for phase, one in found)
+    train_s = sum(phase.steps * phase.step_s for phase in phases)
+    at = max(range(len(phases)), key=lambda index: phases[index].steps * phases[index].step_s)
+    longest, one = found[at]
     local, image_s = longest.batch / asked.ranks, asked.device.image_s * longest.work
     validation_s = asked.evaluations * _validation_s(asked)
-    batches = {phase.batch for phase in asked.phases}
-    published = asked.workload.name == "resnet50" and asked.workload.images == epochs.images()
-    known = published and len(batches) == 1
-    target = epochs.epochs_to_target(longest.batch) if known else None
+    target, images = _epochs(asked), sum(phase.steps * phase.batch for phase in phases)
+    parts = doubts.of_step(asked.device, local, one, asked.compute, asked.links_factor)
+    all_reduce_s = asked.communication.all_reduce_s(asked.workload.gradient_bytes)
+    intervals = {
+        "step_s": phases[at].interval_s,
+        "stragglers_s": one.stragglers.wait_between(one.compute_s) if one.stragglers else Interval(0.0, 0.0),
+        "exposed_s": one.exposed_between_s,
+        "all_reduce_s": _between(all_reduce_s, asked.links_factor),
+        "best_grid_all_reduce_s": _between(asked.communication.best_s, asked.links_factor),
+        **_totals(asked, phases, validation_s, images, target),
+    }
     return Forecast(
         ranks=asked.ranks,
         grid=asked.grid,
@@ -124,30 +159,80 @@ def forecast(asked: Asked) -> Forecast:
         forward_s=local * image_s * (1 - BACKWARD_SHARE),
         backward_s=local * image_s * BACKWARD_SHARE,
         fixed_s=asked.device.fixed_s,
+        stragglers_s=one.stragglers_s,
         exposed_s=one.exposed_s,
         norms_s=one.norms_s,
-        all_reduce_s=asked.communication.all_reduce_s(asked.workload.gradient_bytes),
+        all_reduce_s=all_reduce_s,
         best_grid_all_reduce_s=asked.communication.best_s,
         groups=one.buckets,
         step_s=one.total_s,
         steps=sum(phase.steps for phase in asked.phases),
-        images_per_s=sum(phase.steps * phase.batch for phase in asked.phases) / train_s,
+        images_per_s=images / train_s,
         train_s=train_s,
         validation_s=validation_s,
         node_hours=asked.nodes * (train_s + validation_s) / 3600,
-        epochs_to_target=target,
-        to_target_s=target * (train_s + validation_s) / asked.epochs if target else None,
-        phases=tuple(PhaseForecast(phase.batch, phase.steps, one.total_s) for phase, one in found),
+        epochs_to_target=target.expected,
+        to_target_s=target.expected * (train_s + validation_s) / asked.epochs if target.expected else None,
+        target=target.target,
+        epochs_source=target.source,
+        phases=phases,
         checkpoints=cost(asked.saving, one.total_s),
+        intervals=intervals,
+        doubts=parts,
         assumptions=_assumptions(asked, one),
     )
+
+
+def _phase(asked: Asked, phase: PhaseSteps, one: Step) -> PhaseForecast:
+    batch = phase.batch / asked.ranks
+    found = doubts.of_step(asked.device, batch, one, asked.compute, asked.links_factor)
+    return PhaseForecast(phase.batch, phase.steps, one.total_s, around(one.total_s, found))
+
+
+def _totals(
+    asked: Asked, phases: tuple[PhaseForecast, ...], validation_s: float, images: int, target: Epochs
+) -> dict[str, Interval]:
+    """The intervals of whole times. What is doubtful is so in all steps alike, so their bounds add up."""
+    train = Interval(
+        sum(phase.steps * phase.interval_s.low for phase in phases),
+        sum(phase.steps * phase.interval_s.high for phase in phases),
+    )
+    validation = asked.compute.factor.times(validation_s)
+    total = Interval(train.low + validation.low, train.high + validation.high)
+    found = {
+        "images_per_s": train.rate_of(images),
+        "train_s": train,
+        "validation_s": validation,
+        "total_s": total,
+        "node_hours": total.times(asked.nodes / 3600),
+    }
+    if target.expected:
+        ends = [bound * each / asked.epochs for bound, each in zip(total, target.interval, strict=True)]
+        found |= {"epochs_to_target": target.interval, "to_target_s": Interval(*ends)}
+    return found
+
+
+def _between(time_s: float, factor: float) -> Interval:
+    return Interval(time_s / factor, time_s * factor)
+
+
+def _epochs(asked: Asked) -> Epochs:
+    """The epochs to the target, if the run trains ResNet-50 on ImageNet with one batch or as a recipe says."""
+    if asked.workload.name != "resnet50" or asked.workload.images != epochs.images():
+        return epochs.UNKNOWN
+    batches = {phase.batch for phase in asked.phases}
+    if asked.recipe and (known := epochs.of_recipe(asked.recipe, max(batches))):
+        return known
+    return epochs.to_target(batches.pop()) if len(batches) == 1 else epochs.UNKNOWN
 
 
 def _step(asked: Asked, phase: PhaseSteps) -> Step:
     device, batch = replace(asked.device, image_s=asked.device.image_s * phase.work), phase.batch / asked.ranks
     all_reduce_s, norms_s, trained = asked.communication.all_reduce_s, asked.communication.norms_s, asked.workload
+    waits, factor = stragglers(asked.ranks, device.ranks, device.spread, trained.every), asked.links_factor
     if trained.every > 1:
-        return Step(device.step_s(batch), all_reduce_s(trained.state_bytes) / trained.every, norms_s, ())
+        averaged_s = all_reduce_s(trained.state_bytes) / trained.every
+        return Step(device.step_s(batch), averaged_s, norms_s, (), _between(averaged_s, factor), waits)
     return step(
         device,
         batch,
@@ -156,6 +241,8 @@ def _step(asked: Asked, phase: PhaseSteps) -> Step:
         bytes_per_parameter=trained.bytes_per_parameter,
         grouping=trained.grouping,
         norms_s=norms_s,
+        stragglers=waits,
+        links_factor=factor,
     )
 
 
@@ -187,6 +274,15 @@ def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
         f"{_sent(trained, one)}; validation passes: {asked.evaluations}",
         *norms,
         *sizes,
-        "not modelled: start-up, reading and decoding images, slower nodes, compute that communication slows; "
-        "published runs on 1,000 V100 and more lost 3.5 to 8.8 ms a step so (torusrun records)",
+        _waits(asked),
+        "not modelled: start-up, reading and decoding images, compute that communication slows, faults",
     )
+
+
+def _waits(asked: Asked) -> str:
+    """How the slowest rank is predicted."""
+    device = asked.device
+    of = stragglers(asked.ranks, device.ranks, device.spread)
+    source = "as seven published runs imply" if device.spread is None else "as measured here"
+    rate = f"the rate is that of a run on {counted(device.ranks, 'rank')}"
+    return f"a rank's compute differs from step to step by {100 * of.sigma:.2g} %, {source}; {rate}"

@@ -1,4 +1,4 @@
-"""One step of training: compute, and the communication that does not overlap with it.
+"""One step of training: compute, the wait for the slowest rank, and the communication that does not overlap.
 
 Batch norms over several ranks exchange (training/norm/over_ranks.py) two float64 per channel in the forward pass and
 two float32 in the backward pass, in one all-reduce for each layer. No rank computes meanwhile.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from orchestrator.network.cost.all_reduce import Cost
 from orchestrator.network.prediction import tensors
 from orchestrator.network.prediction.compute import Device
+from orchestrator.network.prediction.interval import Interval
+from orchestrator.network.prediction.stragglers import Stragglers
 from training.recipe.facts import Tensor
 from training.sync.buckets import exact, shapes
 
@@ -22,16 +25,23 @@ EXACT: Grouping = ("exact",)
 
 @dataclass(frozen=True)
 class Step:
-    """Seconds of one step by part."""
+    """Seconds of one step by part. `exposed_between_s` are the bounds of `exposed_s` if the links are doubtful."""
 
     compute_s: float
     exposed_s: float
     norms_s: float  # exchange of the statistics of batch norms
     buckets: tuple[int, ...]  # number of gradients in each
+    exposed_between_s: Interval
+    stragglers: Stragglers | None = None
+
+    @property
+    def stragglers_s(self) -> float:
+        """The wait for the slowest rank."""
+        return self.stragglers.wait_s(self.compute_s) if self.stragglers else 0.0
 
     @property
     def total_s(self) -> float:
-        return self.compute_s + self.exposed_s + self.norms_s
+        return self.compute_s + self.stragglers_s + self.exposed_s + self.norms_s
 
 
 def step(
@@ -44,14 +54,25 @@ def step(
     grouping: Grouping = EXACT,
     overlap: bool = True,
     norms_s: float = 0.0,
+    stragglers: Stragglers | None = None,
+    links_factor: float = 1.0,
 ) -> Step:
-    """A step of `batch` images on `device`; each bucket of gradients is reduced in `cost_s(bytes)` seconds."""
+    """A step of `batch` images on `device`; each bucket of gradients is reduced in `cost_s(bytes)` seconds.
+
+    The true times of the links may be `links_factor` times these, or divided by it.
+    """
     layers = network or tensors.resnet50()
     sizes = [layer.parameters * bytes_per_parameter for layer in layers]
     backward_s = device.backward_s(batch)
     ready = tensors.ready_s(layers, backward_s) if overlap else [0.0] * len(sizes)
     buckets = _buckets(ready, sizes, cost_s, grouping)
-    return Step(device.step_s(batch), exact.exposed_s(ready, sizes, cost_s, buckets), norms_s, buckets)
+    once = lru_cache(None)(cost_s)  # the three plans below have the same sizes
+
+    def exposed_s(factor: float) -> float:
+        return exact.exposed_s(ready, sizes, lambda size: factor * once(size), buckets)
+
+    between = Interval(exposed_s(1 / links_factor), exposed_s(links_factor))
+    return Step(device.step_s(batch), exposed_s(1.0), norms_s, buckets, between, stragglers)
 
 
 def norms_s(channels: Sequence[int], cost_s: Cost) -> float:

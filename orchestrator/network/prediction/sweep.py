@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from orchestrator.network.cost.links import Network
-from orchestrator.network.prediction import schemes
+from orchestrator.network.prediction import doubts, schemes
 from orchestrator.network.prediction.collectives import cut_s
 from orchestrator.network.prediction.compute import Device
+from orchestrator.network.prediction.interval import Doubt, Interval, around
 from orchestrator.network.prediction.schemes import Scheme
 from orchestrator.network.prediction.step import step
+from orchestrator.network.prediction.stragglers import stragglers
 from orchestrator.network.prediction.tensors import resnet50
 
 BYTES = sum(tensor.parameters for tensor in resnet50()) * 2.0  # ResNet-50 in half precision
@@ -20,13 +22,19 @@ BROKEN = 2.0
 
 @dataclass(frozen=True)
 class Size:
-    """One number of GPUs: the all-reduce of all gradients by every scheme, and a step with the best."""
+    """One number of GPUs: the all-reduce of all gradients by every scheme, and a step with the best.
+
+    `images_per_s_between` contains the doubt of the device's rate, which the bounds of the efficiency do not.
+    """
 
     gpus: int
     schemes: Mapping[str, Scheme]
     bound_s: float
     images_per_s: float
+    images_per_s_between: Interval
     efficiency: float
+    efficiency_between: Interval
+    doubts: tuple[Doubt, ...]
 
     def cost_s(self, name: str) -> float:
         return self.schemes[name].cost_s(BYTES)
@@ -66,12 +74,17 @@ def _size(network: Network, device: Device, batch: int) -> Size:
     flat = [Scheme(name, (), schemes.FLAT[name](network)) for name in ("ring", "tree", "halving", "leaders")]
     every = [*flat, schemes.best_grid(network, BYTES), schemes.best_levels(network, BYTES)]
     best = min(every, key=lambda scheme: scheme.cost_s(BYTES))
-    step_s = step(device, batch, best.cost_s).total_s
-    rate = network.ranks * batch / step_s
+    factor, waits = doubts.links_factor(), stragglers(network.ranks, device.ranks, device.spread)
+    one = step(device, batch, best.cost_s, stragglers=waits, links_factor=factor)
+    compute, *others = doubts.of_step(device, batch, one, doubts.other_program(), factor)
+    images = network.ranks * batch
     return Size(
-        network.ranks,
-        {scheme.name: scheme for scheme in every},
-        cut_s(BYTES, network),
-        rate,
-        device.step_s(batch) / step_s,
+        gpus=network.ranks,
+        schemes={scheme.name: scheme for scheme in every},
+        bound_s=cut_s(BYTES, network),
+        images_per_s=images / one.total_s,
+        images_per_s_between=around(one.total_s, [compute, *others]).rate_of(images),
+        efficiency=device.step_s(batch) / one.total_s,
+        efficiency_between=around(one.total_s, others).rate_of(device.step_s(batch)),
+        doubts=tuple(others),
     )

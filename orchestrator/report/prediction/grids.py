@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orchestrator.network.cost.links import Network
 from orchestrator.network.placement.grid import Grid
+from orchestrator.network.prediction import doubts
 from orchestrator.network.prediction.compute import Device
 from orchestrator.network.prediction.grids import Compared, compare
 from orchestrator.report.numbers import ms, thousands
@@ -11,6 +12,7 @@ from orchestrator.report.prediction.predicted import Predicted
 from orchestrator.report.table import Column, Table
 
 NOTE = "XxY: X ranks in a row. Sony's grids, and which side of 48x72 is the row, are from memory."
+BOUNDS = "90 % interval: from 1/{0:g} of a time to {0:g} times it; one error for all, so their order is surer."
 COLUMNS: tuple[Column[Compared], ...] = (
     Column("GPUs", lambda grid: grid.gpus, thousands, key="gpus"),
     Column("grid", lambda grid: grid.grid, lambda dims: str(Grid(dims)), key="grid"),
@@ -22,5 +24,6 @@ COLUMNS: tuple[Column[Compared], ...] = (
 
 
 def grids(links: Network, device: Device, batch: int) -> Predicted:
-    table = Table(COLUMNS, compare(links, device, batch))
-    return Predicted({"grids": table.as_json()}, [*table.lines(), NOTE])
+    table, factor = Table(COLUMNS, compare(links, device, batch)), doubts.links_factor()
+    record = {"grids": table.as_json(), "times_90": [1 / factor, factor]}
+    return Predicted(record, [*table.lines(), NOTE, BOUNDS.format(factor)])

@@ -1,15 +1,28 @@
-"""The published records beside their predictions, and the differences that the table does not explain."""
+"""The published records beside their predictions, each without its own number, and what the table does not explain."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
+from orchestrator.network.prediction.interval import Interval
 from orchestrator.network.prediction.published import durations, rows
-from orchestrator.network.prediction.records import Duration, HeldOut, PublishedRun, held_out
-from orchestrator.report.numbers import ms, thousands
+from orchestrator.network.prediction.records import CLOSE_PERCENT, Duration, PublishedRun
+from orchestrator.report.numbers import between, thousands
 from orchestrator.report.prediction.predicted import Predicted
 from orchestrator.report.table import Column, Table
 
-WORDS = {"baseline": "baseline", "close": "", "out": "OUT of 5 %", "unpredicted": "not predicted"}
+WORDS = {"baseline": "baseline", "close": "", "off": "over 5 %", "outside": "OUTSIDE", "unpredicted": "not predicted"}
 SIGNED, TENTH = "{:+.1f}".format, "{:.1f}".format
+
+
+def _rates(interval: Interval) -> str:
+    return between(interval, thousands) + (" wide" if interval.is_wide else "")
+
+
+def _of_rate(name: str, row: PublishedRun) -> object:
+    return getattr(row.predicted, name) if row.predicted else None
+
 
 ROWS: tuple[Column[PublishedRun], ...] = (
     Column(None, lambda row: row.name, key="row"),
@@ -17,7 +30,10 @@ ROWS: tuple[Column[PublishedRun], ...] = (
     Column("GPUs", lambda row: row.gpus, thousands, key="gpus"),
     Column("published", lambda row: row.published.value, thousands, key="published_images_per_s"),
     Column("mark", lambda row: row.published.mark, key="mark"),
-    Column("predicted", lambda row: row.predicted, thousands, key="predicted_images_per_s"),
+    Column("predicted", partial(_of_rate, "images_per_s"), thousands, key="predicted_images_per_s"),
+    Column("90 %", partial(_of_rate, "interval"), _rates, key="interval_images_per_s", right=True),
+    Column(None, partial(_of_rate, "sigma"), key="sigma_of_other_rows"),
+    Column(None, partial(_of_rate, "widened_by"), key="widened_by"),
     Column("error %", lambda row: row.error_percent, SIGNED, key="error_percent"),
     Column("", lambda row: row.role, WORDS.__getitem__, key="role"),
     Column("from", lambda row: row.baseline, key="baseline"),
@@ -25,17 +41,12 @@ ROWS: tuple[Column[PublishedRun], ...] = (
     Column(None, lambda row: row.not_modelled, key="not_modelled"),
     Column(None, lambda row: row.why, key="why"),
 )
-LOST: tuple[Column[HeldOut], ...] = (
-    Column("row", lambda one: one.row.who),
-    Column("lost ms", lambda one: one.row.lost_s, ms, key="lost_s"),
-    Column("others' median ms", lambda one: one.others_s, ms, key="others_lost_s"),
-    Column("error % then", lambda one: one.error_percent, SIGNED, key="error_percent_with_others_loss"),
-)
 TIMES: tuple[Column[Duration], ...] = (
     Column("time", lambda time: time.name, key="row"),
     Column("epochs", lambda time: time.epochs, key="epochs"),
     Column("published s", lambda time: time.published.value, "{:g}".format, key="published_s"),
     Column("predicted s", lambda time: time.predicted_s, TENTH, key="predicted_s"),
+    Column("90 %", lambda time: time.interval_s, lambda ends: between(ends, TENTH), key="interval_s", right=True),
     Column("at published rate s", lambda time: time.at_published_rate_s, TENTH, key="at_published_rate_s"),
     Column("unexplained s", lambda time: time.unexplained_s, TENTH, key="unexplained_s"),
 )
@@ -43,25 +54,42 @@ TIMES: tuple[Column[Duration], ...] = (
 
 def published() -> Predicted:
     found, times = rows(), Table(TIMES, durations(), empty="")
-    table, lost = Table(ROWS, found, empty=""), Table(LOST, held_out(found))
-    by_row = {one.row.name: record for one, record in zip(lost.rows, lost.as_json(), strict=True)}
-    none = {column.key: None for column in LOST if column.key}
-    records = [{**record, **by_row.get(record["row"], none)} for record in table.as_json()]
+    table, counts = Table(ROWS, found, empty=""), _counts(found)
     lines = [
-        "images/s, predicted from a smaller row of the same hardware and software or from one GPU's rate",
+        "images/s, predicted from a smaller row of the same hardware and software or from one GPU's rate; what is",
+        "taken from published runs, the wait for stragglers and the doubt of rates, comes from the other rows alone",
         *table.lines(),
+        "",
+        *counts,
         "\nnot modelled",
         *(f"  {row.who}: {row.not_modelled}" for row in found if row.not_modelled),
         "\nrows out of 5 %, and why",
-        *(f"  {row.who}: {_percent(row)}: {row.why}" for row in found if row.role in ("out", "unpredicted")),
-        "\nlost in a step beyond the model, where the baseline is the same program on the same nodes; each row",
-        "corrected by the median of the others (found after the fact: few rows, no formula)",
-        *lost.lines(),
+        *(f"  {row.who}: {_percent(row)}: {row.why}" for row in found if row.role in ("off", "outside", "unpredicted")),
         "\ntimes to train; what the published throughput does not explain is not in the model either",
         *times.lines(),
         *(_sony(time) for time in times.rows if time.name == "sony-v2"),
     ]
-    return Predicted({"rows": records, "times": times.as_json()}, lines)
+    return Predicted({"rows": table.as_json(), "times": times.as_json()}, lines)
+
+
+def _counts(found: Sequence[PublishedRun]) -> list[str]:
+    """How many predictions hold, and which do not."""
+    every = [(row, row.predicted) for row in found if row.predicted]
+    same, inside = [row for row, _ in every if row.same_program], [row for row, _ in every if row.role != "outside"]
+    wide = [row.name for row, rate in every if rate.interval.is_wide]
+    outside = [row.name for row, _ in every if row.role == "outside"]
+    far = [f"{row.name} {_percent(row)}" for row in same if row.role != "close"]
+    reason = next((rate.widened_by for _, rate in every if rate.interval.is_wide), "")
+    return [
+        f"within {CLOSE_PERCENT:g} %: {len(same) - len(far)} of the {len(same)} rows whose baseline is the same "
+        f"program on the same nodes; {_listed('not', far)}",
+        f"inside the 90 % interval: {len(inside)} of {len(every)} rows; {_listed('outside', outside)}",
+        f"{_listed('too wide to plan by', wide)}; {reason}" if wide else "no interval is too wide to plan by",
+    ]
+
+
+def _listed(word: str, names: Sequence[str]) -> str:
+    return f"{word}: {', '.join(names) or 'none'}"
 
 
 def _sony(d: Duration) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.prediction.forecast import Forecast
-from orchestrator.report.numbers import duration, ms, thousands
+from orchestrator.network.prediction.interval import largest
+from orchestrator.report.numbers import between, duration, ms, thousands
 from orchestrator.report.prediction import checkpoints
 from orchestrator.report.prediction.predicted import Predicted
 from orchestrator.runs.plan.phase_groups import Stretch
@@ -29,24 +30,48 @@ def _rows(f: Forecast) -> dict[str, str]:
     best = f" is {Grid(f.best_grid)}, {ms(f.best_grid_all_reduce_s)} ms" if slower else ""
     norms = f" + batch norms' exchange {ms(f.norms_s)}" if f.norms_s else ""
     first = ", ".join(map(str, f.groups[:8])) + (", ..." if len(f.groups) > 8 else "")
-    train = f"{counted(f.steps, 'step')} {duration(f.train_s)}"
+    parts = f"{counted(f.steps, 'step')} {duration(f.train_s)}, validation {duration(f.validation_s)}"
     rows = {
-        "grid": f"{Grid(f.grid)}, all-reduce of all gradients {ms(f.all_reduce_s)} ms; the best grid{best}",
-        "step": f"{ms(f.step_s)} ms = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} + fixed "
-        f"{ms(f.fixed_s)} + exposed communication {ms(f.exposed_s)}{norms}",
+        "grid": f"{Grid(f.grid)}, all-reduce of all gradients {ms(f.all_reduce_s)} ms ({_at(f, 'all_reduce_s', ms)}); "
+        f"the best grid{best}",
+        "step": f"{ms(f.step_s)} ms ({_at(f, 'step_s', ms)}) = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} "
+        f"+ fixed {ms(f.fixed_s)} + slowest rank {ms(f.stragglers_s)} + exposed communication {ms(f.exposed_s)}{norms}",
         "groups": f"{len(f.groups)}, of {first} tensors" if f.groups else "none: weights are averaged, not gradients",
-        "throughput": f"{thousands(f.images_per_s)} images/s on {counted(f.ranks, 'rank')}",
-        "time": f"{duration(f.total_s)}: {train}, validation {duration(f.validation_s)}",
-        "node-hours": f"{f.node_hours:.4g}",
+        "throughput": f"{thousands(f.images_per_s)} images/s ({_at(f, 'images_per_s', thousands)}) "
+        f"on {counted(f.ranks, 'rank')}",
+        "time": f"{duration(f.total_s)} ({_at(f, 'total_s', duration)}): {parts}",
+        "node-hours": f"{f.node_hours:.4g} ({_at(f, 'node_hours', '{:.4g}'.format)})",
         "checkpoints": checkpoints.line(f.checkpoints),
     }
     if len(f.phases) > 1:
-        parts = (f"{part.steps} of {counted(part.batch, 'image')} in {ms(part.step_s)} ms" for part in f.phases)
-        rows["phases"] = "; ".join(parts)
-    if f.epochs_to_target and f.to_target_s:
-        how = "at this batch with LARS (MLPerf's reference)"
-        rows["to 75.9 %"] = f"{f.epochs_to_target:.1f} epochs {how}, {duration(f.to_target_s)}"
+        phases = (
+            f"{part.steps} of {counted(part.batch, 'image')} in {ms(part.step_s)} ms ({between(part.interval_s, ms)})"
+            for part in f.phases
+        )
+        rows["phases"] = "; ".join(phases)
+    rows |= _target(f)
+    rows["in brackets"] = _doubts(f)
     return rows
+
+
+def _at(f: Forecast, name: str, show: Callable[[float], str]) -> str:
+    return between(f.intervals[name], show)
+
+
+def _target(f: Forecast) -> dict[str, str]:
+    """The epochs and the time to the published accuracy; why they are not known; nothing if nobody asks."""
+    if not f.epochs_source:
+        return {}
+    if f.epochs_to_target is None or f.to_target_s is None:
+        return {f"to {f.target}": f"not known: {f.epochs_source}"}
+    found = f"{f.epochs_to_target:.1f} epochs ({_at(f, 'epochs_to_target', '{:.1f}'.format)}) {f.epochs_source}"
+    return {f"to {f.target}": f"{found}, {duration(f.to_target_s)} ({_at(f, 'to_target_s', duration)})"}
+
+
+def _doubts(f: Forecast) -> str:
+    """What the brackets are, and what widens them; an interval too wide to plan by is called so."""
+    wide = "too wide to plan by, mostly because" if f.intervals["step_s"].is_wide else "mostly because"
+    return f"90 % intervals, {wide} {largest(f.doubts).why}"
 
 
 def _attempts(attempts: Sequence[tuple[Stretch, float]]) -> dict[str, str]:

@@ -7,15 +7,19 @@ from functools import partial
 
 from orchestrator.network.cost.links import Network
 from orchestrator.network.prediction.compute import Device
+from orchestrator.network.prediction.stragglers import largest_ranks
 from orchestrator.network.prediction.sweep import BYTES, Size, breaks, sizes
 from orchestrator.network.prediction.sweep import sweep as sizes_of
 from orchestrator.report.curve import Axis, Curve
-from orchestrator.report.numbers import ms, thousands
+from orchestrator.report.numbers import between, ms, thousands
 from orchestrator.report.prediction.predicted import Predicted
 from orchestrator.report.table import Column, Table
 from training.counted import counted
 
 NAMES = {name: name for name in ("ring", "tree", "halving", "leaders", "torus")} | {"levels": "3 levels"}
+PERCENT = "{:.1%}".format
+KNOWN = "the efficiency and its 90 % interval contain the wait for the slowest rank, not the doubt of the device's rate"
+
 WIDTH, HEIGHT = 68, 18  # of the curves
 COLUMNS: tuple[Column[Size], ...] = (
     Column("GPUs", lambda size: size.gpus, thousands, key="gpus"),
@@ -25,7 +29,9 @@ COLUMNS: tuple[Column[Size], ...] = (
     Column("best levels", lambda size: size.shape("levels")),
     Column("least", lambda size: NAMES[size.best.name]),
     Column("images/s", lambda size: size.images_per_s, thousands, key="images_per_s"),
-    Column("efficiency", lambda size: size.efficiency, lambda share: f"{100 * share:.1f} %", key="efficiency"),
+    Column(None, lambda size: size.images_per_s_between, key="images_per_s_90"),
+    Column("efficiency", lambda size: size.efficiency, PERCENT, key="efficiency"),
+    Column("90 %", lambda size: size.efficiency_between, lambda ends: between(ends, PERCENT), key="efficiency_90"),
     Column(None, lambda size: {str(one): one.cost_s(BYTES) for one in size.schemes.values()}, key="all_reduce_s"),
     Column(None, lambda size: str(size.best), key="best"),
 )
@@ -45,6 +51,8 @@ def sweep(links: Network, device: Device, batch: int, first: int, last: int) -> 
     lines = [
         f"one all-reduce of {BYTES / 1e6:.1f} MB, ms; a step of {batch} images per {device.name}",
         *table.lines(),
+        KNOWN,
+        *_beyond(found),
         "",
         *curve.framed(curve.letters(WIDTH, HEIGHT), "|"),
         curve.foot("", WIDTH + 1),
@@ -56,6 +64,13 @@ def sweep(links: Network, device: Device, batch: int, first: int, last: int) -> 
     if found[-1].gpus > links.ranks:
         lines.append(f"beyond {links.ranks:,} GPUs the network is thought larger, with the same links")
     return Predicted(record, lines, curve)
+
+
+def _beyond(found: Sequence[Size]) -> list[str]:
+    """Why the intervals of the largest sizes are wider."""
+    largest = largest_ranks()
+    more = "their intervals have room for a spread with a longer tail"
+    return [f"nothing is published of more than {largest:,} GPUs: {more}"] if found[-1].gpus > largest else []
 
 
 def _curve(found: Sequence[Size]) -> Curve:

@@ -30,6 +30,9 @@ FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a j
     "preflight",
     "step_us",
     "image_us",
+    "step_ranks",
+    "step_spread",
+    "links_error",
     "save_us",
 )
 

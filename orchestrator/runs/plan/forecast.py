@@ -70,6 +70,8 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
             network=named or _links(plan),
             communication=found,
             saving=saving(plan, trained),
+            links_error=_links_error(plan, other),
+            recipe=plan.run.train.recipe,
         )
     )
 
@@ -153,6 +155,13 @@ def _links(plan: Plan) -> Network:
     return Network((intra_node, Level("cluster", plan.run.nodes, node.inter_node_bytes_per_s, network_s, ranks)))
 
 
+def _links_error(plan: Plan, other: Otherwise) -> float | None:
+    """The error of links that `torusrun calibrate` measured, at the site or for a file; None: not measured."""
+    if other.network:
+        return 0.0 if other.network.endswith((".yaml", ".yml")) else None
+    return plan.site.links_error
+
+
 def named_hosts(plan: Plan, names: Sequence[str]) -> ExpectedHosts:
     """The hosts of these names, of which the run may use a part; without a topology on one switch.
 
@@ -175,7 +184,7 @@ def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
         return measured("--images-per-s", local_batch, local_batch / rate, 0.0)
     image_us = plan.site.image_us.get(trained.name)
     if image_us and not other.gpu:
-        return Device("as measured here", plan.site.step_us.get(trained.name, 0.0) / 1e6, image_us / 1e6)
+        return _measured_here(plan, trained, image_us)
     if trained.name != "resnet50":
         raise UserError(
             f"how fast {trained.name} runs at {plan.run.site} is not known: `torusrun calibrate RUN.yaml` measures it, "
@@ -190,3 +199,15 @@ def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
             "name one with `torusrun predict RUN.yaml --gpu NAME`"
         )
     return device(name).for_work(trained.image_work / workload("resnet50").image_work)
+
+
+def _measured_here(plan: Plan, trained: Workload, image_us: float) -> Device:
+    site, name = plan.site, trained.name
+    return Device(
+        "as measured here",
+        site.step_us.get(name, 0.0) / 1e6,
+        image_us / 1e6,
+        ranks=site.step_ranks.get(name, 1),
+        spread=site.step_spread.get(name),
+        measured=True,
+    )

@@ -21,7 +21,10 @@ from training.reporting.events import MEASURED, SAVE
 
 @dataclass(frozen=True)
 class Found:
-    """The results of a measuring run."""
+    """The results of a measuring run on `ranks`, whose steps differed by `spread` of their mean.
+
+    Both are None for a run of an earlier version.
+    """
 
     run: str
     links: tuple[Fit, ...]
@@ -29,6 +32,8 @@ class Found:
     step_us: float  # of a step, without its images
     image_us: float
     save_us: float | None  # that all ranks wait for a checkpoint
+    ranks: int | None
+    spread: float | None
 
     def as_json(self) -> dict[str, Any]:
         return {**self.__dict__, "links": [fit.__dict__ for fit in self.links]}
@@ -63,12 +68,17 @@ def of(folder: RunFolder) -> Found:
         max(few_s - few * image_s, 0.0) * 1e6,
         image_s * 1e6,
         saved[-1] if saved else None,
+        computed[0].get("ranks"),
+        computed[0].get("spread"),
     )
 
 
 def words(place: Path, found: Found) -> str:
     """The results in words, for a terminal."""
     lines = [f"{'computes':10}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.model})"]
+    if found.ranks and found.spread is not None:
+        over = f"from step to step, over {counted(found.ranks, 'rank')}"
+        lines.append(f"{'differs':10}by {100 * found.spread:.1f} % {over}")
     if found.save_us:
         lines.append(f"{'saves':10}{found.save_us / 1e3:.1f} ms a checkpoint")
     for fit in found.links:
@@ -85,10 +95,18 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
     for fit in found.links:
         values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
         values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
-    values["step_us"] = {**(before.step_us if before else {}), found.model: round(found.step_us, 3)}
-    if found.save_us:
-        values["save_us"] = {**(before.save_us if before else {}), found.model: round(found.save_us, 3)}
-    values["image_us"] = {**(before.image_us if before else {}), found.model: round(found.image_us, 3)}
+    if found.links:
+        values["links_error"] = round(max(fit.worst_percent for fit in found.links) / 100, 4)
+    measured = {
+        "step_us": round(found.step_us, 3),
+        "image_us": round(found.image_us, 3),
+        "save_us": found.save_us and round(found.save_us, 3),
+        "step_ranks": found.ranks,
+        "step_spread": found.spread if found.spread is None else round(found.spread, 5),
+    }
+    for name, value in measured.items():
+        of_models = {**(getattr(before, name) if before else {}), **({} if value is None else {found.model: value})}
+        values |= {name: of_models} if of_models else {}
     return (
         "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"
         + str(yaml.safe_dump(values, sort_keys=False))

@@ -1,0 +1,92 @@
+"""The doubts of a step, each with its source in data/doubts.yaml."""
+
+from __future__ import annotations
+
+from math import hypot, pi, sqrt
+from typing import NamedTuple
+
+from orchestrator.network.prediction import constants
+from orchestrator.network.prediction.compute import Device
+from orchestrator.network.prediction.interval import NORMAL, Doubt, Interval
+from orchestrator.network.prediction.step import Step
+from orchestrator.network.prediction.stragglers import largest_ranks
+from training.reporting.events import MEASURED_STEPS
+
+SAME = "compute differs from run to run of one program"
+FEW = "the steps of the measurement differ by {:.2g} % from each other, as on shared cores"
+OTHER = "the rate of a GPU is another program's (`torusrun calibrate` measures yours)"
+SPREAD = "the wait for the slowest of {:,} ranks differs from program to program"
+BEYOND = "nothing is published of {:,} ranks: the largest known cluster has {:,} GPUs"
+LINKS = "the times of the links are not measured"
+LINKS_MEASURED = "an all-reduce differs from the measured links"
+BATCH = "no published rank has a batch of {:g}, and the fixed time of a step is doubtful"
+
+
+class Compute(NamedTuple):
+    """How many times as long compute may take, and why."""
+
+    why: str
+    factor: Interval
+
+
+def number(name: str) -> float:
+    """A constant of data/doubts.yaml."""
+    return constants.number(constants.table("doubts")[name])
+
+
+def links_factor(error: float | None = None) -> float:
+    """How many times as long an all-reduce may take: by the largest error of measured links, or over described ones."""
+    return number("links_described") if error is None else max(number("links_measured"), 1 + error)
+
+
+def same_program(spread: float | None = None) -> Compute:
+    """The doubt of compute that was measured with the very program, by `torusrun calibrate` if its spread is known.
+
+    Source: a measurement is the median of n steps, whose standard error is sqrt(pi / 2) sigma / sqrt(n) (a standard
+    formula for normal numbers).
+    """
+    repeated = number("same_program") - 1
+    by_chance = NORMAL * sqrt(pi / 2) * (spread or 0.0) / sqrt(MEASURED_STEPS - 1)
+    factor = 1 + hypot(repeated, by_chance)
+    why = FEW.format(100 * spread) if spread and by_chance > repeated else SAME
+    return Compute(why, Interval(1 / factor, factor))
+
+
+def other_program(factor: Interval | None = None) -> Compute:
+    """The doubt of compute by the rate of another program; by default, that of all published rows of this kind."""
+    return Compute(OTHER, factor or Interval(number("other_program_low"), number("other_program_high")))
+
+
+def of_step(device: Device, batch: float, one: Step, compute: Compute, links_factor: float) -> tuple[Doubt, ...]:
+    """The doubts of a step with `batch` images on a rank."""
+    return (
+        _between(compute.why, one.compute_s, compute.factor.times(one.compute_s)),
+        *_stragglers(one),
+        _links(one, links_factor),
+        *_batch(device, batch),
+    )
+
+
+def _stragglers(one: Step) -> tuple[Doubt, ...]:
+    if not one.stragglers:
+        return ()
+    ranks, known = one.stragglers.ranks, largest_ranks()
+    why = SPREAD.format(ranks) if ranks <= known else BEYOND.format(ranks, known)
+    return (_between(why, one.stragglers_s, one.stragglers.wait_between(one.compute_s)),)
+
+
+def _links(one: Step, factor: float) -> Doubt:
+    low, high = one.exposed_between_s
+    between = Interval(low + one.norms_s / factor, high + one.norms_s * factor)
+    why = LINKS_MEASURED if factor != links_factor() else LINKS
+    return _between(why, one.exposed_s + one.norms_s, between)
+
+
+def _batch(device: Device, batch: float) -> tuple[Doubt, ...]:
+    if device.measured or number("smallest_batch") <= batch <= number("largest_batch"):
+        return ()
+    return (Doubt(BATCH.format(batch), device.fixed_s, device.fixed_s),)
+
+
+def _between(why: str, time_s: float, between: Interval) -> Doubt:
+    return Doubt(why, max(0.0, time_s - between.low), max(0.0, between.high - time_s))

@@ -1,0 +1,78 @@
+"""Intervals of 90 %: what is doubtful in a number, and the range in which it lies.
+
+Source: derived. Doubts are taken as independent, and as many seconds as 90 % of the cases stay within: their squares
+add up, upwards and downwards apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, hypot, log, sqrt
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+SHARE = 0.9
+WIDE = 1.5
+# Student's t, 95 % on one side, by degrees of freedom (a standard table); beyond it, the normal distribution's.
+STUDENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
+NORMAL = 1.645
+
+
+class Interval(NamedTuple):
+    """The bounds of a number at 90 %."""
+
+    low: float
+    high: float
+
+    def times(self, factor: float) -> Interval:
+        return Interval(self.low * factor, self.high * factor)
+
+    def rate_of(self, amount: float) -> Interval:
+        """The bounds of `amount` per second if these are those of the seconds."""
+        return Interval(amount / self.high, amount / self.low)
+
+    def holds(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the upper bound is more than 1.5 times the lower one: too much to plan by."""
+        return self.high > WIDE * self.low
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason why a time may be shorter or longer, with the seconds at 90 %; both are at least 0."""
+
+    why: str
+    less_s: float
+    more_s: float
+
+
+def around(time_s: float, doubts: Iterable[Doubt]) -> Interval:
+    """The interval of a time with these doubts; a hundredth of the time at least."""
+    found = list(doubts)
+    less_s, more_s = hypot(*(one.less_s for one in found)), hypot(*(one.more_s for one in found))
+    return Interval(max(time_s - less_s, time_s / 100), time_s + more_s)
+
+
+def largest(doubts: Sequence[Doubt]) -> Doubt:
+    """The doubt that widens an interval most."""
+    return max(doubts, key=lambda one: one.less_s + one.more_s)
+
+
+def middle(values: Sequence[float]) -> float:
+    """The geometric mean of values above 0."""
+    return exp(fmean(map(log, values)))
+
+
+def of_next(values: Sequence[float]) -> Interval:
+    """The 90 % prediction interval of one more value of the same kind, from at least two values above 0.
+
+    Source: Student's t on the logarithms, mean -+ t s sqrt(1 + 1/n) with n - 1 degrees of freedom (a standard formula).
+    """
+    logs, freedom = [log(value) for value in values], len(values) - 1
+    student = STUDENT[freedom - 1] if freedom <= len(STUDENT) else NORMAL
+    reach = student * stdev(logs) * sqrt(1 + 1 / len(logs))
+    return Interval(exp(fmean(logs) - reach), exp(fmean(logs) + reach))
