@@ -46,7 +46,7 @@ def test_the_words_for_gpus_and_for_writing(
 ) -> None:
     made = run_image.container(planned(tmp_path, node, container, run), IMAGE, NEW)
     argv = list(inside(made, ["hello"], {}, {}).argv)
-    assert argv[2 : 4 + len(words)] == ["--cleanenv", "--no-eval", *words]
+    assert argv[1 : 5 + len(words)] == ["--quiet", "exec", "--cleanenv", "--no-eval", *words]
     assert not {"--nv", "--nvccli", "--rocm", "--writable-tmpfs"} & set(argv) - set(words)
 
 
