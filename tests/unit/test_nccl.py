@@ -5,6 +5,7 @@ of rings and trees) and 620 to 653 (corrections by size), for a processor of Int
 the lines 329, 331 and 335: the channels are not known.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from orchestrator.network.placement.timing import timing
 from orchestrator.network.prediction.networks import network
 from orchestrator.schedulers.expected_hosts import on_one_switch
 from orchestrator.spec.load import load_site
-from tests.unit.torus_cases import names
+from tests.unit.torus_cases import names, racks
 
 POWERS = (10, 13, 15, 18, 20, 23, 26, 29)
 # The network, its nodes, and the microseconds of an all-reduce of 2^POWERS bytes over all their GPUs.
@@ -135,8 +136,18 @@ def test_a_network_of_the_user_names_the_compute_capability(tmp_path: Path) -> N
     assert network(str(written)).compute_capability == 70
     for wrong, said in (
         (f"compute_capability: Volta, {level}", "compute_capability must be a whole number, as in 70 for sm_70"),
+        (f"compute_capability: 7.0, {level}", "as in 70 for sm_70"),
+        (f"compute_capability: 70.5, {level}", "as in 70 for sm_70"),
         ("compute_capability: 70", "has no levels"),
     ):
         written.write_text(f"network: {{{wrong}}}\n")
         with pytest.raises(UserError, match=said):
             network(str(written))
+
+
+def test_hops_between_nodes_that_are_quicker_than_those_within_still_take_time() -> None:
+    known = racks([4, 4], 0.5)
+    slow = replace(known.node, intra_node=replace(known.node.intra_node, latency_s=50e-6))
+    for dims in ((32,), (8, 4), (4, 8)):
+        found = timing(Rings(dims, 4), replace(known, node=slow), names(known), "nccl")
+        assert all(phase.far_s >= 0.0 and (phase.far_s > 0.0) == (phase.far_hops > 0) for phase in found.phases)

@@ -103,9 +103,10 @@ class _Hops:
             quickest = min(ways)
             transfer_s = max(transfer_s, sum(way[0] for way in ways) - quickest[0])
             latency_s = max(latency_s, sum(way[1] for way in ways) - quickest[1])
-            far = sum(a != b for a, b in hops)
-            steps_s = sum(way[1] for way in ways) - max(way[1] for way in ways)  # NCCL counts steps in this way
-            slowest = max(slowest, (steps_s, far - 1 if far else 0))
+            far_s = [found[a, b][1] for a, b in hops if a != b]
+            # NCCL counts steps in this way: one hop between nodes less, or one of a ring within a node.
+            steps_s = sum(way[1] for way in ways) - max(far_s or [way[1] for way in ways])
+            slowest = max(slowest, (steps_s, len(far_s) - 1 if far_s else 0))
         near_hops, near_s = size - 1 - slowest[1], self.intra_node.latency_s
         return PhaseLinks(
             size,

@@ -15,6 +15,7 @@ from orchestrator.network.prediction import constants
 MOST = 10_000_000
 KEYS = ("members", "bandwidth_bytes_per_s", "latency_s")
 CAPABILITY = "compute_capability"
+LEAST_CAPABILITY = 10  # 7 and 7.0 are NVIDIA's own way to write 70
 
 
 def network(name: str) -> Network:
@@ -52,7 +53,10 @@ def _network(written: Mapping[str, Any], where: str) -> Network:
     if CAPABILITY not in written:
         return found
     try:
-        return replace(found, compute_capability=int(_plain(written[CAPABILITY])))
+        capability = _plain(written[CAPABILITY])
+        if capability != int(capability) or capability < LEAST_CAPABILITY:
+            raise ValueError
+        return replace(found, compute_capability=int(capability))
     except (TypeError, ValueError, OverflowError):
         raise UserError(f"{where}: {CAPABILITY} must be a whole number, as in 70 for sm_70") from None
 
