@@ -78,6 +78,14 @@ def test_measured_values_replace_those_of_the_sites_file(tmp_path: Path, run_fil
         load(run_file)
 
 
+def test_a_measurement_that_differs_beyond_all_bounds_leaves_a_site_that_can_be_read(
+    tmp_path: Path, run_file: Path
+) -> None:
+    wild = [{**row, **({"spread": 11.5} if "model" in row else {})} for row in rows()]
+    measurements.keep(str(run_file), run_that_measured(tmp_path, wild), site=None, settings=[])
+    assert load(run_file).site.step_spread == {"resnet-digits": 10.0}
+
+
 def test_the_measurement_of_a_shipped_site_lies_with_the_users_sites(home: Path) -> None:
     from orchestrator.spec.load import SHIPPED
 

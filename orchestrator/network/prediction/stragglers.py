@@ -48,13 +48,15 @@ class Stragglers:
     baseline: int = 1
     every: int = 1
 
-    @property
-    def _excess(self) -> float:
-        return expected_maximum(self.ranks) - expected_maximum(self.baseline)
+    def _share(self, sigma: float) -> float:
+        """The wait as a share of the compute time. Below 0 it is a share of what contains the baseline's own wait."""
+        known = expected_maximum(self.baseline)
+        excess = expected_maximum(self.ranks) - known
+        return sigma * excess / (1.0 if excess >= 0 else 1 + sigma * known) / sqrt(self.every)
 
     def wait_s(self, compute_s: float) -> float:
         """The mean wait in a step; below 0 if the baseline had more ranks."""
-        return self.sigma * compute_s * self._excess / sqrt(self.every)
+        return self._share(self.sigma) * compute_s
 
     def wait_between(self, compute_s: float) -> Interval:
         """The same with the bounds of sigma. Beyond the largest known cluster the upper one has a longer tail.
@@ -62,7 +64,7 @@ class Stragglers:
         No spread of so many ranks is published. There the upper bound has an exponential tail, whose expected maximum
         grows as log N, in place of a normal one (derived).
         """
-        ends = sorted(sigma * compute_s * self._excess / sqrt(self.every) for sigma in self.bounds)
+        ends = sorted(self._share(sigma) * compute_s for sigma in self.bounds)
         tail_s = self.bounds.high * compute_s * self._tail / sqrt(self.every)
         return Interval(ends[0], ends[1] + tail_s)
 

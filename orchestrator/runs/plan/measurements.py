@@ -12,6 +12,7 @@ from orchestrator.base.json_files import write_text
 from orchestrator.network.prediction.calibration import Fit, fits, read
 from orchestrator.runs.folder import metrics
 from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.spec.kinds import SPREADS
 from orchestrator.spec.load import find_site, load, measured_at, measured_place
 from orchestrator.spec.measured import SiteMeasurements
 from orchestrator.spec.problems import Mark
@@ -96,13 +97,13 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
         values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
         values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
     if found.links:
-        values["links_error"] = round(max(fit.worst_percent for fit in found.links) / 100, 4)
+        values["links_error"] = _share(max(fit.worst_percent for fit in found.links) / 100)
     measured = {
         "step_us": round(found.step_us, 3),
         "image_us": round(found.image_us, 3),
         "save_us": found.save_us and round(found.save_us, 3),
         "step_ranks": found.ranks,
-        "step_spread": found.spread if found.spread is None else round(found.spread, 5),
+        "step_spread": found.spread if found.spread is None else _share(found.spread),
     }
     for name, value in measured.items():
         of_models = {**(getattr(before, name) if before else {}), **({} if value is None else {found.model: value})}
@@ -111,3 +112,8 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
         "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"
         + str(yaml.safe_dump(values, sort_keys=False))
     )
+
+
+def _share(value: float) -> float:
+    """Rounded, and no more than a site's file may have: otherwise no verb could read it."""
+    return round(min(value, SPREADS.at_most or value), 5)

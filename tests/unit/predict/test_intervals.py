@@ -52,6 +52,9 @@ def test_a_baseline_of_the_same_size_adds_no_wait_and_a_larger_one_takes_some_aw
     assert stragglers(64, 64).wait_s(0.1) == 0.0
     assert stragglers(8, 64).wait_s(0.1) < 0.0 < stragglers(512, 64).wait_s(0.1)
     assert stragglers(64, 1, sigma=0.0).wait_s(0.1) == 0.0
+    few = stragglers(1, 16, sigma=2.0)
+    assert few.wait_s(0.1) == pytest.approx(0.1 / (1 + 2.0 * expected_maximum(16)) - 0.1), "compute without any wait"
+    assert -0.1 < few.wait_between(0.1).low <= few.wait_s(0.1) <= few.wait_between(0.1).high < 0.0
     assert stragglers(64, 1, sigma=0.02).wait_s(0.1) == pytest.approx(0.02 * 0.1 * expected_maximum(64))
 
 
