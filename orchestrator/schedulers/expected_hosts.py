@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.model import Cluster
@@ -51,8 +53,19 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
     broken = {*topology.slow, *topology.dead_gpus}
     sound = ([name for name in leaf if name not in broken] for leaf in largest)
     segment = topology.segment(nodes)
-    names = tuple(name for leaf in sound for name in (leaf[:segment] if segment else leaf))[:nodes]
+    names = tuple(_in_segments([*sound], segment) if segment else chain.from_iterable(sound))[:nodes]
     if len(names) < nodes:
-        return on_one_switch(site, made_up, f"the topology knows {counted(len(names), 'sound host')} only")
-    assumed = f"on {counted(nodes // segment, 'block')} of the site" if segment else "on the largest racks of the site"
-    return ExpectedHosts(names, found, assumed)
+        known = counted(len(names), "sound host")
+        fitting = f" in whole segments of {segment}" if segment else ""
+        return on_one_switch(site, made_up, f"the topology knows {known} only{fitting}")
+    if segment:
+        return ExpectedHosts(names, found, f"on {counted(nodes // segment, 'segment')} in blocks of the site")
+    return ExpectedHosts(names, found, "on the largest racks of the site")
+
+
+def _in_segments(blocks: Sequence[Sequence[str]], segment: int) -> Iterator[str]:
+    """The hosts of whole segments: first one of every block, then a second one of those that have room, and so on."""
+    for begin in range(0, max(map(len, blocks), default=0), segment):
+        for block in blocks:
+            if len(block) >= begin + segment:
+                yield from block[begin : begin + segment]

@@ -131,6 +131,8 @@ def test_a_job_on_more_nodes_than_a_block_asks_for_equal_segments(nodes: int, se
 def test_segments_that_the_user_asks_for_stay() -> None:
     lines = Slurm().directives(request(nodes=36, segment=18, extra=("--segment=4",)))
     assert [line for line in lines if "segment" in line] == ["#SBATCH --segment=4"]
+    lines = Slurm().directives(request(nodes=36, segment=18, submit_args=("--exclusive --segment=4",)))
+    assert not [line for line in lines if "segment" in line], "it is in submit_args already"
     assert Topology(source="slurm").segment(1000) == 0
 
 

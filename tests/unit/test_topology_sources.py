@@ -95,6 +95,21 @@ def test_the_nodes_of_a_torus_are_along_a_curve_of_neighbours() -> None:
     assert len({*regions}) == 32 and regions[:4] == ["rack1-node01", "rack1-node02", "rack1-node05", "rack1-node06"]
 
 
+def test_regions_of_a_torus_that_overlap_are_refused() -> None:
+    part = "{{anchor: {{x: 0, y: 0, z: 0}}, dims: {{x: 2, y: 1, z: 1}}, nodes: 'n[{0}]'}}"
+    regions = f"regions: [{part.format('1-2')}, {part.format('3-4')}]"
+    torus = f"- topology: a\n  torus3d: {{toruses: [{{name: t, dims: {{x: 2, y: 2, z: 1}}, {regions}}}]}}\n"
+    with pytest.raises(SiteError, match="n3 has the place of n1: regions overlap"):
+        slurm.tree(torus)
+
+
+@pytest.mark.parametrize("word", ["true", "True", "yes"])
+def test_the_default_topology_is_marked_by_any_yes_of_yaml(word: str) -> None:
+    first, second = (f"tree: {{switches: [{{switch: {name}, nodes: 'n[1-2]'}}]}}" for name in ("s1", "s2"))
+    text = f"- topology: a\n  {first}\n- topology: b\n  cluster_default: {word}\n  {second}\n"
+    assert [*slurm.tree(text).leaves] == ["s2"]
+
+
 def test_a_torus_is_asked_for_with_its_coordinates() -> None:
     asked = []
 
@@ -281,8 +296,27 @@ def test_a_job_on_several_blocks_asks_for_segments_and_expects_its_hosts_in_them
     assert "#SBATCH --segment=16" in schedulers.get("slurm").directives(asked)
     found = expected(blocks, 32)
     assert [host.leaf for host in found.cluster.only(found.names)] == ["block01"] * 16 + ["block02"] * 16
-    assert found.assumed == "on 2 blocks of the site"
+    assert found.assumed == "on 2 segments in blocks of the site"
     assert expected(blocks, 19).assumed == "on the largest racks of the site", "19 nodes have no equal parts"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "leaves", "assumed"),
+    [
+        (10, ["b"] * 5 + ["c"] * 5, "on 2 segments in blocks of the site"),
+        (15, ["b"] * 5 + ["c"] * 5 + ["b"] * 5, "on 3 segments in blocks of the site"),
+        (25, None, "since the topology knows 15 sound hosts only in whole segments of 5"),
+    ],
+)
+def test_a_block_has_room_for_several_segments_and_for_whole_ones_alone(
+    tmp_path: Path, nodes: int, leaves: list[str] | None, assumed: str
+) -> None:
+    """Blocks of 4, 10 and 5 hosts."""
+    (tmp_path / "blocks").write_text("".join(f"BlockName={n} Nodes={n}[1-{m}]\n" for n, m in zip("abc", (4, 10, 5))))
+    found = expected(site(f"{{source: slurm, file: '{tmp_path}/blocks', block_nodes: 9}}"), nodes)
+    assert found.assumed.endswith(assumed)
+    if leaves:
+        assert [host.leaf for host in found.cluster.only(found.names)] == leaves
 
 
 def site(topology: str) -> Site:

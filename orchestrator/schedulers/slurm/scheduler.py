@@ -90,7 +90,7 @@ class Slurm(Scheduler):
         if request.lives_on:
             options.append("--no-kill")
         own = (*request.ask, *request.extra, *request.submit_args)
-        if request.segment and not any(word.startswith("--segment") for word in own):
+        if request.segment and not any("--segment" in word for word in own):
             options.append(f"--segment={request.segment}")
         return directives("#SBATCH", [_quoted(option) for option in [*options, *request.extra]], LONGEST_BYTES)
 

@@ -19,6 +19,7 @@ from orchestrator.spec.problems import SpecError
 
 SOURCE = "Slurm's topology.yaml"
 AXES = ("x", "y", "z")
+YES = ("true", "yes", "on", "y", "t", "1")
 MOST_CELLS = 2**20  # of a torus
 
 Fields = Mapping[str, yaml.Node]
@@ -56,7 +57,9 @@ def tree(text: str, name: str = "") -> Tree:
 
 def _default(topologies: Sequence[Fields]) -> Fields | None:
     """The topology of partitions that name none, as Slurm's _cmp_tctx in interfaces/topology.c sorts them."""
-    marked = [fields for fields in topologies if str(getattr(fields.get("cluster_default"), "value", "")) == "true"]
+    marked = [
+        fields for fields in topologies if str(getattr(fields.get("cluster_default"), "value", "")).lower() in YES
+    ]
     return next(iter([*marked, *topologies]), None)
 
 
@@ -97,7 +100,10 @@ def _toruses(fields: Fields) -> dict[str, list[str]]:
             if len(nodes) != x * y * z:
                 raise _wrong(node, f"{len(nodes)} nodes do not fill {x}x{y}x{z} places")
             for i, host in enumerate(nodes):
-                cells[anchor[0] + i % x, anchor[1] + i // x % y, anchor[2] + i // (x * y)] = host
+                at = anchor[0] + i % x, anchor[1] + i // x % y, anchor[2] + i // (x * y)
+                if at in cells:
+                    raise _wrong(node, f"{host} has the place of {cells[at]}: regions overlap")
+                cells[at] = host
         if any(place >= most for at in cells for place, most in zip(at, size, strict=True)):
             raise _wrong(node, f"a region goes beyond the torus of {'x'.join(map(str, size))}")
         found[_text(torus, "name", node)] = [cells[at] for at in sorted(cells, key=_along_the_curve)]
