@@ -312,7 +312,8 @@ def test_a_block_has_room_for_several_segments_and_for_whole_ones_alone(
     tmp_path: Path, nodes: int, leaves: list[str] | None, assumed: str
 ) -> None:
     """Blocks of 4, 10 and 5 hosts."""
-    (tmp_path / "blocks").write_text("".join(f"BlockName={n} Nodes={n}[1-{m}]\n" for n, m in zip("abc", (4, 10, 5))))
+    blocks = zip("abc", (4, 10, 5), strict=True)
+    (tmp_path / "blocks").write_text("".join(f"BlockName={n} Nodes={n}[1-{m}]\n" for n, m in blocks))
     found = expected(site(f"{{source: slurm, file: '{tmp_path}/blocks', block_nodes: 9}}"), nodes)
     assert found.assumed.endswith(assumed)
     if leaves:
