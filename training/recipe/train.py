@@ -37,7 +37,7 @@ class DataKeys:
     test_size: Annotated[int, PIXELS] | None = key(None, "side of a test image; default: `size`", unit="pixels")
     test_margin: Annotated[float, MARGINS] = key(
         MARGIN,
-        "short side of a test image by that of the part that is tested, its middle; for 224 of 256 pixels 1.142857",
+        "short side of a test image by that of the part that is tested, its middle; for 224 of 256 pixels 1.1429",
         source="fast.ai 2018, verified",
     )
     area: tuple[Share, Share] = key(

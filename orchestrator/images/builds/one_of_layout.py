@@ -6,9 +6,11 @@ Runtimes cannot be given a tag: Apptainer 1.4.5 takes it for a part of the path 
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import shutil
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +55,9 @@ def _unpack(archive: Path, folder: Path) -> None:
                     (folder / name[1]).parent.mkdir(parents=True, exist_ok=True)
                     with open(folder / name[1], "wb") as file:
                         shutil.copyfileobj(content, file)
-    except tarfile.TarError as error:
-        raise UserError(f"{archive}: this is no archive of an OCI layout: {error}") from None
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+        why = str(error).partition("\n")[0]
+        raise UserError(f"{archive}: this is no whole archive of an OCI layout: {why}") from None
 
 
 def _read(index: Path, source: Path) -> dict[str, Any]:

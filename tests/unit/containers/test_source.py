@@ -1,8 +1,10 @@
 """What a run's `image` names, by its form and by what lies there."""
 
 import json
+import random
 import tarfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -151,7 +153,18 @@ def test_a_tag_chooses_one_of_several_images(transport: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("content", [b"no tar", b""])
 def test_an_archive_of_another_form_is_one_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "mine.tar").write_bytes(content)
-    with pytest.raises(UserError, match=r"mine\.tar: this is no (archive of an )?OCI layout"):
+    with pytest.raises(UserError, match=r"mine\.tar: this is no (whole archive of an )?OCI layout"):
+        convert.conversion(source.parse(f"oci-archive:{tmp_path}/mine.tar:v1"), "").lay_out(tmp_path / "build")
+
+
+@pytest.mark.parametrize("packed", ["gz", "xz"])
+def test_an_archive_that_is_cut_off_is_one_error_of_one_line(packed: Literal["gz", "xz"], tmp_path: Path) -> None:
+    layout = write_layout(tmp_path / "layout", "v1")
+    (layout / "blobs/sha256" / ("b" * 64)).write_bytes(random.Random(1).randbytes(100_000))
+    with tarfile.open(tmp_path / "whole", f"w:{packed}") as tar:
+        tar.add(layout, ".")
+    (tmp_path / "mine.tar").write_bytes((tmp_path / "whole").read_bytes()[:50_000])
+    with pytest.raises(UserError, match=r"^\S*mine\.tar: this is no whole archive of an OCI layout: [^\n]+$"):
         convert.conversion(source.parse(f"oci-archive:{tmp_path}/mine.tar:v1"), "").lay_out(tmp_path / "build")
 
 
