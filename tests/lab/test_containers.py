@@ -115,7 +115,7 @@ def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image
     unreadable.write_bytes(b"")
     unreadable.chmod(0)
     said = builder.place.torusrun("check", "run.yaml", "--set", "image=unreadable.sif")
-    assert said.returncode == 2 and "Permission denied" in said.stderr
+    assert said.returncode == 2 and "Permission denied" in said.stdout, said.stdout + said.stderr
 
 
 def test_a_killed_rank_in_an_image_ends_the_attempt(builder: Builder, image: Path) -> None:
