@@ -111,7 +111,7 @@ def test_a_measured_spread_says_what_more_ranks_wait(
 ) -> None:
     """A step of four ranks has the wait for the slowest of four in it already."""
     place, found = measurements.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
-    assert "differs   by 3.1 % from step to step, over 4 ranks" in measurements.words(place, found)
+    assert "differs     by 3.1 % from step to step, over 4 ranks" in measurements.words(place, found)
     site = load(run_file).site
     assert site.links_error is not None and site.links_error < 0.01, "the rows are made of the very constants"
     assert (site.step_ranks, site.step_spread) == ({"resnet-digits": 4}, {"resnet-digits": 0.031})

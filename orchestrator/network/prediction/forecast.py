@@ -11,7 +11,8 @@ from orchestrator.network.prediction import doubts, epochs
 from orchestrator.network.prediction.checkpoints import CheckpointCost, Saving, cost
 from orchestrator.network.prediction.compute import BACKWARD_SHARE, Device
 from orchestrator.network.prediction.epochs import Epochs
-from orchestrator.network.prediction.interval import Doubt, Interval, around
+from orchestrator.network.prediction.input_time import InputTime
+from orchestrator.network.prediction.interval import Doubt, Interval
 from orchestrator.network.prediction.step import EXACT, Step, step
 from orchestrator.network.prediction.stragglers import stragglers
 from orchestrator.network.prediction.workload import Workload
@@ -53,7 +54,7 @@ class Asked:
     """The properties of a run that determine its time.
 
     `links_error` is the largest relative error of the network's links if they were measured; `recipe` is the name of
-    the recipe that it follows.
+    the recipe that it follows; `reading` is None if the input was not measured, or is in the time of a step.
     """
 
     nodes: int
@@ -69,13 +70,14 @@ class Asked:
     saving: Saving
     links_error: float | None = None
     recipe: str | None = None
+    reading: InputTime | None = None
 
     @property
     def compute(self) -> doubts.Compute:
         return doubts.same_program(self.device.spread) if self.device.measured else doubts.other_program()
 
     @property
-    def links_factor(self) -> float:
+    def links_factor(self) -> Interval:
         return doubts.links_factor(self.links_error)
 
 
@@ -105,6 +107,8 @@ class Forecast:
     stragglers_s: float
     exposed_s: float
     norms_s: float
+    input_s: float
+    reading_s: float | None  # of a batch, beside the step
     all_reduce_s: float
     best_grid_all_reduce_s: float
     groups: tuple[int, ...]
@@ -148,8 +152,10 @@ def forecast(asked: Asked) -> Forecast:
         "step_s": phases[at].interval_s,
         "stragglers_s": one.stragglers.wait_between(one.compute_s) if one.stragglers else Interval(0.0, 0.0),
         "exposed_s": one.exposed_between_s,
-        "all_reduce_s": _between(all_reduce_s, asked.links_factor),
-        "best_grid_all_reduce_s": _between(asked.communication.best_s, asked.links_factor),
+        "input_s": Interval(*(max(0.0, bound - one.busy_s) for bound in one.reading_between_s)),
+        **({"reading_s": one.reading_between_s} if asked.reading else {}),
+        "all_reduce_s": asked.links_factor.times(all_reduce_s),
+        "best_grid_all_reduce_s": asked.links_factor.times(asked.communication.best_s),
         **_totals(asked, phases, validation_s, images, target),
     }
     return Forecast(
@@ -162,6 +168,8 @@ def forecast(asked: Asked) -> Forecast:
         stragglers_s=one.stragglers_s,
         exposed_s=one.exposed_s,
         norms_s=one.norms_s,
+        input_s=one.input_s,
+        reading_s=one.reading_s if asked.reading else None,
         all_reduce_s=all_reduce_s,
         best_grid_all_reduce_s=asked.communication.best_s,
         groups=one.buckets,
@@ -186,7 +194,7 @@ def forecast(asked: Asked) -> Forecast:
 def _phase(asked: Asked, phase: PhaseSteps, one: Step) -> PhaseForecast:
     batch = phase.batch / asked.ranks
     found = doubts.of_step(asked.device, batch, one, asked.compute, asked.links_factor)
-    return PhaseForecast(phase.batch, phase.steps, one.total_s, around(one.total_s, found))
+    return PhaseForecast(phase.batch, phase.steps, one.total_s, doubts.interval_of(one, found))
 
 
 def _totals(
@@ -212,10 +220,6 @@ def _totals(
     return found
 
 
-def _between(time_s: float, factor: float) -> Interval:
-    return Interval(time_s / factor, time_s * factor)
-
-
 def _epochs(asked: Asked) -> Epochs:
     """The epochs to the target, if the run trains ResNet-50 on ImageNet with one batch or as a recipe says."""
     if asked.workload.name != "resnet50" or asked.workload.images != epochs.images():
@@ -227,12 +231,25 @@ def _epochs(asked: Asked) -> Epochs:
 
 
 def _step(asked: Asked, phase: PhaseSteps) -> Step:
+    """A step of a phase, with its input."""
+    one, read = _busy(asked, phase), asked.reading
+    if read is None:
+        return one
+    batch = phase.batch / asked.ranks
+    return replace(
+        one,
+        reading_s=batch * read.file_system_s,
+        reading_between_s=read.of_batch(batch, doubts.number("same_program")),
+    )
+
+
+def _busy(asked: Asked, phase: PhaseSteps) -> Step:
     device, batch = replace(asked.device, image_s=asked.device.image_s * phase.work), phase.batch / asked.ranks
     all_reduce_s, norms_s, trained = asked.communication.all_reduce_s, asked.communication.norms_s, asked.workload
     waits, factor = stragglers(asked.ranks, device.ranks, device.spread, trained.every), asked.links_factor
     if trained.every > 1:
         averaged_s = all_reduce_s(trained.state_bytes) / trained.every
-        return Step(device.step_s(batch), averaged_s, norms_s, (), _between(averaged_s, factor), waits)
+        return Step(device.step_s(batch), averaged_s, norms_s, (), factor.times(averaged_s), waits)
     return step(
         device,
         batch,
@@ -266,6 +283,7 @@ def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
     )
     trained = asked.workload
     norms = (f"batch norm over {counted(trained.norm_ranks, 'rank')}: {NORMS}",) if trained.norms else ()
+    reading = "" if asked.reading else " reading and decoding images,"
     sizes = () if all(phase.work == 1.0 for phase in asked.phases) else (SIZES,)
     return (
         f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "
@@ -275,7 +293,7 @@ def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
         *norms,
         *sizes,
         _waits(asked),
-        "not modelled: start-up, reading and decoding images, compute that communication slows, faults",
+        f"not modelled: start-up,{reading} compute that communication slows, faults",
     )
 
 

@@ -34,6 +34,8 @@ FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a j
     "step_spread",
     "links_error",
     "save_us",
+    "decode_us",
+    "read_us",
 )
 
 

@@ -15,6 +15,7 @@ from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.timing import HostsLayout
 from orchestrator.network.prediction.compute import Device, device, device_for, measured
 from orchestrator.network.prediction.forecast import Asked, Communication, Forecast, PhaseSteps, forecast
+from orchestrator.network.prediction.input_time import InputTime
 from orchestrator.network.prediction.networks import network, with_ranks_per_node
 from orchestrator.network.prediction.step import norms_s
 from orchestrator.network.prediction.workload import Workload, workload, workload_of
@@ -72,6 +73,7 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
             saving=saving(plan, trained),
             links_error=_links_error(plan, other),
             recipe=plan.run.train.recipe,
+            reading=None if other.workload else _reading(plan),
         )
     )
 
@@ -160,6 +162,15 @@ def _links_error(plan: Plan, other: Otherwise) -> float | None:
     if other.network:
         return 0.0 if other.network.endswith((".yaml", ".yml")) else None
     return plan.site.links_error
+
+
+def _reading(plan: Plan) -> InputTime | None:
+    """The input as `torusrun calibrate` measured it for the run's data set."""
+    name = plan.run.train.data.name
+    decode_us = plan.site.decode_us.get(name)
+    if decode_us is None:
+        return None
+    return InputTime(decode_us / 1e6, (decode_us + plan.site.read_us.get(name, 0.0)) / 1e6)
 
 
 def named_hosts(plan: Plan, names: Sequence[str]) -> ExpectedHosts:

@@ -178,4 +178,5 @@ def test_a_measurement_whose_steps_differ_much_is_too_wide_to_plan_by() -> None:
 
 def test_links_that_were_measured_badly_are_as_doubtful_as_their_fit() -> None:
     described, exactly, badly = doubts.links_factor(), doubts.links_factor(0.01), doubts.links_factor(0.85)
-    assert (described, exactly, badly) == (1.5, 1.07, 1.85)
+    assert (described, exactly) == (Interval(1 / 1.5, 1.5), Interval(0.92, 1.14))
+    assert badly == Interval(1 / 1.85, 1.85)
