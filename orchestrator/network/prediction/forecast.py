@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from orchestrator.network.cost.all_reduce import Cost
-from orchestrator.network.cost.links import Network
 from orchestrator.network.prediction import doubts, epochs
-from orchestrator.network.prediction.checkpoints import CheckpointCost, Saving, cost
-from orchestrator.network.prediction.compute import BACKWARD_SHARE, Device
+from orchestrator.network.prediction.asked import Asked, PhaseSteps
+from orchestrator.network.prediction.checkpoints import CheckpointCost, cost
+from orchestrator.network.prediction.compute import BACKWARD_SHARE
 from orchestrator.network.prediction.epochs import Epochs
-from orchestrator.network.prediction.input_time import InputTime
 from orchestrator.network.prediction.interval import Doubt, Interval
 from orchestrator.network.prediction.step import EXACT, Step, step
 from orchestrator.network.prediction.stragglers import stragglers
@@ -24,61 +22,6 @@ GROUPED = "gradients go in {} groups while backward runs"
 SIZES = "an image takes time in proportion to its area"
 NORMS = "two all-reduces for each layer, as the first group alone would take, and nothing computes meanwhile"
 AT_ONCE = "gradients go all at once after backward"
-
-
-@dataclass(frozen=True)
-class Communication:
-    """The all-reduce of a run, the fastest grid with its time for all gradients, and where the ranks are.
-
-    `norms_s` is the time of its batch norms' exchanges in a step.
-    """
-
-    all_reduce_s: Cost
-    best_grid: tuple[int, ...]
-    best_s: float
-    placed: str
-    norms_s: float
-
-
-@dataclass(frozen=True)
-class PhaseSteps:
-    """Steps of one batch over all ranks; an image takes `work` times as long as one of the workload's size."""
-
-    batch: int
-    steps: int
-    work: float = 1.0
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The properties of a run that determine its time.
-
-    `links_error` is the largest relative error of the network's links if they were measured; `recipe` is the name of
-    the recipe that it follows; `reading` is None if the input was not measured, or is in the time of a step.
-    """
-
-    nodes: int
-    ranks: int
-    grid: tuple[int, ...]
-    phases: tuple[PhaseSteps, ...]
-    epochs: int
-    evaluations: int
-    workload: Workload
-    device: Device
-    network: Network
-    communication: Communication
-    saving: Saving
-    links_error: float | None = None
-    recipe: str | None = None
-    reading: InputTime | None = None
-
-    @property
-    def compute(self) -> doubts.Compute:
-        return doubts.same_program(self.device.spread) if self.device.measured else doubts.other_program()
-
-    @property
-    def links_factor(self) -> Interval:
-        return doubts.links_factor(self.links_error)
 
 
 @dataclass(frozen=True)
@@ -118,6 +61,8 @@ class Forecast:
     train_s: float
     validation_s: float
     node_hours: float
+    points: float | None  # that the site charges
+    energy_kwh: float | None  # of the GPUs alone, at the most that they may draw
     epochs_to_target: float | None
     to_target_s: float | None
     target: str  # the accuracy
@@ -179,6 +124,8 @@ def forecast(asked: Asked) -> Forecast:
         train_s=train_s,
         validation_s=validation_s,
         node_hours=asked.nodes * (train_s + validation_s) / 3600,
+        points=_times(asked.points_per_node_hour, asked.nodes * (train_s + validation_s) / 3600),
+        energy_kwh=_times(asked.power_w, asked.ranks * (train_s + validation_s) / 3.6e6),
         epochs_to_target=target.expected,
         to_target_s=target.expected * (train_s + validation_s) / asked.epochs if target.expected else None,
         target=target.target,
@@ -214,10 +161,18 @@ def _totals(
         "total_s": total,
         "node_hours": total.times(asked.nodes / 3600),
     }
+    if asked.points_per_node_hour is not None:
+        found["points"] = total.times(asked.nodes / 3600 * asked.points_per_node_hour)
+    if asked.power_w is not None:
+        found["energy_kwh"] = total.times(asked.ranks * asked.power_w / 3.6e6)
     if target.expected:
         ends = [bound * each / asked.epochs for bound, each in zip(total, target.interval, strict=True)]
         found |= {"epochs_to_target": target.interval, "to_target_s": Interval(*ends)}
     return found
+
+
+def _times(price: float | None, amount: float) -> float | None:
+    return None if price is None else price * amount
 
 
 def _epochs(asked: Asked) -> Epochs:

@@ -13,8 +13,9 @@ from orchestrator.network.cost.links import Level, Network
 from orchestrator.network.placement.charge import Charge
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.timing import HostsLayout
-from orchestrator.network.prediction.compute import Device, device, device_for, measured
-from orchestrator.network.prediction.forecast import Asked, Communication, Forecast, PhaseSteps, forecast
+from orchestrator.network.prediction.asked import Asked, Communication, PhaseSteps
+from orchestrator.network.prediction.compute import Device, device, device_for, measured, power_w
+from orchestrator.network.prediction.forecast import Forecast, forecast
 from orchestrator.network.prediction.input_time import InputTime
 from orchestrator.network.prediction.networks import network, with_ranks_per_node
 from orchestrator.network.prediction.step import norms_s
@@ -74,6 +75,8 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
             links_error=_links_error(plan, other),
             recipe=plan.run.train.recipe,
             reading=None if other.workload else _reading(plan),
+            power_w=_power_w(plan, other),
+            points_per_node_hour=plan.site.points_per_node_hour,
         )
     )
 
@@ -171,6 +174,12 @@ def _reading(plan: Plan) -> InputTime | None:
     if decode_us is None:
         return None
     return InputTime(decode_us / 1e6, (decode_us + plan.site.read_us.get(name, 0.0)) / 1e6)
+
+
+def _power_w(plan: Plan, other: Otherwise) -> float | None:
+    """The most watts that a rank's GPU may draw; None for ranks on CPUs, and for a GPU that nobody knows."""
+    name = other.gpu or (device_for(plan.site.node.architecture) if plan.site.node.gpus else None)
+    return power_w(name) if name else None
 
 
 def named_hosts(plan: Plan, names: Sequence[str]) -> ExpectedHosts:
