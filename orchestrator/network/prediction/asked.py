@@ -43,7 +43,7 @@ class Asked:
 
     `links_error` is the largest relative error of the network's links if they were measured; `recipe` is the name of
     the recipe that it follows; `reading` is None if the input was not measured, or is in the time of a step. A
-    rank's GPU draws `power_w` watts at most.
+    rank's GPU draws `power_w` watts at most. More than one of `ranks_per_core` means that ranks share cores.
     """
 
     nodes: int
@@ -62,6 +62,7 @@ class Asked:
     reading: InputTime | None = None
     power_w: float | None = None
     points_per_node_hour: float | None = None
+    ranks_per_core: float = 1.0
 
     @property
     def compute(self) -> doubts.Compute:

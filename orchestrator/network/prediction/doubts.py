@@ -19,6 +19,7 @@ SPREAD = "the wait for the slowest of {:,} ranks differs from program to program
 BEYOND = "nothing is published of {:,} ranks: the largest known cluster has {:,} GPUs"
 LINKS = "the times of the links are not measured"
 LINKS_MEASURED = "an all-reduce differs from the measured links"
+SHARED = "{:g} ranks share a core: how long a step waits for ranks that have none at the moment is unknown"
 CACHED = "nobody knows how many of the images the nodes hold in memory"
 BATCH = "no published rank has a batch of {:g}, and the fixed time of a step is doubtful"
 
@@ -65,6 +66,13 @@ def interval_of(one: Step, found: tuple[Doubt, ...]) -> Interval:
     """The interval of a step with these doubts: it takes as long as its longer part, the step itself or the input."""
     busy, reading = around(one.busy_s, [doubt for doubt in found if doubt.why != CACHED]), one.reading_between_s
     return Interval(max(busy.low, reading.low), max(busy.high, reading.high))
+
+
+def sharing(one: Step, ranks_per_core: float) -> tuple[Doubt, ...]:
+    """The wait for ranks without a core, if ranks share cores: at most until the others on a core have computed."""
+    if ranks_per_core <= 1:
+        return ()
+    return (Doubt(SHARED.format(ranks_per_core), 0.0, (ranks_per_core - 1) * one.compute_s),)
 
 
 def of_step(device: Device, batch: float, one: Step, compute: Compute, links_factor: Interval) -> tuple[Doubt, ...]:

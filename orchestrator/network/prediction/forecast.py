@@ -91,7 +91,7 @@ def forecast(asked: Asked) -> Forecast:
     local, image_s = longest.batch / asked.ranks, asked.device.image_s * longest.work
     validation_s = asked.evaluations * _validation_s(asked)
     target, images = _epochs(asked), sum(phase.steps * phase.batch for phase in phases)
-    parts = doubts.of_step(asked.device, local, one, asked.compute, asked.links_factor)
+    parts = _doubts(asked, local, one)
     all_reduce_s = asked.communication.all_reduce_s(asked.workload.gradient_bytes)
     intervals = {
         "step_s": phases[at].interval_s,
@@ -139,9 +139,13 @@ def forecast(asked: Asked) -> Forecast:
 
 
 def _phase(asked: Asked, phase: PhaseSteps, one: Step) -> PhaseForecast:
-    batch = phase.batch / asked.ranks
-    found = doubts.of_step(asked.device, batch, one, asked.compute, asked.links_factor)
+    found = _doubts(asked, phase.batch / asked.ranks, one)
     return PhaseForecast(phase.batch, phase.steps, one.total_s, doubts.interval_of(one, found))
+
+
+def _doubts(asked: Asked, batch: float, one: Step) -> tuple[Doubt, ...]:
+    found = doubts.of_step(asked.device, batch, one, asked.compute, asked.links_factor)
+    return (*found, *doubts.sharing(one, asked.ranks_per_core))
 
 
 def _totals(

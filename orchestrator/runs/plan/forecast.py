@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from orchestrator import schedulers
 from orchestrator.base.errors import UserError
 from orchestrator.network.cost import regular
 from orchestrator.network.cost.algorithms import Layout, cost_of
@@ -77,6 +79,7 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
             reading=None if other.workload else _reading(plan),
             power_w=_power_w(plan, other),
             points_per_node_hour=plan.site.points_per_node_hour,
+            ranks_per_core=_ranks_per_core(plan, other),
         )
     )
 
@@ -174,6 +177,13 @@ def _reading(plan: Plan) -> InputTime | None:
     if decode_us is None:
         return None
     return InputTime(decode_us / 1e6, (decode_us + plan.site.read_us.get(name, 0.0)) / 1e6)
+
+
+def _ranks_per_core(plan: Plan, other: Otherwise) -> float:
+    """How many ranks share a core: on this machine alone, because other schedulers give each rank its own."""
+    if other.gpu or plan.site.node.gpus or not schedulers.get(plan.site.scheduler).traits.one_machine:
+        return 1.0
+    return max(1.0, plan.ranks / len(os.sched_getaffinity(0)))
 
 
 def _power_w(plan: Plan, other: Otherwise) -> float | None:
