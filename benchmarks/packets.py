@@ -1,7 +1,7 @@
 """Compares formulas, the simulation of packets and measurements: the recorded steps of `benchmarks.predict`.
 
-`python -m benchmarks.packets RECORD [SEED]` reads what `python -m benchmarks.predict` has printed, draws its cases
-again from the seed, and simulates each. It measures nothing, and needs no root. The links are the calibrated ones; what
+`python -m benchmarks.packets RECORD` reads what `python -m benchmarks.predict` has printed, draws its cases
+again from its seed, and simulates each. It measures nothing, and needs no root. The links are the calibrated ones; what
 the shaped network adds is known: its links pass 32 KB at once after a pause. A rank handles a message in 0.3 ms: on the
 two cores, eight ranks took 5.5 ms for an all-reduce of four messages each.
 
@@ -35,6 +35,7 @@ LAST_OLD = "2026-11-21"
 BURST_BYTES, HANDLING_S = 32 * 1024, 3e-4
 LINK = re.compile(r"^(intra_node|inside|node|uplink-\d+) +([\d.]+) Mbit/s +([\d.]+) ms", re.MULTILINE)
 CASE = re.compile(r"^[! ] *[+-]\d+\.\d +\d+(?: \(\d+ to \d+\))? +(\d+)(?: +\d+\.\d)?  (.+)$", re.MULTILINE)
+SEED = re.compile(r"seed (\d+)\b(?! \(seed)")
 SUMMARY = re.compile(r"^(?:the worst|outside):", re.MULTILINE)
 NEAR, GOAL_WORST = 5.0, 8.0
 
@@ -105,8 +106,9 @@ def summary(name: str, errors: Sequence[float]) -> str:
     return f"{name:9} median {statistics.median(sizes):.2f} %, {of}, largest {worst:.1f} %"
 
 
-def main(path: Path, seed: int, say: Callable[[str], None] = print) -> None:
+def main(path: Path, say: Callable[[str], None] = print) -> None:
     text = path.read_text(encoding="utf-8")
+    seed = int(SEED.findall(text)[0])
     links, cases = recorded(text)
     old = (re.findall(r"\d{4}-\d\d-\d\d", text) or [LAST_OLD])[0] <= LAST_OLD
     chance, found = random.Random(seed), list[tuple[float, float, str]]()
@@ -132,6 +134,6 @@ def main(path: Path, seed: int, say: Callable[[str], None] = print) -> None:
 
 
 if __name__ == "__main__":
-    if not 2 <= len(sys.argv) <= 3:
-        raise SystemExit("usage: python -m benchmarks.packets RECORD [SEED]")
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: python -m benchmarks.packets RECORD")
+    main(Path(sys.argv[1]))
