@@ -51,6 +51,7 @@ class Learner:
         self.trace = Trace(config.trace if config.train.trace and ranks.rank == 0 else None)
         self.progress = self.before = Progress()
         self.last_rate = 0.0
+        self._alone: tuple[torch.Tensor, torch.Tensor] | None = None
 
     @property
     def parameters(self) -> int:
@@ -112,9 +113,14 @@ class Learner:
         return self._reading.spent_s()
 
     def step_alone(self) -> None:
-        """Do the work of a step without the other ranks, at a rate of zero. It learns nothing; it is for timing."""
+        """Do the work of a step without the other ranks, at a rate of zero. It learns nothing; it is for timing.
+
+        A batch that a training reads beside the step before is read once: that is no part of a step.
+        """
         self.model.zero_grad(set_to_none=False)
-        self._backward.run(self.model, *self._feed.take(self.progress))
+        if self._alone is None or not self._feed.reads_ahead:
+            self._alone = self._feed.alone(self.progress)
+        self._backward.run(self.model, *self._alone)
         self._optimizer.step(0.0)
 
     def evaluate(self) -> Evaluation:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 import torch.distributed as dist
 
+from training import measured_input
 from training.__main__ import read
 from training.checkpoint.snapshot import Snapshot
 from training.collectives import device as devices
 from training.config import Config, ConfigError
 from training.learner import Learner
+from training.measured_input import timed_s
 from training.meeting import done, rendezvous
 from training.meeting.ranks import Ranks
 from training.parts import Parts, build_parts, settle
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> int:
     metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
     metrics.write(events.START, step=0, total_steps=1, world=ranks.world, device=device.type)
     own = (config, ranks, device, parts)
-    for found in (*_compute(*own), *_save(*own), *_links(ranks, device)):
+    for found in (*_compute(*own), *measured_input.times(*own), *_save(*own), *_links(ranks, device)):
         metrics.write(events.MEASURED, step=0, **found)
     recorded = done.record(config, ranks, device, Progress(steps=1))
     if recorded:
@@ -67,7 +68,7 @@ def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -
         batch = factor * parts.course.phases[0].batch
         course = Course(replace(config.train, batch=batch, phases=()), parts.data.train_samples)
         learner = Learner(config, ranks, device, replace(parts, course=course))
-        times_s = [_timed_s(learner.step_alone, device) for _ in range(events.MEASURED_STEPS)]
+        times_s = [timed_s(learner.step_alone, device) for _ in range(events.MEASURED_STEPS)]
         found = {"time_s": slowest_s(times_s, device), "ranks": ranks.world, "spread": _spread(times_s, device)}
         yield {"model": config.train.model.name, "batch": batch // ranks.world, **found}
 
@@ -94,7 +95,7 @@ def _save(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> I
 
     learner.step_alone()
     learner.start_alike()
-    yield {"operation": events.SAVE, "time_s": slowest_s([_timed_s(save, device) for _ in range(REPEATS)], device)}
+    yield {"operation": events.SAVE, "time_s": slowest_s([timed_s(save, device) for _ in range(REPEATS)], device)}
 
 
 def _links(ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:
@@ -120,15 +121,7 @@ def _links(ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:
 
 def _all_reduce_s(size_bytes: int, group: dist.ProcessGroup, device: torch.device) -> float:
     vector = torch.ones(size_bytes // 4, device=device)
-    return slowest_s([_timed_s(lambda: dist.all_reduce(vector, group=group), device) for _ in range(REPEATS)], device)
-
-
-def _timed_s(act: Callable[[], object], device: torch.device) -> float:
-    dist.barrier()
-    started_s = time.perf_counter()
-    act()
-    devices.wait(device)
-    return time.perf_counter() - started_s
+    return slowest_s([timed_s(lambda: dist.all_reduce(vector, group=group), device) for _ in range(REPEATS)], device)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ class SiteMeasurements:
     step_spread: dict[Annotated[str, LINE], Annotated[float, SPREADS]] = key({}, "")
     links_error: Annotated[float, SPREADS] | None = key(None, "")
     save_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
+    decode_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
+    read_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
 
     def at(self, site: Site) -> Site:
         links = {name: value for name in LINKS if (value := getattr(self, name)) is not None}
@@ -39,4 +41,6 @@ class SiteMeasurements:
             step_spread={**site.step_spread, **self.step_spread},
             links_error=site.links_error if self.links_error is None else self.links_error,
             save_us={**site.save_us, **self.save_us},
+            decode_us={**site.decode_us, **self.decode_us},
+            read_us={**site.read_us, **self.read_us},
         )

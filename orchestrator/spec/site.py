@@ -191,6 +191,15 @@ class Site:
     save_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds that all ranks wait for a checkpoint; torusrun calibrate measures it"
     )
+    decode_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
+        {}, "by data set: microseconds until a rank has decoded an image that the system's cache holds; from calibrate"
+    )
+    read_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
+        {}, "by data set: microseconds that a rank's image takes longer from the file system than from the cache"
+    )
+    points_per_node_hour: Annotated[float, kinds.PRICES] | None = key(
+        None, "points that the site charges for an hour of a node; plan and predict show what a run costs"
+    )
     topology: Topology | None = key(
         None, "the switches above the nodes; without it ranks fill hosts in the scheduler's order"
     )

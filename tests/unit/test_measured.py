@@ -111,7 +111,7 @@ def test_a_measured_spread_says_what_more_ranks_wait(
 ) -> None:
     """A step of four ranks has the wait for the slowest of four in it already."""
     place, found = measurements.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
-    assert "differs   by 3.1 % from step to step, over 4 ranks" in measurements.words(place, found)
+    assert "differs     by 3.1 % from step to step, over 4 ranks" in measurements.words(place, found)
     site = load(run_file).site
     assert site.links_error is not None and site.links_error < 0.01, "the rows are made of the very constants"
     assert (site.step_ranks, site.step_spread) == ({"resnet-digits": 4}, {"resnet-digits": 0.031})
@@ -154,3 +154,48 @@ def test_shipped_sites_have_the_links_of_the_table_of_networks(name: str) -> Non
     assert (node.intra_node_latency_us, node.inter_node_latency_us) == (
         pytest.approx(1e6 * number(inner["latency_s"])), pytest.approx(1e6 * number(outer["latency_s"]))
     )  # fmt: skip
+
+
+def with_input(decode_s: float) -> list[dict[str, Any]]:
+    """A measurement whose images take so long to decode, and 1 ms or 0.2 ms to read."""
+    head = {"t": 0.0, "attempt": 1, "event": "measured", "step": 0, "data": "digits", "batch": 16}
+    took = {"read": 1e-3, "read_again": 2e-4, "decode": decode_s}
+    read = [{**head, "operation": name, "time_s": 16 * each_s} for name, each_s in took.items()]
+    return [*rows(), *read[:2], {**read[2], "cpu_s": 16 * 2 * decode_s}]
+
+
+@pytest.mark.parametrize(("decode_s", "is_slower"), [(1e-6, True), (2e-4, True), (1e-2, True), (0.0, False)])
+def test_a_step_takes_as_long_as_its_longer_part_the_step_or_the_input(
+    tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str], decode_s: float, is_slower: bool
+) -> None:
+    written = with_input(decode_s) if is_slower else rows()
+    place, found = measurements.keep(str(run_file), run_that_measured(tmp_path, written), site=None, settings=[])
+    assert main(["predict", str(run_file), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    busy_s = STEP_S + 16 * IMAGE_S + said["exposed_s"]
+    reading_s = 16 * (decode_s + 8e-4) if is_slower else 0.0
+    assert said["step_s"] == pytest.approx(max(busy_s, reading_s)) and said["input_s"] == pytest.approx(
+        max(0.0, reading_s - busy_s)
+    )
+    low, high = said["intervals"]["step_s"]
+    assert low <= said["step_s"] <= high and high >= 1.04 * reading_s * 0.9999
+    if is_slower:
+        assert said["intervals"]["reading_s"] == pytest.approx([16 * decode_s / 1.04, 1.04 * reading_s])
+        assert f"{0.5 / decode_s:,.0f} images/s a core decodes" in measurements.words(place, found)
+        assert main(["plan", str(run_file)]) == 0
+        assert (f", input {1e3 * said['input_s']:.2f} ms" in capsys.readouterr().out) is (reading_s > busy_s)
+
+
+def test_a_site_that_charges_points_and_known_gpus_show_what_a_run_costs(
+    home: Path, run_file: Path, site_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site_file.write_text(
+        SITE.replace("ranks: 2,", "ranks: 2, gpus: 2, architecture: sm_70,") + "points_per_node_hour: 3\n"
+    )
+    assert main(["predict", str(run_file), "--images-per-s", "10", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["points"] == pytest.approx(3 * said["node_hours"])
+    assert said["energy_kwh"] == pytest.approx(4 * 0.3 * said["total_s"] / 3600), "4 V100 of 300 W"
+    assert main(["predict", str(run_file), "--images-per-s", "10"]) == 0
+    assert "by the GPUs, at their limit of 300 W" in capsys.readouterr().out
+    assert main(["plan", str(run_file), "--set", "nodes=2"]) == 0

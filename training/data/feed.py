@@ -20,20 +20,25 @@ class Feed:
     def __init__(self, data: DataSet, course: Course, ranks: Ranks, seed: int, device: torch.device) -> None:
         self._data, self._course, self._ranks, self._seed, self._device = data, course, ranks, seed, device
         self._view: View | None = None
-        self._announces = not lacks(data, DataSet, "prefetch")
+        self.reads_ahead = not lacks(data, DataSet, "prefetch")
 
     def take(self, progress: Progress) -> tuple[Tensor, Tensor]:
         """Inputs [B, ...] and labels [B] of the step after `progress`."""
-        self.look(progress)
-        images, labels = self._data.train_batch(self._samples(progress))
-        if self._announces:
+        found = self.alone(progress)
+        if self.reads_ahead:
             self._announce(progress.after(self._course.batch_at(progress)))
+        return found
+
+    def alone(self, progress: Progress) -> tuple[Tensor, Tensor]:
+        """The same, and no samples are announced."""
+        self.look(progress)
+        images, labels = self._data.train_batch(self.samples(progress))
         return self._moved(images), self._moved(labels)
 
     def _announce(self, following: Progress) -> None:
         """Announce the samples of the step after `following`, if there is one with the same view."""
         if self._course.view_at(following) == self._view and not self._course.finished(following):
-            self._data.prefetch(self._samples(following))
+            self._data.prefetch(self.samples(following))
 
     def look(self, progress: Progress) -> None:
         """Set the view for the step after `progress`."""
@@ -47,7 +52,8 @@ class Feed:
         if self._view is None:
             self.look(progress)
 
-    def _samples(self, progress: Progress) -> list[tuple[int, int]]:
+    def samples(self, progress: Progress) -> list[tuple[int, int]]:
+        """The (epoch, sample) pairs of this rank's share of the step after `progress`."""
         return order.rank_batch(
             progress.samples,
             batch=self._course.batch_at(progress),

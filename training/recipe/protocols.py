@@ -70,6 +70,10 @@ class DataSet(Protocol):
         """A hint: this rank's samples of the next step, in the same view."""
         return None
 
+    def read(self, samples: list[tuple[int, int]]) -> None:
+        """Read what is stored of these samples, and decode nothing; only a measurement calls it."""
+        return None
+
     def problems(self) -> list[str]:
         """A line for every sample that could not be read so far, the newest last."""
         return []

@@ -8,6 +8,7 @@ CHECKPOINT_S = "checkpoint_s"  # in a line of a command: it is of a checkpoint, 
 CHECKPOINT_FAILED = "checkpoint_failed"
 MEASURED = "measured"
 SAVE = "save"  # the operation of a measurement
+READ, READ_AGAIN, DECODE = "read", "read_again", "decode"  # others: images from the file system, the cache, into pixels
 MEASURED_STEPS = 15  # of each batch of a measurement; the first one does not count
 STOP = "stop"  # after a checkpoint, to continue later
 DONE = "done"
@@ -17,7 +18,7 @@ TOTALS = ("total_steps", "samples", "total_samples")
 COUNTS = ("step", *TOTALS, "attempt")  # whole numbers from 0
 NUMBERS = (
     "t", "loss", "lr", "epoch", "images_per_s", "accuracy", "top5", "test_loss", "ensemble", "best_member", "time_s",
-    "batch", "bytes", "ranks", "spread",
+    "batch", "bytes", "ranks", "spread", "cpu_s",
 )  # fmt: skip
 LISTS = ("members",)  # of numbers
 LARGEST = 1e15  # of any number

@@ -113,7 +113,8 @@ def _predicted(forecast: Forecast) -> str:
     interval = between(forecast.intervals["total_s"], duration)
     rate = f"{thousands(forecast.images_per_s)} images/s"
     steps = f"{counted(forecast.steps, 'step')} of {ms(forecast.step_s)} ms"
-    waits = f"the slowest rank {ms(forecast.stragglers_s)} ms and the all-reduce {ms(forecast.exposed_s)} ms"
+    reading = f", input {ms(forecast.input_s)} ms" if forecast.input_s else ""
+    waits = f"the slowest rank {ms(forecast.stragglers_s)} ms and the all-reduce {ms(forecast.exposed_s)} ms{reading}"
     return f"{duration(forecast.total_s)} (90 %: {interval}), {rate}: {steps}, of which {waits}; more: torusrun predict"
 
 

@@ -18,6 +18,7 @@ MOVED = {
     "--gpus": "torusrun scale A..B",
     "--svg": "torusrun scale A..B --svg FILE",
     "--grids": "torusrun grids",
+    "--score": "torusrun score",
     "--local-batch": "torusrun scale --local-batch N",
 }
 

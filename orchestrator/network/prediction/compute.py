@@ -57,6 +57,12 @@ def device(name: str) -> Device:
     return replace(found, ranks=written.get("ranks", 1), measured=False)
 
 
+def power_w(name: str) -> float | None:
+    """The most watts that the GPU of the shipped device `name` may draw; None if nobody knows."""
+    written = constants.entry("gpus", name, "--gpu").get("power_w")
+    return constants.number(written) if written else None
+
+
 def device_for(architecture: str | None) -> str | None:
     """The name of the device with this architecture, as in sm_70."""
     names = (name for name, written in constants.table("gpus").items() if architecture in written["matches"])

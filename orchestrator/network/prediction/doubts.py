@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from orchestrator.network.prediction import constants
 from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.interval import NORMAL, Doubt, Interval
+from orchestrator.network.prediction.interval import NORMAL, Doubt, Interval, around
 from orchestrator.network.prediction.step import Step
 from orchestrator.network.prediction.stragglers import largest_ranks
 from training.reporting.events import MEASURED_STEPS
@@ -19,6 +19,8 @@ SPREAD = "the wait for the slowest of {:,} ranks differs from program to program
 BEYOND = "nothing is published of {:,} ranks: the largest known cluster has {:,} GPUs"
 LINKS = "the times of the links are not measured"
 LINKS_MEASURED = "an all-reduce differs from the measured links"
+SHARED = "{:g} ranks share a core: how long a step waits for ranks that have none at the moment is unknown"
+CACHED = "nobody knows how many of the images the nodes hold in memory"
 BATCH = "no published rank has a batch of {:g}, and the fixed time of a step is doubtful"
 
 
@@ -34,9 +36,12 @@ def number(name: str) -> float:
     return constants.number(constants.table("doubts")[name])
 
 
-def links_factor(error: float | None = None) -> float:
+def links_factor(error: float | None = None) -> Interval:
     """How many times as long an all-reduce may take: by the largest error of measured links, or over described ones."""
-    return number("links_described") if error is None else max(number("links_measured"), 1 + error)
+    if error is None:
+        return Interval(1 / number("links_described"), number("links_described"))
+    low, high = number("links_measured_low"), number("links_measured_high")
+    return Interval(min(low, 1 / (1 + error)), max(high, 1 + error))
 
 
 def same_program(spread: float | None = None) -> Compute:
@@ -57,13 +62,27 @@ def other_program(factor: Interval | None = None) -> Compute:
     return Compute(OTHER, factor or Interval(number("other_program_low"), number("other_program_high")))
 
 
-def of_step(device: Device, batch: float, one: Step, compute: Compute, links_factor: float) -> tuple[Doubt, ...]:
+def interval_of(one: Step, found: tuple[Doubt, ...]) -> Interval:
+    """The interval of a step with these doubts: it takes as long as its longer part, the step itself or the input."""
+    busy, reading = around(one.busy_s, [doubt for doubt in found if doubt.why != CACHED]), one.reading_between_s
+    return Interval(max(busy.low, reading.low), max(busy.high, reading.high))
+
+
+def sharing(one: Step, ranks_per_core: float) -> tuple[Doubt, ...]:
+    """The wait for ranks without a core, if ranks share cores: at most until the others on a core have computed."""
+    if ranks_per_core <= 1:
+        return ()
+    return (Doubt(SHARED.format(ranks_per_core), 0.0, (ranks_per_core - 1) * one.compute_s),)
+
+
+def of_step(device: Device, batch: float, one: Step, compute: Compute, links_factor: Interval) -> tuple[Doubt, ...]:
     """The doubts of a step with `batch` images on a rank."""
     return (
         _between(compute.why, one.compute_s, compute.factor.times(one.compute_s)),
         *_stragglers(one),
         _links(one, links_factor),
         *_batch(device, batch),
+        *_input(one),
     )
 
 
@@ -75,11 +94,17 @@ def _stragglers(one: Step) -> tuple[Doubt, ...]:
     return (_between(why, one.stragglers_s, one.stragglers.wait_between(one.compute_s)),)
 
 
-def _links(one: Step, factor: float) -> Doubt:
+def _links(one: Step, factor: Interval) -> Doubt:
     low, high = one.exposed_between_s
-    between = Interval(low + one.norms_s / factor, high + one.norms_s * factor)
+    between = Interval(low + one.norms_s * factor.low, high + one.norms_s * factor.high)
     why = LINKS_MEASURED if factor != links_factor() else LINKS
     return _between(why, one.exposed_s + one.norms_s, between)
+
+
+def _input(one: Step) -> tuple[Doubt, ...]:
+    """Why the wait for input may be shorter or longer; nothing if it is 0 either way."""
+    low, high = (max(0.0, bound - one.busy_s) for bound in one.reading_between_s)
+    return (_between(CACHED, one.input_s, Interval(low, high)),) if high else ()
 
 
 def _batch(device: Device, batch: float) -> tuple[Doubt, ...]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from orchestrator.network.cost.all_reduce import Cost
-from orchestrator.network.cost.links import Network
 from orchestrator.network.prediction import doubts, epochs
-from orchestrator.network.prediction.checkpoints import CheckpointCost, Saving, cost
-from orchestrator.network.prediction.compute import BACKWARD_SHARE, Device
+from orchestrator.network.prediction.asked import Asked, PhaseSteps
+from orchestrator.network.prediction.checkpoints import CheckpointCost, cost
+from orchestrator.network.prediction.compute import BACKWARD_SHARE
 from orchestrator.network.prediction.epochs import Epochs
-from orchestrator.network.prediction.interval import Doubt, Interval, around
+from orchestrator.network.prediction.interval import Doubt, Interval
 from orchestrator.network.prediction.step import EXACT, Step, step
 from orchestrator.network.prediction.stragglers import stragglers
 from orchestrator.network.prediction.workload import Workload
@@ -23,60 +22,6 @@ GROUPED = "gradients go in {} groups while backward runs"
 SIZES = "an image takes time in proportion to its area"
 NORMS = "two all-reduces for each layer, as the first group alone would take, and nothing computes meanwhile"
 AT_ONCE = "gradients go all at once after backward"
-
-
-@dataclass(frozen=True)
-class Communication:
-    """The all-reduce of a run, the fastest grid with its time for all gradients, and where the ranks are.
-
-    `norms_s` is the time of its batch norms' exchanges in a step.
-    """
-
-    all_reduce_s: Cost
-    best_grid: tuple[int, ...]
-    best_s: float
-    placed: str
-    norms_s: float
-
-
-@dataclass(frozen=True)
-class PhaseSteps:
-    """Steps of one batch over all ranks; an image takes `work` times as long as one of the workload's size."""
-
-    batch: int
-    steps: int
-    work: float = 1.0
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The properties of a run that determine its time.
-
-    `links_error` is the largest relative error of the network's links if they were measured; `recipe` is the name of
-    the recipe that it follows.
-    """
-
-    nodes: int
-    ranks: int
-    grid: tuple[int, ...]
-    phases: tuple[PhaseSteps, ...]
-    epochs: int
-    evaluations: int
-    workload: Workload
-    device: Device
-    network: Network
-    communication: Communication
-    saving: Saving
-    links_error: float | None = None
-    recipe: str | None = None
-
-    @property
-    def compute(self) -> doubts.Compute:
-        return doubts.same_program(self.device.spread) if self.device.measured else doubts.other_program()
-
-    @property
-    def links_factor(self) -> float:
-        return doubts.links_factor(self.links_error)
 
 
 @dataclass(frozen=True)
@@ -105,6 +50,8 @@ class Forecast:
     stragglers_s: float
     exposed_s: float
     norms_s: float
+    input_s: float
+    reading_s: float | None  # of a batch, beside the step
     all_reduce_s: float
     best_grid_all_reduce_s: float
     groups: tuple[int, ...]
@@ -114,6 +61,8 @@ class Forecast:
     train_s: float
     validation_s: float
     node_hours: float
+    points: float | None  # that the site charges
+    energy_kwh: float | None  # of the GPUs alone, at the most that they may draw
     epochs_to_target: float | None
     to_target_s: float | None
     target: str  # the accuracy
@@ -142,14 +91,16 @@ def forecast(asked: Asked) -> Forecast:
     local, image_s = longest.batch / asked.ranks, asked.device.image_s * longest.work
     validation_s = asked.evaluations * _validation_s(asked)
     target, images = _epochs(asked), sum(phase.steps * phase.batch for phase in phases)
-    parts = doubts.of_step(asked.device, local, one, asked.compute, asked.links_factor)
+    parts = _doubts(asked, local, one)
     all_reduce_s = asked.communication.all_reduce_s(asked.workload.gradient_bytes)
     intervals = {
         "step_s": phases[at].interval_s,
         "stragglers_s": one.stragglers.wait_between(one.compute_s) if one.stragglers else Interval(0.0, 0.0),
         "exposed_s": one.exposed_between_s,
-        "all_reduce_s": _between(all_reduce_s, asked.links_factor),
-        "best_grid_all_reduce_s": _between(asked.communication.best_s, asked.links_factor),
+        "input_s": Interval(*(max(0.0, bound - one.busy_s) for bound in one.reading_between_s)),
+        **({"reading_s": one.reading_between_s} if asked.reading else {}),
+        "all_reduce_s": asked.links_factor.times(all_reduce_s),
+        "best_grid_all_reduce_s": asked.links_factor.times(asked.communication.best_s),
         **_totals(asked, phases, validation_s, images, target),
     }
     return Forecast(
@@ -162,6 +113,8 @@ def forecast(asked: Asked) -> Forecast:
         stragglers_s=one.stragglers_s,
         exposed_s=one.exposed_s,
         norms_s=one.norms_s,
+        input_s=one.input_s,
+        reading_s=one.reading_s if asked.reading else None,
         all_reduce_s=all_reduce_s,
         best_grid_all_reduce_s=asked.communication.best_s,
         groups=one.buckets,
@@ -171,6 +124,8 @@ def forecast(asked: Asked) -> Forecast:
         train_s=train_s,
         validation_s=validation_s,
         node_hours=asked.nodes * (train_s + validation_s) / 3600,
+        points=_times(asked.points_per_node_hour, asked.nodes * (train_s + validation_s) / 3600),
+        energy_kwh=_times(asked.power_w, asked.ranks * (train_s + validation_s) / 3.6e6),
         epochs_to_target=target.expected,
         to_target_s=target.expected * (train_s + validation_s) / asked.epochs if target.expected else None,
         target=target.target,
@@ -184,9 +139,13 @@ def forecast(asked: Asked) -> Forecast:
 
 
 def _phase(asked: Asked, phase: PhaseSteps, one: Step) -> PhaseForecast:
-    batch = phase.batch / asked.ranks
+    found = _doubts(asked, phase.batch / asked.ranks, one)
+    return PhaseForecast(phase.batch, phase.steps, one.total_s, doubts.interval_of(one, found))
+
+
+def _doubts(asked: Asked, batch: float, one: Step) -> tuple[Doubt, ...]:
     found = doubts.of_step(asked.device, batch, one, asked.compute, asked.links_factor)
-    return PhaseForecast(phase.batch, phase.steps, one.total_s, around(one.total_s, found))
+    return (*found, *doubts.sharing(one, asked.ranks_per_core))
 
 
 def _totals(
@@ -206,14 +165,18 @@ def _totals(
         "total_s": total,
         "node_hours": total.times(asked.nodes / 3600),
     }
+    if asked.points_per_node_hour is not None:
+        found["points"] = total.times(asked.nodes / 3600 * asked.points_per_node_hour)
+    if asked.power_w is not None:
+        found["energy_kwh"] = total.times(asked.ranks * asked.power_w / 3.6e6)
     if target.expected:
         ends = [bound * each / asked.epochs for bound, each in zip(total, target.interval, strict=True)]
         found |= {"epochs_to_target": target.interval, "to_target_s": Interval(*ends)}
     return found
 
 
-def _between(time_s: float, factor: float) -> Interval:
-    return Interval(time_s / factor, time_s * factor)
+def _times(price: float | None, amount: float) -> float | None:
+    return None if price is None else price * amount
 
 
 def _epochs(asked: Asked) -> Epochs:
@@ -227,12 +190,25 @@ def _epochs(asked: Asked) -> Epochs:
 
 
 def _step(asked: Asked, phase: PhaseSteps) -> Step:
+    """A step of a phase, with its input."""
+    one, read = _busy(asked, phase), asked.reading
+    if read is None:
+        return one
+    batch = phase.batch / asked.ranks
+    return replace(
+        one,
+        reading_s=batch * read.file_system_s,
+        reading_between_s=read.of_batch(batch, doubts.number("same_program")),
+    )
+
+
+def _busy(asked: Asked, phase: PhaseSteps) -> Step:
     device, batch = replace(asked.device, image_s=asked.device.image_s * phase.work), phase.batch / asked.ranks
     all_reduce_s, norms_s, trained = asked.communication.all_reduce_s, asked.communication.norms_s, asked.workload
     waits, factor = stragglers(asked.ranks, device.ranks, device.spread, trained.every), asked.links_factor
     if trained.every > 1:
         averaged_s = all_reduce_s(trained.state_bytes) / trained.every
-        return Step(device.step_s(batch), averaged_s, norms_s, (), _between(averaged_s, factor), waits)
+        return Step(device.step_s(batch), averaged_s, norms_s, (), factor.times(averaged_s), waits)
     return step(
         device,
         batch,
@@ -266,6 +242,7 @@ def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
     )
     trained = asked.workload
     norms = (f"batch norm over {counted(trained.norm_ranks, 'rank')}: {NORMS}",) if trained.norms else ()
+    reading = "" if asked.reading else " reading and decoding images,"
     sizes = () if all(phase.work == 1.0 for phase in asked.phases) else (SIZES,)
     return (
         f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "
@@ -275,7 +252,7 @@ def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
         *norms,
         *sizes,
         _waits(asked),
-        "not modelled: start-up, reading and decoding images, compute that communication slows, faults",
+        f"not modelled: start-up,{reading} compute that communication slows, faults",
     )
 
 

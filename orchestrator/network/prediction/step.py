@@ -21,11 +21,15 @@ from training.sync.buckets import exact, shapes
 
 Grouping = tuple[Literal["exact"]] | tuple[Literal["count", "cap_bytes"], float] | tuple[Literal["tensors"], list[int]]
 EXACT: Grouping = ("exact",)
+EXACTLY = Interval(1.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Step:
-    """Seconds of one step by part. `exposed_between_s` are the bounds of `exposed_s` if the links are doubtful."""
+    """Seconds of one step by part. `exposed_between_s` are the bounds of `exposed_s` if the links are doubtful.
+
+    A rank reads its next batch beside the step in `reading_s`; 0.0 if that is not known.
+    """
 
     compute_s: float
     exposed_s: float
@@ -33,6 +37,8 @@ class Step:
     buckets: tuple[int, ...]  # number of gradients in each
     exposed_between_s: Interval
     stragglers: Stragglers | None = None
+    reading_s: float = 0.0
+    reading_between_s: Interval = Interval(0.0, 0.0)
 
     @property
     def stragglers_s(self) -> float:
@@ -40,8 +46,18 @@ class Step:
         return self.stragglers.wait_s(self.compute_s) if self.stragglers else 0.0
 
     @property
-    def total_s(self) -> float:
+    def busy_s(self) -> float:
+        """The step without the wait for input."""
         return self.compute_s + self.stragglers_s + self.exposed_s + self.norms_s
+
+    @property
+    def input_s(self) -> float:
+        """The wait for input."""
+        return max(0.0, self.reading_s - self.busy_s)
+
+    @property
+    def total_s(self) -> float:
+        return self.busy_s + self.input_s
 
 
 def step(
@@ -55,11 +71,11 @@ def step(
     overlap: bool = True,
     norms_s: float = 0.0,
     stragglers: Stragglers | None = None,
-    links_factor: float = 1.0,
+    links_factor: Interval = EXACTLY,
 ) -> Step:
     """A step of `batch` images on `device`; each bucket of gradients is reduced in `cost_s(bytes)` seconds.
 
-    The true times of the links may be `links_factor` times these, or divided by it.
+    The true times of the links may be `links_factor` times these, from its lower to its upper bound.
     """
     layers = network or tensors.resnet50()
     sizes = [layer.parameters * bytes_per_parameter for layer in layers]
@@ -71,7 +87,7 @@ def step(
     def exposed_s(factor: float) -> float:
         return exact.exposed_s(ready, sizes, lambda size: factor * once(size), buckets)
 
-    between = Interval(exposed_s(1 / links_factor), exposed_s(links_factor))
+    between = Interval(*map(exposed_s, links_factor))
     return Step(device.step_s(batch), exposed_s(1.0), norms_s, buckets, between, stragglers)
 
 

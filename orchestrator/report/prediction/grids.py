@@ -25,5 +25,5 @@ COLUMNS: tuple[Column[Compared], ...] = (
 
 def grids(links: Network, device: Device, batch: int) -> Predicted:
     table, factor = Table(COLUMNS, compare(links, device, batch)), doubts.links_factor()
-    record = {"grids": table.as_json(), "times_90": [1 / factor, factor]}
-    return Predicted(record, [*table.lines(), NOTE, BOUNDS.format(factor)])
+    record = {"grids": table.as_json(), "times_90": list(factor)}
+    return Predicted(record, [*table.lines(), NOTE, BOUNDS.format(factor.high)])

@@ -28,19 +28,22 @@ def run(f: Forecast, attempts: Sequence[tuple[Stretch, float]] = ()) -> Predicte
 def _rows(f: Forecast) -> dict[str, str]:
     slower = f.best_grid != f.grid and f.best_grid_all_reduce_s < f.all_reduce_s
     best = f" is {Grid(f.best_grid)}, {ms(f.best_grid_all_reduce_s)} ms" if slower else ""
-    norms = f" + batch norms' exchange {ms(f.norms_s)}" if f.norms_s else ""
+    more = f" + batch norms' exchange {ms(f.norms_s)}" if f.norms_s else ""
+    more += f" + wait for input {ms(f.input_s)}" if f.input_s else ""
     first = ", ".join(map(str, f.groups[:8])) + (", ..." if len(f.groups) > 8 else "")
     parts = f"{counted(f.steps, 'step')} {duration(f.train_s)}, validation {duration(f.validation_s)}"
     rows = {
         "grid": f"{Grid(f.grid)}, all-reduce of all gradients {ms(f.all_reduce_s)} ms ({_at(f, 'all_reduce_s', ms)}); "
         f"the best grid{best}",
         "step": f"{ms(f.step_s)} ms ({_at(f, 'step_s', ms)}) = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} "
-        f"+ fixed {ms(f.fixed_s)} + slowest rank {ms(f.stragglers_s)} + exposed communication {ms(f.exposed_s)}{norms}",
+        f"+ fixed {ms(f.fixed_s)} + slowest rank {ms(f.stragglers_s)} + exposed communication {ms(f.exposed_s)}{more}",
         "groups": f"{len(f.groups)}, of {first} tensors" if f.groups else "none: weights are averaged, not gradients",
         "throughput": f"{thousands(f.images_per_s)} images/s ({_at(f, 'images_per_s', thousands)}) "
         f"on {counted(f.ranks, 'rank')}",
+        **_input(f),
         "time": f"{duration(f.total_s)} ({_at(f, 'total_s', duration)}): {parts}",
         "node-hours": f"{f.node_hours:.4g} ({_at(f, 'node_hours', '{:.4g}'.format)})",
+        **_cost(f),
         "checkpoints": checkpoints.line(f.checkpoints),
     }
     if len(f.phases) > 1:
@@ -51,6 +54,30 @@ def _rows(f: Forecast) -> dict[str, str]:
         rows["phases"] = "; ".join(phases)
     rows |= _target(f)
     rows["in brackets"] = _doubts(f)
+    return rows
+
+
+def _input(f: Forecast) -> dict[str, str]:
+    """How fast the ranks read and decode images, if it is known."""
+    if f.reading_s is None:
+        return {}
+    batch = max(f.phases, key=lambda phase: phase.steps * phase.step_s).batch
+    rate, bounds = batch / f.reading_s, f.intervals["reading_s"].rate_of(batch)
+    beside = "slower than the steps" if f.input_s else "beside the steps, which take longer"
+    return {
+        "input": f"{thousands(rate)} images/s on {counted(f.ranks, 'rank')} ({between(bounds, thousands)}), {beside}"
+    }
+
+
+def _cost(f: Forecast) -> dict[str, str]:
+    """The site's points and the GPUs' energy, of those that are known."""
+    rows = {}
+    if f.points is not None:
+        rows["points"] = f"{f.points:.4g} ({_at(f, 'points', '{:.4g}'.format)})"
+    if f.energy_kwh is not None:
+        watts = 3.6e6 * f.energy_kwh / f.ranks / f.total_s
+        between_kwh = _at(f, "energy_kwh", "{:.3g}".format)
+        rows["energy"] = f"at most {f.energy_kwh:.3g} kWh ({between_kwh}) by the GPUs, at their limit of {watts:.0f} W"
     return rows
 
 

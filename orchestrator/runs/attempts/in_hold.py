@@ -34,6 +34,9 @@ FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a j
     "step_spread",
     "links_error",
     "save_us",
+    "points_per_node_hour",
+    "decode_us",
+    "read_us",
 )
 
 

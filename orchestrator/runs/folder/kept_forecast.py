@@ -19,9 +19,10 @@ class KeptForecast:
 
     `validation_s` is the part of the evaluations, `grid` the expected grid, and `assumptions` name the rates of the
     device and the links that it is made of. `save_s` is how long all ranks wait for a checkpoint. If all steps have one
-    batch, `compute_s` is computing in a step with the exchanges of batch norms, `exposed_s` communication that it does
-    not hide, and `stragglers_s` the wait for ranks that are late at times. None: not known. `intervals` are the 90 %
-    intervals of some parts (runs/state/score.py), as (low, high) in seconds.
+    batch, `compute_s` is computing in a step with the exchanges of batch norms and the wait for input, `input_s` that
+    wait alone, `exposed_s` communication that it does not hide, and `stragglers_s` the wait for ranks that are late at
+    times. None: not known. `intervals` are the 90 % intervals of some parts (runs/state/score.py), as (low, high) in
+    seconds.
     """
 
     total_s: float
@@ -34,6 +35,7 @@ class KeptForecast:
     compute_s: float | None = None
     exposed_s: float | None = None
     stragglers_s: float | None = None
+    input_s: float | None = None
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property

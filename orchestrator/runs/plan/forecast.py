@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from orchestrator import schedulers
 from orchestrator.base.errors import UserError
 from orchestrator.network.cost import regular
 from orchestrator.network.cost.algorithms import Layout, cost_of
@@ -13,8 +15,10 @@ from orchestrator.network.cost.links import Level, Network
 from orchestrator.network.placement.charge import Charge
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.timing import HostsLayout
-from orchestrator.network.prediction.compute import Device, device, device_for, measured
-from orchestrator.network.prediction.forecast import Asked, Communication, Forecast, PhaseSteps, forecast
+from orchestrator.network.prediction.asked import Asked, Communication, PhaseSteps
+from orchestrator.network.prediction.compute import Device, device, device_for, measured, power_w
+from orchestrator.network.prediction.forecast import Forecast, forecast
+from orchestrator.network.prediction.input_time import InputTime
 from orchestrator.network.prediction.networks import network, with_ranks_per_node
 from orchestrator.network.prediction.step import norms_s
 from orchestrator.network.prediction.workload import Workload, workload, workload_of
@@ -72,6 +76,10 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
             saving=saving(plan, trained),
             links_error=_links_error(plan, other),
             recipe=plan.run.train.recipe,
+            reading=None if other.workload else _reading(plan),
+            power_w=_power_w(plan, other),
+            points_per_node_hour=plan.site.points_per_node_hour,
+            ranks_per_core=_ranks_per_core(plan, other),
         )
     )
 
@@ -160,6 +168,28 @@ def _links_error(plan: Plan, other: Otherwise) -> float | None:
     if other.network:
         return 0.0 if other.network.endswith((".yaml", ".yml")) else None
     return plan.site.links_error
+
+
+def _reading(plan: Plan) -> InputTime | None:
+    """The input as `torusrun calibrate` measured it for the run's data set."""
+    name = plan.run.train.data.name
+    decode_us = plan.site.decode_us.get(name)
+    if decode_us is None:
+        return None
+    return InputTime(decode_us / 1e6, (decode_us + plan.site.read_us.get(name, 0.0)) / 1e6)
+
+
+def _ranks_per_core(plan: Plan, other: Otherwise) -> float:
+    """How many ranks share a core: on this machine alone, because other schedulers give each rank its own."""
+    if other.gpu or plan.site.node.gpus or not schedulers.get(plan.site.scheduler).traits.one_machine:
+        return 1.0
+    return max(1.0, plan.ranks / len(os.sched_getaffinity(0)))
+
+
+def _power_w(plan: Plan, other: Otherwise) -> float | None:
+    """The most watts that a rank's GPU may draw; None for ranks on CPUs, and for a GPU that nobody knows."""
+    name = other.gpu or (device_for(plan.site.node.architecture) if plan.site.node.gpus else None)
+    return power_w(name) if name else None
 
 
 def named_hosts(plan: Plan, names: Sequence[str]) -> ExpectedHosts:

@@ -35,9 +35,10 @@ def forecast_at_submit(plan: Plan) -> KeptForecast | None:
     )
     if len(found.phases) > 1:
         return kept
-    compute_s = found.forward_s + found.backward_s + found.fixed_s + found.norms_s
+    compute_s = found.forward_s + found.backward_s + found.fixed_s + found.norms_s + found.input_s
+    input_s = None if found.reading_s is None else found.input_s
     return replace(
-        kept, compute_s=compute_s, exposed_s=found.exposed_s, stragglers_s=found.as_json().get("stragglers_s")
+        kept, compute_s=compute_s, exposed_s=found.exposed_s, stragglers_s=found.stragglers_s, input_s=input_s
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,26 @@ from orchestrator.spec.load import find_site, load, measured_at, measured_place
 from orchestrator.spec.measured import SiteMeasurements
 from orchestrator.spec.problems import Mark
 from training.counted import counted
-from training.reporting.events import MEASURED, SAVE
+from training.reporting.events import DECODE, MEASURED, READ, READ_AGAIN, SAVE
+
+
+@dataclass(frozen=True)
+class FoundInput:
+    """Microseconds of an image of a data set on one rank: read from the file system, from the cache, and decoded.
+
+    `core_us` is the time of a core to decode one. The first two are None for a data set that only decodes.
+    """
+
+    data: str
+    decode_us: float
+    core_us: float
+    read_us: float | None
+    cached_us: float | None
+
+    @property
+    def slower_us(self) -> float:
+        """How much longer an image takes from the file system than from the cache."""
+        return max(0.0, (self.read_us or 0.0) - (self.cached_us or 0.0))
 
 
 @dataclass(frozen=True)
@@ -35,9 +54,11 @@ class Found:
     save_us: float | None  # that all ranks wait for a checkpoint
     ranks: int | None
     spread: float | None
+    input: FoundInput | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "links": [fit.__dict__ for fit in self.links]}
+        read = self.input and self.input.__dict__
+        return {**self.__dict__, "links": [fit.__dict__ for fit in self.links], "input": read}
 
 
 def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Found]:
@@ -71,22 +92,44 @@ def of(folder: RunFolder) -> Found:
         saved[-1] if saved else None,
         computed[0].get("ranks"),
         computed[0].get("spread"),
+        _input({row["operation"]: row for row in newest if "data" in row}),
     )
+
+
+def _input(rows: Mapping[str, Mapping[str, Any]]) -> FoundInput | None:
+    """The input by the rows of each operation; None for a data set that was not measured."""
+    if DECODE not in rows:
+        return None
+    of_image_us = {name: row["time_s"] * 1e6 / row["batch"] for name, row in rows.items()}
+    core_us = rows[DECODE]["cpu_s"] * 1e6 / rows[DECODE]["batch"]
+    times = (of_image_us[DECODE], core_us, of_image_us.get(READ), of_image_us.get(READ_AGAIN))
+    return FoundInput(rows[DECODE]["data"], *times)
 
 
 def words(place: Path, found: Found) -> str:
     """The results in words, for a terminal."""
-    lines = [f"{'computes':10}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.model})"]
+    lines = [f"{'computes':12}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.model})"]
     if found.ranks and found.spread is not None:
         over = f"from step to step, over {counted(found.ranks, 'rank')}"
-        lines.append(f"{'differs':10}by {100 * found.spread:.1f} % {over}")
+        lines.append(f"{'differs':12}by {100 * found.spread:.1f} % {over}")
     if found.save_us:
-        lines.append(f"{'saves':10}{found.save_us / 1e3:.1f} ms a checkpoint")
+        lines.append(f"{'saves':12}{found.save_us / 1e3:.1f} ms a checkpoint")
+    if found.input:
+        lines.append(f"{'reads':12}{_rates(found.input)}")
     for fit in found.links:
         bandwidth, latency = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s", f"{fit.alpha_s * 1e6:.0f} us a message"
         how = f"{counted(fit.rows, 'size')} over {counted(fit.ranks, 'rank')}, worst error {fit.worst_percent:.1f} %"
-        lines.append(f"{fit.link:10}{bandwidth} and {latency} ({how})")
+        lines.append(f"{fit.link:12}{bandwidth} and {latency} ({how})")
     return "\n".join([*lines, f"kept in {place}"])
+
+
+def _rates(read: FoundInput) -> str:
+    """Images per second."""
+    rates = [f"{1e6 / read.core_us:,.0f} images/s a core decodes"] if read.core_us else []
+    rates.append(f"{1e6 / read.decode_us:,.0f} a rank")
+    stored = {"the file system": read.read_us, "the cache": read.cached_us}
+    rates += [f"from {name} a rank reads {1e6 / time_us:,.0f}" for name, time_us in stored.items() if time_us]
+    return f"{', '.join(rates)} ({read.data})"
 
 
 def _text(found: Found, before: SiteMeasurements | None) -> str:
@@ -97,7 +140,7 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
         values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
         values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
     if found.links:
-        values["links_error"] = _share(max(fit.worst_percent for fit in found.links) / 100)
+        values["links_error"] = _share(found.links[-1].worst_percent / 100)  # of the slowest class, between the nodes
     measured = {
         "step_us": round(found.step_us, 3),
         "image_us": round(found.image_us, 3),
@@ -105,9 +148,12 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
         "step_ranks": found.ranks,
         "step_spread": found.spread if found.spread is None else _share(found.spread),
     }
-    for name, value in measured.items():
-        of_models = {**(getattr(before, name) if before else {}), **({} if value is None else {found.model: value})}
-        values |= {name: of_models} if of_models else {}
+    read = found.input
+    of_data = {"decode_us": round(read.decode_us, 3), "read_us": round(read.slower_us, 3)} if read else {}
+    for name, value in {**measured, "decode_us": None, "read_us": None, **of_data}.items():
+        key = read.data if read and name in of_data else found.model
+        known = {**(getattr(before, name) if before else {}), **({} if value is None else {key: value})}
+        values |= {name: known} if known else {}
     return (
         "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"
         + str(yaml.safe_dump(values, sort_keys=False))

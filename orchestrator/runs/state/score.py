@@ -168,7 +168,7 @@ def _of_ranks(kept: KeptForecast, ranks: Sequence[RankSteps]) -> dict[str, Score
     if not ranks or any(one.all_steps < FEWEST_STEPS for one in ranks):
         return {}
     read_s = [one.all_read_s / one.all_steps for one in ranks if one.all_read_s is not None]
-    found = {INPUT: ScoredPart(mean(read_s))} if len(read_s) == len(ranks) else {}
+    found = {INPUT: ScoredPart(mean(read_s), kept.input_s)} if len(read_s) == len(ranks) else {}
     waited_s = [one.all_waited_s / one.all_steps for one in ranks if one.all_waited_s is not None]
     if len(waited_s) < len(ranks):
         return found

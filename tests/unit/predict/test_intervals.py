@@ -176,6 +176,23 @@ def test_a_measurement_whose_steps_differ_much_is_too_wide_to_plan_by() -> None:
     assert quiet.factor.high == pytest.approx(1.04, abs=1e-3) and quiet.why == doubts.SAME
 
 
+def test_ranks_that_share_cores_may_wait_for_one_unknown_how_long(
+    home: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The demo has four ranks on this machine, and the upper bound has each wait for the others on its core."""
+    found = {}
+    for cores in (4, 2):
+        monkeypatch.setattr("os.sched_getaffinity", lambda process, cores=cores: set(range(cores)))
+        found[cores] = answer(capsys, "predict", DIGITS, "--images-per-s", "1000")
+    own, shared = found[4], found[2]
+    assert own["step_s"] == shared["step_s"] and not any("share a core" in one["why"] for one in own["doubts"])
+    assert shared["doubts"][-1]["why"].startswith("2 ranks share a core") and "unknown" in shared["doubts"][-1]["why"]
+    compute_s = sum(shared[part] for part in ("forward_s", "backward_s", "fixed_s"))
+    assert shared["intervals"]["step_s"][0] == own["intervals"]["step_s"][0]
+    assert shared["intervals"]["step_s"][1] >= shared["step_s"] + compute_s > own["intervals"]["step_s"][1]
+
+
 def test_links_that_were_measured_badly_are_as_doubtful_as_their_fit() -> None:
     described, exactly, badly = doubts.links_factor(), doubts.links_factor(0.01), doubts.links_factor(0.85)
-    assert (described, exactly, badly) == (1.5, 1.07, 1.85)
+    assert (described, exactly) == (Interval(1 / 1.5, 1.5), Interval(0.92, 1.14))
+    assert badly == Interval(1 / 1.85, 1.85)

@@ -59,6 +59,10 @@ class Images:
         """Begin to decode these samples."""
         self._ahead.expect(samples)
 
+    def read(self, samples: Samples) -> None:
+        """Read the files of these samples, by the threads that decode."""
+        list(self._threads.map(self._train.read, [sample for _, sample in samples]))
+
     def train_batch(self, samples: Samples) -> Batch:
         """Images [B, 3, size, size] and labels [B] of (epoch, sample) pairs."""
         return self._ahead.take(samples)
