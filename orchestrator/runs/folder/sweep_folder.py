@@ -22,11 +22,15 @@ LOCK_S = 2.0  # a look at a member holds the lock for a moment
 
 @dataclass(frozen=True)
 class KeptCost:
-    """What a sweep was to cost at its submission, without the queue; at most that if it is `by_limits` of time."""
+    """What a sweep was to cost at its submission, without the queue; at most that if it is `by_limits` of time.
+
+    `start_s` is what the start and stop of each member add; None if they are left out.
+    """
 
     node_hours: float
     wall_s: float
     by_limits: bool
+    start_s: float | None = None
 
 
 @dataclass(frozen=True)
