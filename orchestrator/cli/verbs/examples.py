@@ -1,6 +1,6 @@
 """
-NAME is as in the list. --save writes the run file into the new FILE, and the files that it names, such as its program,
-beside it. Nothing is overwritten.
+EXAMPLE is as in the list. --save writes the run file into the new FILE, and the files that it names, such as its
+program, beside it. Nothing is overwritten.
 
 examples:
   torusrun examples
@@ -18,20 +18,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.base.errors import DONE, UserError, explained
-from orchestrator.base.shipped import shipped
+from orchestrator.base.shipped import examples
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the example to print; default: list all")
+    parser.add_argument("name", metavar="EXAMPLE", nargs="?", help="the example to print; default: list all")
     parser.add_argument("--save", metavar="FILE", help="write the example into the new FILE in place of printing it")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    found = _found()
+    found = examples()
     if args.name is None:
         if args.save is not None:
-            raise UserError("--save writes one example: write its NAME before it")
+            raise UserError("--save writes one example: write its name before it")
         return _list(found, as_json=args.json)
     if args.name not in found:
         from training.recipe.near import did_you_mean
@@ -46,13 +46,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(text, end="")
     return DONE
-
-
-def _found() -> dict[str, Path]:
-    """The run files by their names: their paths below the folder of examples, without .yaml."""
-    folder = shipped("examples")
-    files = {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.yaml"))}
-    return {name: path for name, path in files.items() if path.name != "site.yaml"}
 
 
 def _list(found: Mapping[str, Path], *, as_json: bool) -> int:
