@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import SiteError
+from orchestrator.base.process import Streams
 from orchestrator.beside.shells import opening, request
 from orchestrator.beside.shells.addresses import network
 from orchestrator.beside.shells.request import ShellRequest
@@ -61,6 +62,16 @@ def test_a_command_has_its_own_streams_and_its_exit_code(folder: Path) -> None:
     many = opened(folder, "cat", text="x" * 3_000_000)
     assert many.stdout == "x" * 3_000_000, "much in both directions at once"
     assert list(folder.iterdir()) == [], "requests are removed"
+
+
+def test_nothing_reads_the_input_once_a_shell_has_ended(folder: Path) -> None:
+    """A later file of this process may have the number of its descriptor."""
+    (source, typed), (shown, output), before = os.pipe(), os.pipe(), threading.active_count()
+    streams = Streams(source, output)
+    assert opening.open_shell(folder, "here", ["sh", "-c", "exit 5"], terminal=False, streams=streams) == 5
+    assert threading.active_count() == before
+    for descriptor in (source, typed, shown, output):
+        os.close(descriptor)
 
 
 def test_a_terminal_hands_on_keys_and_sizes(folder: Path) -> None:
