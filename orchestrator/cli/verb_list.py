@@ -6,6 +6,7 @@ import argparse
 import importlib
 
 from orchestrator.base.version import __version__
+from orchestrator.cli.complaint import Parser
 
 TYPE_CHECKING = False  # without `typing`, which takes a tenth of the start
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def top_parser() -> argparse.ArgumentParser:
         "\n".join([f"{group}:", *(f"  {verb:12}{text}" for verb, text in verbs.items())])
         for group, verbs in GROUPS.items()
     )
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="torusrun",
         usage="torusrun VERB ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -108,7 +109,7 @@ def module_of(verb: str) -> ModuleType:
 def parser_of(verb: str) -> argparse.ArgumentParser:
     """The parser of what comes after a verb."""
     module = module_of(verb)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"torusrun {verb}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.",
