@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parse(words)
         set_quiet(args.quiet)
         command_line.note(words)
-        code: int = args.run(args)
+        code: int = _run(args)
         sys.stdout.flush()
         return code
     except TorusrunError as error:
@@ -65,6 +65,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"torusrun: {report(error, words[:1])}", file=sys.stderr)
         return SITE_FAILED
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Run the verb, and print its results as JSON if it is asked for and prints none itself."""
+    if not getattr(args, "results_as_json", False):
+        return int(args.run(args))
+    from orchestrator.cli.results import as_json
+
+    return as_json(lambda: args.run(args))
 
 
 def _open_what_is_closed() -> None:

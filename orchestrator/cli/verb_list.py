@@ -69,6 +69,7 @@ GROUPS = {
         "version": "print the version of torusrun",
     },
 }
+WITHOUT_JSON = ("shell", "forward", "logs", "schema", "help", "completion")  # a text, or what others write
 VERBS = {verb: text for group in GROUPS.values() for verb, text in group.items()}
 EPILOG = """
 exit codes: 0 done, 1 the run failed, 2 a mistake in the request, 3 the scheduler or the site failed
@@ -116,6 +117,8 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
         epilog=module.__doc__,
     )
     module.arguments(parser)
+    if verb not in WITHOUT_JSON and "--json" not in parser._option_string_actions:
+        parser.add_argument("--json", action="store_true", dest="results_as_json", help="as JSON: ids, or paths")
     parser.add_argument(
         "--quiet", "-q", action="store_true", help="print only the result, such as a run's id, and errors"
     )

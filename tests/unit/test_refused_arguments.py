@@ -24,7 +24,6 @@ REFUSED = {
     "resume last": "is COMPLETED",
     "resume last --in last": "there is no held allocation",
     "cancel last": "is over already: COMPLETED",
-    "reproduce last --json": "--json goes with --compare",
     "reproduce last --compare gone": "there is no run 'gone'",
     "shell last": "is COMPLETED",
     "shell last --rank 7": "rank",
