@@ -17,6 +17,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from orchestrator.base import private
 from orchestrator.base.errors import DONE, UserError, explained
 from orchestrator.base.shipped import examples
 
@@ -76,8 +77,15 @@ def _save(path: Path, text: str, name: str) -> None:
     new = {file: path, **{file.with_name(word): path.with_name(word) for word in sorted(beside)}}
     if there := [target for target in new if target.exists() or target.is_symlink()]:
         raise UserError(f"{there[0]} exists already; name a file in another folder, or remove it")
-    for target, source in new.items():
-        with explained(f"--save {name}: {target} cannot be written", UserError), target.open("xb") as written:
-            written.write(source.read_bytes())
+    made: list[Path] = []
+    try:
+        for target, source in new.items():
+            with explained(f"--save {name}: {target} cannot be written", UserError):
+                private.write_new(target, source.read_bytes())
+            made.append(target)
+    except BaseException:
+        for target in made:
+            target.unlink()
+        raise
     also = f", and {', '.join(sorted(beside))} beside it" if beside else ""
     print(f"{name}{also}: `torusrun submit {shlex.quote(name)}` submits it")

@@ -128,6 +128,7 @@ def _name(command: list[str]) -> str:
 
 def _save(args: argparse.Namespace, typed: TypedRun) -> int:
     """Write the run file. Read in its folder, it has the same run."""
+    from orchestrator.base import private
     from orchestrator.runs.plan.plan import plan
     from orchestrator.spec.paths import absolute
 
@@ -137,8 +138,7 @@ def _save(args: argparse.Namespace, typed: TypedRun) -> int:
     file = absolute(args.save)
     text = typed.text([*args.settings, *_moved(typed, args.settings, file.parent)])
     try:
-        with file.open("x", encoding="utf-8") as written:
-            written.write(text)
+        private.write_new(file, text.encode())
     except FileExistsError:
         raise UserError(f"--save {args.save}: this file exists already; name another one, or remove it") from None
     except OSError as error:
