@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Run the verb, and print its results as JSON if it is asked for and prints none itself."""
+    """Run the verb, and print its results as JSON if --json is given and the verb prints none itself."""
     if not getattr(args, "results_as_json", False):
         return int(args.run(args))
     from orchestrator.cli.results import as_json

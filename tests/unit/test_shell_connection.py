@@ -102,7 +102,7 @@ def test_what_it_started_ends_with_the_user(folder: Path) -> None:
     until(lambda: not Path(f"/proc/{pid}").exists(), "the program to end with its user")
 
 
-def test_why_it_cannot_be_started_is_told(folder: Path) -> None:
+def test_why_it_cannot_be_started_is_reported(folder: Path) -> None:
     class NoShell(HereBySh):
         reach = Reach(remote_command=lambda host, command: ["/no/such/pbs_tmrsh", host])
 

@@ -334,7 +334,7 @@ def test_members_share_one_copy_of_the_code_and_survive_one_another(cluster: Clu
     assert not index.runs() and not [*index.place().iterdir()], "the links of removed members must be removed"
 
 
-def test_the_cost_so_far_stands_beside_that_at_submit(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cost_so_far_is_shown_beside_that_at_submit(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     submitted = cluster.submit("nodes=1,2")
     assert main(["sweep", submitted.id]) == 0 and "cost" not in capsys.readouterr().out, "nothing has begun"
     for run, begun_s in zip(submitted.folders, (1000.0, 4600.0), strict=True):
