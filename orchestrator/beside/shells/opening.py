@@ -24,6 +24,7 @@ from orchestrator.beside.shells.connection import CHUNK_BYTES, CODE, LOOK_S, SIZ
 from orchestrator.beside.shells.proof import CALLED, MOST, Proofs
 from orchestrator.beside.shells.request import ShellRequest
 
+ENDS_S = 5.0  # for the thread that reads the input: it waits for nothing else
 WAIT_S = 60.0  # for the job to see the request, its remote shell, and the delays of a shared file system
 
 
@@ -76,7 +77,7 @@ def _joined(connection: Connection, host: str, resized: list[int], streams: Stre
     finally:
         connection.close()
         os.close(ends)
-        typing.join()  # else it could read from what is opened next, with the number of a stream that was closed
+        typing.join(ENDS_S)  # else it could read from what is opened next, with the number of a stream that was closed
         os.close(over)
 
 
