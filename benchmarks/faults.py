@@ -10,7 +10,7 @@ A place is as in `python -m tests.campaign`. benchmarks/under_faults/peers.py sa
 `single` measures in each run the same number of faults, one after the other. The ETTR is the progress under faults, by
 the speed of the steps of the same training that no fault, restart or checkpoint disturbed. A rank
 that is due to be killed during a restart is killed as soon as it is there, as Daly's formula has it. `chain` gives each
-attempt so many seconds until it is asked to stop.
+attempt so many seconds until it gets a request to stop.
 """
 
 from __future__ import annotations

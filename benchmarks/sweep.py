@@ -1,7 +1,8 @@
 """A sweep of 24 trainings of which three are killed: what a resume submits, and the cost beside its forecast.
 
 `python -m benchmarks.sweep [--place local] [--members 24] [--at-once 2] [--results]`; a place is as in
-`python -m tests.campaign`. The place is calibrated first, so that its trainings have a forecast.
+`python -m tests.campaign`. The place is calibrated first, so that its trainings have a forecast, and one training runs
+alone, so that the cost contains starts and stops.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ def measure(place: Place, asked: argparse.Namespace) -> dict[str, object]:
     rates = ",".join(f"{0.02 * (1 + number):.2f}" for number in range(asked.members))
     words = ("run.yaml", "--site", f"./{site}", "--set", f"train.epochs={asked.epochs}", "--sweep",
              f"train.optimizer.lr={rates}", "--at-once", str(asked.at_once))  # fmt: skip
+    alone = place.torusrun("submit", *words[:5], "--wait", timeout_s=WITHIN_S)
+    assert alone.returncode == 0, alone.stderr
     begun_s = time.time()
     said = place.torusrun("submit", *words)
     assert said.returncode == 0, said.stderr
@@ -64,6 +67,7 @@ def measure(place: Place, asked: argparse.Namespace) -> dict[str, object]:
         "submitted again": [number for number, times in enumerate(submitted) if times > 1],
         "completed at the end": [run["state"] for run in _members(place, sweep)].count("COMPLETED"),
         "seconds of the first round": f"{first_s:.0f}",
+        "start and stop of a member, s": f"{before['cost']['at_submit']['start_s']:.1f} expected",
         "node-hours": _both(before["cost"], "node_hours", 1.0),
         "minutes": _both(before["cost"], "wall_s", 60.0),
     }

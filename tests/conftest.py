@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(Path(__file__).parent / "unit"):
             item.add_marker(pytest.mark.timeout(UNIT_S))
         if OF_THE_CLUSTER & set(getattr(item, "fixturenames", ())) and not ON_THE_CLUSTER.match(item.nodeid):
-            raise pytest.UsageError(f"{item.nodeid}: its name does not tell that it needs the cluster (ON_THE_CLUSTER)")
+            raise pytest.UsageError(f"{item.nodeid}: its name does not show that it needs the cluster (ON_THE_CLUSTER)")
     items.sort(key=lambda item: "builder" in getattr(item, "fixturenames", ()))
 
 

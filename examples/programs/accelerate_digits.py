@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 4 accelerate_digits.py --cpu --steps 400
 
-`save_state` writes a folder of files every `--every` steps; a start goes on from the newest whole one.
+`save_state` writes a folder of files every `--every` steps; a start continues from the newest whole one.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 4 ddp.py --steps 400
 
-It saves a checkpoint every `--every` steps and goes on from the newest one. At SIGUSR1 it saves one more and ends with
-exit code 75: there is more to do.
+It saves a checkpoint every `--every` steps and continues from the newest one. At SIGUSR1 it saves one more and ends
+with exit code 75: there is more to do.
 """
 
 import argparse

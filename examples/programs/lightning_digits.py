@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 4 lightning_digits.py --devices 4 --steps 400
 
-Lightning's ModelCheckpoint saves `last.ckpt`, which the next start goes on from. Its CSV logger writes the metrics.
+Lightning's ModelCheckpoint saves `last.ckpt`, from which the next start continues. Its CSV logger writes the metrics.
 """
 
 import argparse

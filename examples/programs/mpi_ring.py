@@ -1,4 +1,4 @@
-"""Sums around a ring of MPI processes with mpi4py, with a checkpoint that the next start goes on from.
+"""Sums around a ring of MPI processes with mpi4py, with a checkpoint from which the next start continues.
 
     mpirun -np 4 python mpi_ring.py --steps 400
 

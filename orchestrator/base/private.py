@@ -107,9 +107,20 @@ def write_bytes(path: Path, content: bytes, mode: int = SECRET) -> None:
         with open(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
         temporary.replace(path)
-    except OSError:
+    except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that must not exist, whole or not at all. Raises FileExistsError, OSError."""
+    with path.open("xb") as file:
+        try:
+            file.write(content)
+            file.flush()
+        except BaseException:
+            path.unlink()
+            raise
 
 
 def plain(text: str) -> str:

@@ -10,3 +10,10 @@ def shipped(name: str) -> Path:
     package = Path(__file__).resolve().parents[1]
     installed = package / "data" / name
     return installed if installed.is_dir() else package.parent / name
+
+
+def examples() -> dict[str, Path]:
+    """The run files of the examples by their names: their paths below the folder of examples, without .yaml."""
+    folder = shipped("examples")
+    files = {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.yaml"))}
+    return {name: path for name, path in files.items() if path.name != "site.yaml"}

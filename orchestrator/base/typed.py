@@ -22,6 +22,11 @@ Kind = TypeVar("Kind")
 _hints = functools.cache(functools.partial(typing.get_type_hints, include_extras=True))
 
 
+def hints_of(record: Any) -> dict[str, Any]:
+    """The types of the fields of a dataclass. Python computes them anew for each call, which takes a millisecond."""
+    return _hints(record)
+
+
 def read_record(path: Path, kind: type[Kind]) -> Kind | None:
     """The dataclass of this kind in `path`, or None if there is no such file. Raises SiteError if it is damaged."""
     kept = read_object(path)
@@ -81,7 +86,7 @@ def record_of(hint: Any, value: Any, text: Callable[[str], str] = plain, name: s
 def _fields(
     kind: Any, row: Mapping[str, Any], text: Callable[[str], str], known: Mapping[str, Any], of: str = ""
 ) -> dict[str, Any]:
-    hints, found = _hints(kind), dict(known)
+    hints, found = hints_of(kind), dict(known)
     for field in dataclasses.fields(kind):
         if field.name in row:
             found[field.name] = record_of(hints[field.name], row[field.name], text, f"{of}{field.name}")

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parse(words)
         set_quiet(args.quiet)
         command_line.note(words)
-        code: int = args.run(args)
+        code: int = _run(args)
         sys.stdout.flush()
         return code
     except TorusrunError as error:
@@ -67,6 +67,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return SITE_FAILED
 
 
+def _run(args: argparse.Namespace) -> int:
+    """Run the verb, and print its results as JSON if --json is given and the verb prints none itself."""
+    if not getattr(args, "results_as_json", False):
+        return int(args.run(args))
+    from orchestrator.cli.results import as_json
+
+    return as_json(lambda: args.run(args))
+
+
 def _open_what_is_closed() -> None:
     """Open closed standard streams on /dev/null, so that the next opened file does not take their place."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -82,14 +91,14 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser.print_help()
         raise SystemExit(USER_MISTAKE if argv else DONE)
     if top.verb not in VERBS:
-        parser.error(no_verb(top.verb))
+        raise UserError(no_verb(top.verb))
     module, verb = module_of(top.verb), parser_of(top.verb)
     words, command = argv[1:], []
     if getattr(module, "TAKES_A_COMMAND", False) and "--" in words:  # argparse confuses it with options before it
         at = words.index("--")
         words, command = words[:at], words[at + 1 :]
     if empty := _without_value(words):
-        raise UserError(f"{empty}: its value is empty; write one, or leave the option out")
+        raise UserError(f"{empty}: its value is empty; write one, or leave it out")
     args = verb.parse_args(words)
     args.command = command
     args.run = module.run
@@ -97,12 +106,12 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _without_value(words: Sequence[str]) -> str:
-    """The first option whose value is empty, as in `--gpus=$UNSET`, which must not mean its default; '' for none."""
-    for before, word in zip(["", *words], words, strict=False):
+    """The first option or argument that is empty, as in `--gpus=$UNSET` and `rm "$UNSET"`; '' for none."""
+    for place, (before, word) in enumerate(zip(["", *words], words, strict=False), 1):
         if re.fullmatch(r"--[a-z][a-z-]*=", word):
             return word[:-1]
-        if not word and before.startswith("-"):
-            return before
+        if not word:
+            return before if before.startswith("-") else f"argument {place}"
     return ""
 
 

@@ -6,6 +6,7 @@ import argparse
 import importlib
 
 from orchestrator.base.version import __version__
+from orchestrator.cli.complaint import Parser
 
 TYPE_CHECKING = False  # without `typing`, which takes a tenth of the start
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ GROUPS = {
         "version": "print the version of torusrun",
     },
 }
+WITHOUT_JSON = ("shell", "forward", "logs", "schema", "help", "completion")  # a text, or what others write
 VERBS = {verb: text for group in GROUPS.values() for verb, text in group.items()}
 EPILOG = """
 exit codes: 0 done, 1 the run failed, 2 a mistake in the request, 3 the scheduler or the site failed
@@ -83,7 +85,7 @@ def top_parser() -> argparse.ArgumentParser:
         "\n".join([f"{group}:", *(f"  {verb:12}{text}" for verb, text in verbs.items())])
         for group, verbs in GROUPS.items()
     )
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="torusrun",
         usage="torusrun VERB ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -108,13 +110,15 @@ def module_of(verb: str) -> ModuleType:
 def parser_of(verb: str) -> argparse.ArgumentParser:
     """The parser of what comes after a verb."""
     module = module_of(verb)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"torusrun {verb}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.",
         epilog=module.__doc__,
     )
     module.arguments(parser)
+    if verb not in WITHOUT_JSON and "--json" not in parser._option_string_actions:
+        parser.add_argument("--json", action="store_true", dest="results_as_json", help="as JSON: ids, or paths")
     parser.add_argument(
         "--quiet", "-q", action="store_true", help="print only the result, such as a run's id, and errors"
     )

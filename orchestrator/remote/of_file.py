@@ -134,10 +134,10 @@ def _made(link: Session, request: dict[str, Any], members: Sequence[str] = ()) -
     try:
         unsure = _ask(link, request)
     except KeyboardInterrupt:
-        print(f"torusrun: `torusrun status {run.run}` tells whether it was submitted", file=sys.stderr)
+        print(f"torusrun: `torusrun status {run.run}` shows whether it was submitted", file=sys.stderr)
         raise
     except Unanswered as error:
-        raise NoAnswer(f"{error}; `torusrun status {run.run}` tells whether it was submitted") from None
+        raise NoAnswer(f"{error}; `torusrun status {run.run}` shows whether it was submitted") from None
     except TorusrunError:
         for name in kept:
             remote_runs.forget(name)

@@ -17,7 +17,7 @@ CELLS = (56, 40, 26, 20, 16, 13, 10, 8, 6, 4)  # sizes of a node
 NAMED, NUMBERED, SEEN = 40, 20, 8  # from these sizes on, a node has its name, its place in the order, or is seen well
 LEFT, TOP, LABEL, PAD, GAP, SMALL = 8, 42, 29, 4, 10, 10
 LETTER = 0.56  # the mean width of a letter, as a share of its size
-# From cold to hot: ColorBrewer's RdYlBu with five classes, for people who do not tell red from green, too.
+# From cold to hot: ColorBrewer's RdYlBu with five classes, also for people who cannot distinguish red from green.
 HEAT = (("#4575b4", "#fff"), ("#91bfdb", "#000"), ("#fee090", "#000"), ("#fc8d59", "#000"), ("#d73027", "#fff"))
 DASHES = ("none", "4 3", "1 3")  # of the levels whose rings leave nodes
 FADED, MOST_HOPS = 200, 4000  # hops of a level: from here on their lines are faint, or left out

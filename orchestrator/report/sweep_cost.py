@@ -21,7 +21,8 @@ def lines(sweep: SweepFolder, members: Sequence[RunFolder], over: Collection[str
     if not record or not record.cost:
         return ["", f"cost so far: {so_far}"]
     most, kept = "at most " if record.cost.by_limits else "", record.cost
-    expected = f"{most}{kept.node_hours:.3g} in {most}{duration(kept.wall_s)} without the queue"
+    left_out = "the queue" if kept.by_limits or kept.start_s is not None else "the queue, starts and stops"
+    expected = f"{most}{kept.node_hours:.3g} in {most}{duration(kept.wall_s)} without {left_out}"
     return ["", f"cost so far: {so_far}; at submit {expected}"]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from orchestrator import schedulers
 from orchestrator.base.terminal.plain import plain
 from orchestrator.report.numbers import duration
 from orchestrator.report.table import Column, Table
@@ -58,8 +60,21 @@ def _cost(sweep: PlannedSweep, cost: SweepCost) -> list[str]:
     most = "at most " if cost.unknown else ""
     what = f"{several}, {most}{cost.node_hours:.3g} node-hours, {most}{duration(cost.wall_s)} without the queue"
     how = f"{cost.at_once} at once" if cost.at_once < len(sweep.members) else "all at once"
-    why = [f"{'':12}by their time limits: {plain(cost.unknown)}"] if cost.unknown else []
-    return [f"{'sweep':12}{what}, {how}", *why, *_lanes(sweep)]
+    return [f"{'sweep':12}{what}, {how}", *(f"{'':12}{line}" for line in _parts(sweep, cost)), *_lanes(sweep)]
+
+
+def _parts(sweep: PlannedSweep, cost: SweepCost) -> Iterator[str]:
+    """What the cost has in it, and what it lacks."""
+    if cost.unknown:
+        yield f"by their time limits: {plain(cost.unknown)}"
+        return
+    if cost.starts:
+        of = counted(cost.starts.runs, "run")
+        yield f"start and stop of each member: {duration(cost.starts.each_s)}, the median of {of} of yours on this site"
+    else:
+        yield "without starts and stops: no run of yours on this site has shown them yet"
+    if cost.at_once > 1 and schedulers.get(sweep.site.scheduler).traits.one_machine:
+        yield "members that run at the same time share this machine, which makes each slower; that is not predicted"
 
 
 def _lanes(sweep: PlannedSweep) -> list[str]:
@@ -83,4 +98,5 @@ def as_json(sweep: PlannedSweep, cost: SweepCost) -> dict[str, Any]:
         "node_hours": cost.node_hours,
         "wall_s": cost.wall_s,
         "by_time_limits": cost.unknown or None,
+        "start_s": cost.starts.each_s if cost.starts else None,
     }

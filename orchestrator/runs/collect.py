@@ -214,6 +214,7 @@ def _give_name(partial: Path, into: Path) -> None:
     into.mkdir(mode=0o700)
     try:
         partial.rename(into)
-    except OSError:
-        into.rmdir()
+    except BaseException:
+        with suppress(OSError):
+            into.rmdir()
         raise

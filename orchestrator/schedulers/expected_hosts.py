@@ -41,7 +41,7 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
     if topology.by_name:
         size = topology.rack_nodes
         if not size:
-            return on_one_switch(site, made_up, "the names of hosts tell their rack, but not how large racks are")
+            return on_one_switch(site, made_up, "the names of hosts contain their rack, but not how large racks are")
         racks = {f"<rack {i // size + 1}>": made_up[i : i + size] for i in range(0, nodes, size)}
         return ExpectedHosts(made_up, of_tree(Tree(racks), site, {}, {}), "on whole racks of the site")
     try:

@@ -128,7 +128,7 @@ def _submitting(talk: Talk) -> Iterator[Check]:
         return
     mend = (
         "ask the administrators to let the nodes submit jobs (Grid Engine: qconf -as NODE); until they do, a training "
-        "whose phases want other numbers of nodes ends at each, and `torusrun resume RUN` goes on"
+        "whose phases want other numbers of nodes ends at each, and `torusrun resume RUN` continues it"
     )
     yield warning("submitting", f"a job on {first['host']} may not submit the next one: {refused}", mend)
 

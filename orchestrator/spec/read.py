@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 
+from orchestrator.base.typed import hints_of
 from orchestrator.spec.kinds import ARGUMENT, SHELL, Kind, decimal, whole
 from orchestrator.spec.names import near_key, one_may_stand_alone, with_names
 from orchestrator.spec.nodes import (
@@ -111,7 +112,7 @@ class _Reader:
             return self.wrong(node, f"{path or 'a spec'} must be keys and values, not {form(node)}")  # type: ignore[no-any-return]
         fields = {key_of(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         others = next((f for f in dataclasses.fields(cls) if f.metadata.get("others")), None)  # type: ignore[arg-type]
-        hints = typing.get_type_hints(cls, include_extras=True)
+        hints = hints_of(cls)
         values: dict[str, Any] = {}
         for key_node, value_node in self._pairs(node):
             if others and key_node.value not in fields:

@@ -7,13 +7,14 @@ import types
 import typing
 from typing import Annotated, Any, get_args, get_origin
 
+from orchestrator.base.typed import hints_of
 from orchestrator.spec.kinds import Kind
 from training.recipe.key import key_of
 
 
 def as_written(record: Any) -> dict[str, Any]:
     """A spec as plain values under its YAML keys; `read` makes the same spec from it."""
-    hints = typing.get_type_hints(type(record), include_extras=True)
+    hints = hints_of(type(record))
     return {key_of(f): _value(hints[f.name], getattr(record, f.name)) for f in dataclasses.fields(record)}
 
 

@@ -11,6 +11,7 @@ from orchestrator.runs.folder.sweep_folder import KeptCost
 from orchestrator.runs.plan.forecast import forecast_of
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.sweeps.plans import PlannedSweep
+from orchestrator.sweeps.starts import Starts, starts
 from training.recipe.train import OptimizerKeys, ScheduleKeys
 
 HOUR_S = 3600.0
@@ -21,31 +22,35 @@ class SweepCost:
     """The cost of all members: predicted, or at most (by their time limits) if `unknown` says why it is not known.
 
     `wall_s` is the time from the first start to the last end, without the queue, if `at_once` members always run.
+    `starts` are the starts and stops in it; None if none are: no run has shown them, or time limits contain them.
     """
 
     node_hours: float
     wall_s: float
     at_once: int
     unknown: str = ""
+    starts: Starts | None = None
 
     @property
     def kept(self) -> KeptCost:
         """What the sweep's record has of it."""
-        return KeptCost(self.node_hours, self.wall_s, bool(self.unknown))
+        return KeptCost(self.node_hours, self.wall_s, bool(self.unknown), self.starts.each_s if self.starts else None)
 
 
 def cost(sweep: PlannedSweep) -> SweepCost:
     """The cost of a sweep by the forecasts of its members, or by their time limits if one has no forecast."""
-    plans, unknown = [member.plan for member in sweep.members], ""
+    plans, unknown, begin = [member.plan for member in sweep.members], "", None
     try:
         if sweep.study:
             raise UserError("its study chooses the values in the jobs")
-        times_s = _predicted_s(plans)
+        begin, times_s = starts(plans[0]), _predicted_s(plans)
+        times_s = [time_s + (begin.each_s if begin else 0.0) for time_s in times_s]
     except TorusrunError as error:
+        begin = None
         times_s, unknown = [plan.run.time_s * plan.jobs for plan in plans], str(error)
     at_once = sweep.at_once or len(plans)
     node_s = sum(time_s * _nodes(plan) for time_s, plan in zip(times_s, plans, strict=True))
-    return SweepCost(node_s / HOUR_S, _wall_s(times_s, at_once), at_once, unknown)
+    return SweepCost(node_s / HOUR_S, _wall_s(times_s, at_once), at_once, unknown, begin)
 
 
 def _predicted_s(plans: Sequence[Plan]) -> list[float]:

@@ -101,6 +101,9 @@ def _of_study(plan: Plan, run: RunFolder) -> PlannedMember:
 
 
 def _with_options(sweep: SweepKeys, asked: SweepOptions) -> SweepKeys:
+    keys = [text.partition("=")[0] for text in asked.values]
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise UserError(f"--sweep {twice[0]}: it is given twice; write all its values in one option")
     for text in asked.values:
         sweep = with_option(sweep, text)
     if asked.at_once is None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orchestrator.base.errors import UserError
 from orchestrator.cli.main import _parse
 from orchestrator.images.definitions.image_file import ImageFile
 from orchestrator.report.placement import outlook
@@ -107,7 +108,7 @@ def refused(line: str) -> bool:
     """Whether torusrun refuses an option of this command."""
     try:
         _parse(shlex.split(line, comments=True)[1:])
-    except SystemExit:
+    except (SystemExit, UserError):
         return True
     return False
 

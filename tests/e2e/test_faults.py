@@ -96,7 +96,7 @@ def test_a_cancelled_run_resumes_past_a_torn_checkpoint(place: Place, undisturbe
     assert older < newest.name and f"resumes from {older}" in stdout
 
 
-def test_a_time_limit_leaves_a_checkpoint_to_go_on_from(place: Place, undisturbed: Path) -> None:
+def test_a_time_limit_leaves_a_checkpoint_to_continue_from(place: Place, undisturbed: Path) -> None:
     limit_s = round(place.stop_before_s() + seconds_to(undisturbed, 60))
     run = place.submit(*LONG, "--set", f"time={limit_s}s")
     assert place.watch(run).returncode == 1

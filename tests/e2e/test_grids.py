@@ -18,7 +18,7 @@ def test_a_training_runs_on_three_levels(local: Local) -> None:
     assert metrics(run, "start")[0]["grid"] == told == [2, 1, 2]
 
 
-def test_a_command_on_one_node_is_told_of_a_grid_of_one_level(local: Local) -> None:
+def test_a_command_on_one_node_gets_a_grid_of_one_level(local: Local) -> None:
     run = submitted(local, COMMAND, "auto", [4])
     assert local.torusrun("logs", run.name, "--all").stdout.count("grid 4\n") == 4
 

@@ -107,7 +107,7 @@ def test_nothing_is_installed_or_sent_twice(away: Away, laptop: Laptop) -> None:
     assert not list((home / ".local/share/torusrun").glob(".*")), "nothing is left half-installed"
 
 
-def test_following_a_log_goes_on_where_it_was_when_links_break(away: Away, laptop: Laptop) -> None:
+def test_following_a_log_continues_where_it_was_when_links_break(away: Away, laptop: Laptop) -> None:
     run_id = submit(laptop, "long", COUNTS)
     calls = away.folder / CALLS
     known = set(calls.iterdir())
@@ -151,7 +151,7 @@ def dropped(away: Away, client: subprocess.Popen[str], progress: Callable[[], in
     assert cuts, client.communicate()
 
 
-def test_watching_goes_on_where_it_was_when_links_break(away: Away, laptop: Laptop) -> None:
+def test_watching_continues_where_it_was_when_links_break(away: Away, laptop: Laptop) -> None:
     run_id = submit(laptop, "watched", COUNTS)
     calls = away.folder / CALLS
     known = set(calls.iterdir())
@@ -170,7 +170,7 @@ def test_watching_goes_on_where_it_was_when_links_break(away: Away, laptop: Lapt
     assert lines == (away.folder / "whole-err").read_text().splitlines() and "COMPLETED" in lines[-1]
 
 
-def test_collecting_goes_on_where_it_was_when_links_break(away: Away, laptop: Laptop) -> None:
+def test_collecting_continues_where_it_was_when_links_break(away: Away, laptop: Laptop) -> None:
     run_id = submit(laptop, "large", "head -c 30000000 /dev/urandom | base64")
     assert laptop.torusrun("watch", run_id).returncode == 0
     collector = laptop.begin("collect", run_id, "large")
@@ -295,7 +295,7 @@ def test_a_jump_host_is_honoured_and_verified(away: Away, laptop: Laptop) -> Non
 
 
 @pytest.mark.parametrize("connect", ["fabric", "openssh"])
-def test_a_login_node_without_a_fitting_python_is_told_of(laptop: Laptop, connect: str) -> None:
+def test_a_login_node_without_a_fitting_python_is_reported(laptop: Laptop, connect: str) -> None:
     path = write(laptop, "old", "true")
     use(laptop, f"{USER}@{LOGIN_ADDRESS}", connect=connect)
     site = (laptop.home / "site.yaml").read_text()

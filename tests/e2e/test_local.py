@@ -73,7 +73,7 @@ def test_the_load_of_a_node_and_a_job_that_vanishes_is_lost_and_never_completed(
     assert view["state"] == "LOST" and "left no record of its end" in view["reason"]
 
 
-def test_logs_are_told_apart_and_collected(local: Local) -> None:
+def test_logs_are_distinguished_and_collected(local: Local) -> None:
     run = local.submit("--set", "train.epochs=1", "--set", "env.TORCH_CPP_LOG_LEVEL=INFO")
     assert local.watch(run).returncode == 0
     merged = local.torusrun("logs", run.name, "--all").stdout.splitlines()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.places import WAITS, Local, Said, started, until
+from orchestrator.base.errors import DONE, RUN_FAILED
+from orchestrator.cli.main import main
+from tests.e2e.places import WAITS, Local, started, until
 
 MANY = 50
 AROUND = [
@@ -33,7 +38,8 @@ AROUND = [
     ";",
     "\r",
 ]
-SHOWS = f"env -0 > $SEEN/$TORUSRUN_RUN.$RANK.part; mv $SEEN/$TORUSRUN_RUN.$RANK.part $SEEN/$TORUSRUN_RUN.$RANK; {WAITS}"
+STEPS = """test $RANK != 0 || echo '{"step": 1, "loss": 0.5}' >> $TORUSRUN_METRICS"""
+SHOWS = f"{STEPS}; seen=$SEEN/$TORUSRUN_RUN.$RANK; env -0 > $seen.part; mv $seen.part $seen; {WAITS}"
 
 
 class Planted:
@@ -94,16 +100,46 @@ def command_lines() -> Iterator[tuple[str, bytes]]:
             continue  # it has ended
 
 
-def shown(place: Local, run: Path) -> Sequence[Said]:
-    verbs = [
+def in_this_process(place: Local, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """A function that runs a verb as the user of this place, and returns all that it prints."""
+    monkeypatch.chdir(place.folder)
+    for name, value in place.env.items():
+        monkeypatch.setenv(name, value)
+
+    def torusrun(*words: str) -> str:
+        text = io.StringIO()
+        with redirect_stdout(text), redirect_stderr(text):
+            assert main(words) in (DONE, RUN_FAILED), text.getvalue()
+        return text.getvalue()
+
+    return torusrun
+
+
+def shown(run: Path) -> Sequence[Sequence[str]]:
+    """The verbs that show a run."""
+    return [
         ["plan", "script.yaml"], ["plan", "script.yaml", "--json"], ["submit", "script.yaml", "--dry-run"],
         ["submit", "script.yaml", "--dry-run", "--json"], ["submit", "script.yaml", "--print-script"],
-        ["status", run.name, "--json"], ["explain", run.name], ["logs", run.name],
+        ["submit", "script.yaml", "--dry-run", "--sweep", "env.X=1,2"], ["check", "script.yaml"],
+        ["status", run.name, "--json"], ["status", run.name, "--long"], ["explain", run.name], ["logs", run.name],
+        ["logs", run.name, "--all"], ["show", run.name], ["show", run.name, "--json"], ["score", run.name],
+        ["reproduce", run.name, "--compare", run.name], ["gc", "--dry-run"], ["status", "--disk"],
     ]  # fmt: skip
-    return [place.torusrun(*verb) for verb in verbs]
 
 
-def test_secrets_are_in_one_private_file_and_in_nothing_that_is_shown(planted: tuple[Local, Planted]) -> None:
+def written(run: Path) -> Sequence[Sequence[str]]:
+    """The verbs that write what is for others."""
+    return [
+        ["collect", run.name, "written/copy"], ["report", run.name, "-o", "written/report.html"],
+        ["debug", run.name, "--to", "written/debug.tar.gz"], ["cp", f"{run.name}:*", "written"],
+        ["export", run.name, "written/csv"], ["export", run.name, "written/parquet", "--as", "parquet"],
+        ["export", run.name, "written/events", "--as", "tensorboard"],
+    ]  # fmt: skip
+
+
+def test_secrets_are_in_one_private_file_and_in_nothing_that_is_shown(
+    planted: tuple[Local, Planted], monkeypatch: pytest.MonkeyPatch
+) -> None:
     place, secrets = planted
     run = place._submit("script.yaml")
     secrets.check_ranks(place, run)
@@ -113,15 +149,19 @@ def test_secrets_are_in_one_private_file_and_in_nothing_that_is_shown(planted: t
     assert secrets.found_in(said.stdout.encode()) == [*secrets.values], "a shell beside a rank has its variables"
     place.release(run)
     assert place.watch(run).returncode == 0, place.view(run)
-    for told in shown(place, run):
-        assert told.returncode in (0, 1), told.stderr
-        names = secrets.found_in((told.stdout + told.stderr).encode())
-        assert not names, f"{told.args} must not show {names}"
+    (place.folder / "written").mkdir()
+    torusrun = in_this_process(place, monkeypatch)
+    for words in (*shown(run), *written(run)):
+        names = secrets.found_in(torusrun(*words).encode())
+        assert not names, f"{words} must not show {names}"
     assert secrets.files_with_one(run) == {".secrets.env"}, "one file of the run holds the values"
     assert (run / ".secrets.env").stat().st_mode & 0o777 == 0o600
-    copy = place.folder / "copy"
-    assert place.torusrun("collect", run.name, str(copy)).returncode == 0
-    assert secrets.files_with_one(copy) == set(), "a copy of a run is for others: it must hold no secret"
+    with tarfile.open(place.folder / "written/debug.tar.gz") as archive:
+        archive.extractall(place.folder / "written/debug")
+    made = place.folder / "written"
+    kinds = {path.suffix for path in made.rglob("*") if path.is_file()}
+    assert {".html", ".gz", ".csv", ".parquet", ".json", ".yaml", ".sh"} <= kinds, f"only these are searched: {kinds}"
+    assert secrets.files_with_one(made) == set(), "what verbs make of a run is for others: it must hold no secret"
     state = place.folder / ".local"
     assert secrets.files_with_one(state) == set(), "the records of torusrun itself must hold no secret"
 

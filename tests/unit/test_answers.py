@@ -187,7 +187,7 @@ def test_a_scheduler_that_hangs_is_not_waited_for_and_what_it_said_is_shown_with
     assert asked(folder) == ["queue", "records 7", "queue"]
 
 
-def test_a_scheduler_that_hung_is_asked_again_by_those_who_can_wait_longer(folder: Path) -> None:
+def test_a_scheduler_that_hung_is_queried_again_by_those_who_can_wait_longer(folder: Path) -> None:
     hang(folder)
     for jobs in (["1"], ["1"], ["1", "2"]):
         unknown = answers.states(brief(folder), jobs, HOUR_S).jobs
@@ -217,7 +217,7 @@ DAMAGE = [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 2, "jobs": {}}', b"\x
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_answer_is_asked_for_again(damage: bytes, folder: Path) -> None:
+def test_a_damaged_answer_is_requested_again(damage: bytes, folder: Path) -> None:
     answers.states(client(folder), ["1"], HOUR_S)
     last_action.place(Noting(folder)).write_bytes(damage)
     assert answers.states(client(folder), ["1"], HOUR_S).jobs["1"].state is State.RUNNING
@@ -231,7 +231,7 @@ def test_without_a_place_for_answers_every_process_asks(folder: Path, monkeypatc
     assert asked(folder) == ["queue", "queue"]
 
 
-def test_a_scheduler_that_is_down_is_asked_once_per_interval_too(folder: Path) -> None:
+def test_a_scheduler_that_is_down_is_queried_once_per_interval_too(folder: Path) -> None:
     (folder / "queue").unlink()
     for _ in range(3):
         assert answers.states(client(folder), ["1"], HOUR_S).jobs["1"].state is State.UNKNOWN

@@ -223,7 +223,7 @@ def test_a_change_that_does_not_fit_leaves_no_attempt(cluster: Cluster, capsys: 
     assert [entry.name for entry in run.attempts.iterdir()] == ["1"] and run.ledger.read_bytes() == noted
 
 
-def test_a_run_after_any_end_of_another_is_told_to_the_scheduler(cluster: Cluster) -> None:
+def test_a_run_after_any_end_of_another_reaches_the_scheduler(cluster: Cluster) -> None:
     cluster.takes()
     for _ in range(3):
         assert main(["submit", str(cluster.home / "run.yaml")]) == 0

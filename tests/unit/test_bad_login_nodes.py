@@ -232,7 +232,7 @@ def test_a_submission_that_is_answered_badly_is_not_forgotten(
 ) -> None:  # fmt: skip
     for wrong in ([], 3, {"unsure": ""}):
         leads_to(monkeypatch, saying(wrong))
-        with pytest.raises(NoAnswer, match="`torusrun status asked-.*` tells whether it was submitted"):
+        with pytest.raises(NoAnswer, match="`torusrun status asked-.*` shows whether it was submitted"):
             api.submit(run_file)
     assert len(remote_runs.runs()) == 3
 
@@ -305,7 +305,7 @@ def test_watch_is_left_before_the_first_answer(home: Path, tmp_path: Path) -> No
         assert terminal.ended() == 1 and terminal.restored
 
 
-def test_what_a_login_node_tells_cannot_move_the_cursor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_of_a_login_node_cannot_move_the_cursor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evil = "\x1b[2J\nCOMPLETED"
     told = {
         "views": {"0": {**VIEW, "state": "COMPLETED", "reason": evil, "job": evil, "hosts": [evil]}},
@@ -320,7 +320,9 @@ def test_what_a_login_node_tells_cannot_move_the_cursor(home: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("number", ["1", "-1", "x"])
-def test_a_run_that_nobody_asked_about_is_not_told_of(home: Path, number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_nobody_asked_about_is_not_reported(
+    home: Path, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leads_to(monkeypatch, lambda *_: frame(json.dumps({"views": {number: VIEW}}).encode()))
     with pytest.raises(BadAnswer, match="was not asked about"), Feed([run_at("bad")]) as feed:
         for _ in feed.follow():

@@ -218,7 +218,9 @@ def test_several_mistakes_are_reported_together(home: Path, tmp_path: Path, caps
     ]  # fmt: skip
 
 
-def test_not_every_one_of_many_mistakes_is_told(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_many_mistakes_the_first_are_reported(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "run.yaml").write_text(GOOD + "".join(f"k{i}: 1\n" for i in range(1000)))
     assert main(["plan", str(tmp_path / "run.yaml")]) == 2
     lines = capsys.readouterr().err.splitlines()

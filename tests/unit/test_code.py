@@ -128,7 +128,7 @@ def test_where_git_is_missing_the_folder_is_copied(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_another_users_checkout_is_copied_and_git_not_asked(project: Path, tmp_path: Path) -> None:
+def test_another_users_checkout_is_copied_and_git_is_not_run(project: Path, tmp_path: Path) -> None:
     os.chown(project / ".git", 4321, 4321)
     process.CALLS.clear()
     found = freeze(project, tmp_path / "code")

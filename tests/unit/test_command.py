@@ -54,7 +54,7 @@ def spec(tmp_path: Path, home: Path) -> Path:
         ("checkpoints: {folder: .}", "'checkpoints.folder' must be a folder below the code"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_place(
+def test_what_does_not_fit_is_reported_with_its_place(
     more: str, says: str, spec: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec.write_text(f"{RUN}{more}\n")

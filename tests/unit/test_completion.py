@@ -13,6 +13,8 @@ from orchestrator.cli.main import VERBS, main
 from tests.unit.terminals import Terminal
 
 RUN, ELSEWHERE = "digits-20261123-200816-1e13", "record-20261123-200816-ffff"
+SWEEP, SWEEP_ELSEWHERE = "tried-20261123-200816-2222", "wide-20261123-200816-3333"
+MEMBERS = {f"{SWEEP}.{number}" for number in range(11)}
 BASH = r"""
 source "$1"; shift
 while read -r line; do
@@ -24,6 +26,23 @@ while read -r line; do
 done
 """
 ENDS = "_"  # a line's last word, for an empty one
+TYPED = {
+    "statu\tdi\t": f"status {RUN}",
+    "plan --si\tmi\tru\t": "plan --site mine run.yaml",
+    "show di\t": f"show {RUN}",
+    "reprod\tdi\t": f"reproduce {RUN}",
+    "forw\tdi\t": f"forward {RUN}",
+    "expo\tdi\tru\t": f"export {RUN} run.yaml",
+    "gc --older\t30d --dr\t": "gc --older-than 30d --dry-run",
+    "cp di\t": f"cp {RUN}",
+    "swee\ttr\t": f"sweep {SWEEP}",
+    "run --si\tmi\t-- sh ru\t": "run --site mine -- sh run.yaml",
+    "exam\tdigi\t": "examples digits",
+    "scor\trec\t": f"score {ELSEWHERE}",
+    "record\t--js\t": "records --json",
+    "scal\t4..8 --gpu p4\t": "scale 4..8 --gpu p40",
+    "grid\t--js\t": "grids --json",
+}  # what the user types -> the line that runs
 
 
 def needs(shell: str) -> None:
@@ -33,12 +52,14 @@ def needs(shell: str) -> None:
 
 @pytest.fixture
 def folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory; its user has two runs and a site."""
+    """A working directory; its user has two runs, two sweeps and a site."""
     state, config, place = home / "state/torusrun", home / ".config/torusrun/sites", home / "place"
     for made in (state / "runs", state / "remote", config, place):
         made.mkdir(parents=True)
-    (state / "runs" / RUN).symlink_to("/nowhere")
-    (state / "remote" / f"{ELSEWHERE}.json").touch()
+    for run in (RUN, *MEMBERS):
+        (state / "runs" / run).symlink_to("/nowhere")
+    for run in (ELSEWHERE, f"{SWEEP_ELSEWHERE}.0", f"{SWEEP_ELSEWHERE}.1"):
+        (state / "remote" / f"{run}.json").touch()
     (config / "mine.yaml").touch()
     (place / "run.yaml").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
@@ -87,8 +108,36 @@ def test_every_verb_and_every_option_is_completed(shell: str, folder: Path, caps
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("torusrun status _", {"last", RUN, ELSEWHERE}),
         ("torusrun status dig", {RUN}),
+        (
+            "torusrun show _",
+            {"last", RUN, ELSEWHERE, *MEMBERS, SWEEP, *(f"{SWEEP_ELSEWHERE}{n}" for n in ("", ".0", ".1"))},
+        ),
+        ("torusrun sweep _", {"last", SWEEP, SWEEP_ELSEWHERE}),
+        ("torusrun sweep tri", {SWEEP}),
+        (f"torusrun cancel {SWEEP}", {SWEEP, *MEMBERS}),
+        ("torusrun sweep last --best acc", {"accuracy"}),
+        ("torusrun reproduce dig", {RUN}),
+        ("torusrun reproduce last --compare rec", {ELSEWHERE}),
+        ("torusrun forward dig", {RUN}),
+        ("torusrun export dig", {RUN}),
+        ("torusrun export last --as _", {"csv", "parquet", "tensorboard"}),
+        ("torusrun cp dig", {RUN}),
+        ("torusrun score dig", {RUN}),
+        ("torusrun report dig", {RUN}),
+        ("torusrun report last -o ru", {"run.yaml"}),
+        ("torusrun debug dig", {RUN}),
+        ("torusrun rm dig", {RUN}),
+        ("torusrun status --state no", {"node_fail"}),
+        ("torusrun run --site m", {"mine"}),
+        ("torusrun run --save ru", {"run.yaml"}),
+        ("torusrun gc --site m", {"mine"}),
+        ("torusrun examples programs/", {"programs/ddp"}),
+        ("torusrun recipes show sony-2", {"sony-224s"}),
+        ("torusrun scale 4..8 --gpu h", {"h100"}),
+        ("torusrun grids --network abci-h", {"abci-h"}),
+        ("torusrun predict --gpu p1", {"p100"}),
+        ("torusrun records _", set()),
         ("torusrun submit --after rec", {ELSEWHERE}),
         ("torusrun plan run", {"run.yaml"}),
         ("torusrun plan --site m", {"mine"}),
@@ -116,7 +165,7 @@ def test_a_tab_on_a_terminal(shell: str, plain: str, folder: Path, capsys: pytes
         at = terminal.until("ready> ")
         terminal.press(f"source {made}; torusrun() {{ printf 'got:%s\\n' \"$*\"; }}; echo sour''ced\n")
         at = terminal.until("sourced", at)
-        for typed, whole in (("statu\tdi\t", f"status {RUN}"), ("plan --si\tmi\tru\t", "plan --site mine run.yaml")):
+        for typed, whole in TYPED.items():
             terminal.press(f"torusrun {typed}\n")
             at = terminal.until(f"got:{whole}", at)
 

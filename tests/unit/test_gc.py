@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import io
 import json
 import os
@@ -26,6 +28,7 @@ from orchestrator.runs.image.recorded import Image
 from tests.unit.containers.test_cache import entry
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_many_at_once import at_work, job  # noqa: F401
+from training.checkpoint import store as store_of_checkpoints
 from training.checkpoint.manifest import MANIFEST, candidates, compose, name_of
 from training.progress import Progress
 
@@ -215,6 +218,42 @@ def test_leftovers_go_and_what_is_at_work_stays(spec: Path, home: Path, job: str
         assert gc(spec, "--yes") == 0
     assert not [path for path in left if path.exists()]
     assert not [path for path in (*stays, new, growing) if not path.exists()]
+
+
+def test_a_running_build_is_at_work_on_a_file_system_without_locks_too(
+    spec: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the text of the lock says it, for a day: the next build replaces that of a killed one."""
+
+    def without_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", without_locks)
+    cache = Cache(home / "images")
+    files = [image(home, letter) for letter in "abc"]
+    working = [cache.working(letter * 64) for letter in "abc"]
+    for path in working:
+        path.mkdir()
+        os.utime(path, LONG_AGO)
+    cache.lock("b" * 64).write_text("")  # its build ended in order
+    cache.lock("c" * 64).write_text("n3, process 7, since 12:34:56")
+    os.utime(cache.lock("c" * 64), (OLD_S, OLD_S))
+    for lock_file in ("b", "c"):
+        cache.lock(lock_file * 64).chmod(0o600)
+    with lock.held(cache.lock("a" * 64)):
+        assert not cache.remove_leftover(working[0])
+        assert gc(spec, "--yes") == 0
+    assert [path.exists() for path in (*files, *working)] == [True, False, False] * 2
+
+
+def test_a_checkpoint_that_stays_in_part_is_not_counted_as_freed(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = with_checkpoints(make(spec, DONE), {10: 0.1, 20: 0.2})
+    monkeypatch.setattr(store_of_checkpoints.shutil, "rmtree", lambda *_, **__: None)  # as of a busy file on NFS
+    assert gc(spec, "--keep-checkpoints", "1", "--yes") == 3
+    said = capsys.readouterr()
+    assert "freed 0" in said.out and f"{run.checkpoints}/.tmp-old-{name_of(10)}: this could not be removed" in said.err
 
 
 def test_sent_code_stays_while_submissions_use_it(spec: Path, home: Path) -> None:

@@ -78,7 +78,7 @@ def test_qstat(job: str, state: State, says: str) -> None:
     assert status.state is state and says in status.reason and bool(says) == bool(status.reason)
 
 
-def test_qstat_tells_the_hosts_and_no_task_that_is_not_one() -> None:
+def test_qstat_reports_the_hosts_and_no_task_that_is_not_one() -> None:
     found = ENGINE.status_query([]).read(recorded("qstat"))
     assert found["19"].hosts == ("node2", "node3", "node4") and found["20.3"].hosts == ()
     assert found["20"].state is State.RUNNING, "the array as a whole"
@@ -232,6 +232,6 @@ def test_missing_hosts_are_an_error(environment: dict[str, str], says: str) -> N
 @pytest.mark.parametrize(
     ("slots", "hosts", "short"), [("16", "4", True), ("160", "4", False), ("4", "4", False), ("", "", False)]
 )
-def test_fewer_slots_than_cores_are_told(slots: str, hosts: str, short: bool) -> None:
+def test_fewer_slots_than_cores_are_reported(slots: str, hosts: str, short: bool) -> None:
     said = ENGINE.shortfall({"NSLOTS": slots, "NHOSTS": hosts}, 160)
     assert ("gave 16 slots, and the ranks use 160 cores" in said) is short

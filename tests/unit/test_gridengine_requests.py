@@ -45,7 +45,7 @@ def test_a_job_of_one_slot_need_not_say_how_it_gets_it() -> None:
 
 
 @pytest.mark.parametrize("more", [{"nodes": 2}, {"ranks_per_node": 2}, {"cpus_per_rank": 2}, {"gpus_per_node": 1}])
-def test_a_site_without_ask_is_told_how_to_write_it(more: dict[str, int]) -> None:
+def test_a_site_without_ask_gets_the_way_to_write_it(more: dict[str, int]) -> None:
     one = dict(nodes=1, ranks_per_node=1, cpus_per_rank=1, gpus_per_node=0, ask=())
     with pytest.raises(UserError, match=r'ask: \["-pe NAME \{ranks\}"\].*ask: \["-l rt_F=\{nodes\}"\]'):
         ENGINE.directives(request(**{**one, **more}))

@@ -26,7 +26,7 @@ def run(home: Path) -> RunFolder:
 
 
 @pytest.mark.parametrize("option", ["after", "after_any"])
-def test_a_job_that_is_held_for_one_that_never_began_is_told_to_wait_for_ever(run: RunFolder, option: str) -> None:
+def test_a_job_that_is_held_for_one_that_never_began_waits_for_ever(run: RunFolder, option: str) -> None:
     """As PBS holds it; a later attempt of the awaited run changes nothing."""
     awaited = RunFolder(run.folder.parent / "awaited")
     awaited.folder.mkdir()

@@ -47,7 +47,7 @@ def test_a_recorder_notes_every_size_and_leaves_the_log_alone(log: Path, monkeyp
     assert recorded(log) == [0, 4, 11] and log.read_bytes() == b"one\ntwo\nthr"
 
 
-def test_a_recorder_goes_on_where_an_earlier_one_stopped(log: Path) -> None:
+def test_a_recorder_continues_where_an_earlier_one_stopped(log: Path) -> None:
     for text in (b"one\n", b"two\n"):
         with open(log, "ab", buffering=0) as output:
             recorder = Recorder(output.fileno(), index_of(log))

@@ -109,7 +109,7 @@ def test_rates_of_counters_and_none_of_one_that_began_again() -> None:
     assert interfaces.rates(before, now, 2.0) == [NetworkLoad("a", 500, 100)]
 
 
-def test_gpus_as_nvidia_smi_tells_of_them() -> None:
+def test_gpus_as_nvidia_smi_reports_them() -> None:
     seven = gpus.gpus((RECORDED / "nvidia-smi.seven.csv").read_text())
     assert seven[4] == GpuLoad(4, 0.0, 360 * 2**20, 16384 * 2**20, 31.07) and len(seven) == 7
     busy = gpus.gpus((RECORDED / "nvidia-smi.busy.csv").read_text())
@@ -118,7 +118,7 @@ def test_gpus_as_nvidia_smi_tells_of_them() -> None:
 
 
 @pytest.mark.parametrize("said", ["", "No devices were found\n", "NVIDIA-SMI has failed because it couldn't ...\n"])
-def test_an_answer_without_a_table_tells_of_no_gpus(said: str) -> None:
+def test_an_answer_without_a_table_reports_no_gpus(said: str) -> None:
     with pytest.raises(ValueError, match="not what nvidia-smi"):
         gpus.gpus(said)
 
@@ -128,7 +128,7 @@ def test_nvidia_smi_is_asked_about_the_gpus_of_the_job() -> None:
     assert not [word for word in gpus.command({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}) if "id=" in word]
 
 
-def test_a_look_at_a_node_that_tells_nothing(tmp_path: Path) -> None:
+def test_a_look_at_a_node_without_a_result(tmp_path: Path) -> None:
     found = monitor.look(Watched({0}, (), None, ()), tmp_path)
     assert (found.cpu, found.load, found.memory, found.network) == (None,) * 4
     assert set(monitor.means(found, found).values()) == {None, ()}

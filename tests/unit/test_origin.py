@@ -86,7 +86,7 @@ def test_a_run_that_repeats_another_is_compared_with_it(run: RunFolder, capsys: 
     assert show(run, capsys)["reproduces"] == "gone-1, which is gone"
 
 
-def test_the_forecast_stands_beside_what_the_run_took(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_forecast_is_shown_beside_what_the_run_took(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     """In `show`, `status --long` and the page of `report`."""
     known(run, forecast=asdict(FORECAST))
     begun = [json.loads(line) for line in run.metrics.read_text().splitlines()]

@@ -94,11 +94,11 @@ def test_a_lost_node_is_named_with_what_to_do(name: str, says: str) -> None:
     assert shown.reason == f"{status.reason}; {RESUME}", "the advice is given once"
 
 
-def test_the_hosts_are_told_in_their_order() -> None:
+def test_the_hosts_are_reported_in_their_order() -> None:
     assert only(told("running_2nodes")).hosts == ("hnode001", "hnode002")
 
 
-def test_the_tasks_of_an_array_are_told_one_by_one() -> None:
+def test_the_tasks_of_an_array_are_reported_one_by_one() -> None:
     running, waiting, ended = (told(f"array_tasks_{what}") for what in ("running", "waiting", "ended"))
     assert list(running) == [PBS().task_id("25[].pbs1", index) for index in (0, 1)]
     assert {status.state for status in running.values()} == {State.RUNNING}
@@ -220,7 +220,7 @@ def test_an_exit_status_has_a_meaning(code: int, state: State, says: str) -> Non
     assert status.state is state and says in status.reason, status
 
 
-def test_an_administrator_is_told_from_the_user() -> None:
+def test_an_administrator_differs_from_the_user() -> None:
     text = "Job Id: 1.s\n    Job_Owner = a@h\n    job_state = F\n    Exit_status = 271\n"
     text += "    comment = Job run at Fri and terminated by root@h\n"
     status = PBS().accounting_query([]).read(Finished(("qstat",), 0, text, ""))["1.s"]
@@ -260,7 +260,7 @@ def test_a_server_without_history_answers_all_the_same() -> None:
     assert "not configured" in kept("nohist_x").stderr and told("nohist_x") == {}
 
 
-def test_a_server_without_history_tells_of_the_jobs_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_history_reports_the_jobs_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """To anything with -x such a server answers as if it had no jobs, whether they run or not."""
 
     def run(argv: list[str], *, timeout_s: float) -> Finished:
@@ -276,7 +276,7 @@ REFUSED = [(s.argv, s) for s in transcripts("02") if s.argv[0] == "qsub" and s.e
 
 
 @pytest.mark.parametrize("answer", [s for _, s in REFUSED], ids=[" ".join(a)[:50] for a, _ in REFUSED])
-def test_a_refusal_is_told_in_the_schedulers_words(answer: Finished) -> None:
+def test_a_refusal_has_the_schedulers_words(answer: Finished) -> None:
     with pytest.raises(SiteError, match=f"exit code {answer.exit_code}: ") as told:
         answer.check("submitting the job")
     words = (answer.stderr.strip() or answer.stdout.strip()).splitlines()[0]

@@ -61,7 +61,7 @@ def test_as_json(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(said(capsys, files / "run.yaml", "--json"))["placement"] is None
 
 
-def test_the_source_of_the_topology_is_asked_once(
+def test_the_source_of_the_topology_is_queried_once(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded = Path(__file__).parent / "recorded/topology/spartan.topology.txt"

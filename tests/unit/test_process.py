@@ -42,7 +42,7 @@ def test_a_file_that_is_no_program_is_named(tmp_path: Path) -> None:
         process.run([tmp_path / "sinfo"], timeout_s=20)
 
 
-def test_a_program_that_is_in_no_folder_of_path_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_program_that_is_in_no_folder_of_path_is_reported_with_what_to_do(tmp_path: Path) -> None:
     """A job's PATH is seldom the one of the shell that submitted it."""
 
     def start(program: str, cwd: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,36 @@ def test_the_result_of_a_verb_is_the_id_alone(home: Path, capsys: pytest.Capture
     assert main(["rm", run.run_id, "--yes", "--quiet"]) == 0
     said = capsys.readouterr()
     assert (said.out, said.err) == (f"{run.run_id}\n", "")
+
+
+def test_the_results_of_a_verb_that_acts_are_json(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    spec = write_specs(home)
+    one, other = (make(spec, End(State.COMPLETED, "all 4 ranks ended well")) for _ in range(2))
+
+    def results(verb: str, *words: str, code: int = 0) -> list[str]:
+        assert main([verb, "--json", *words]) == code
+        said = capsys.readouterr().out
+        return json.loads(said)["results"] if said else []
+
+    assert results("export", one.run_id, "out") == [f"{home}/out/{one.run_id}/metrics.csv"]
+    assert results("report", one.run_id) == [f"{home}/report-{one.run_id}.html"]
+    assert results("debug", one.run_id) == [f"{home}/torusrun-debug-{one.run_id}.tar.gz"]
+    assert results("cp", f"{one.run_id}:metrics.jsonl", "copy.jsonl") == [f"{home}/copy.jsonl"]
+    assert results("collect", one.run_id, other.run_id, "all") == [f"{home}/all/{run.run_id}" for run in (one, other)]
+    assert results("run", "--save", "new.yaml", "--", "true") == ["new.yaml"]
+    assert results("cancel", one.run_id, code=2) == [], "an error is on standard error, and nothing else is printed"
+    assert results("export", "last", "out", "out", code=2) == []
+    assert results("rm", "--yes", one.run_id, other.run_id) == [one.run_id, other.run_id]
+
+
+def test_watch_prints_how_runs_ended_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make(write_specs(home), End(State.FAILED, "rank 3 ended with exit code 1"))
+    assert main(["watch", run.run_id, "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (found["run"], found["state"]) == (run.run_id, "FAILED")
 
 
 def test_watch_says_nothing_about_success_and_one_line_about_a_failure(

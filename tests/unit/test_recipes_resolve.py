@@ -46,7 +46,7 @@ def test_small_images_in_colours_keep_the_network() -> None:
     assert fitted("sony-224s", 2).train.model.name == "resnet-digits"
 
 
-def test_why_a_batch_changes_is_told() -> None:
+def test_why_a_batch_changes_is_reported() -> None:
     def why(data: dict[str, object]) -> str:
         (found,) = (each for each in fitted("nvidia-80s", 100, data=data).changes if each.key == "batch")
         return found.reason

@@ -86,7 +86,7 @@ def test_the_end_of_a_rank_is_whole_or_damaged(changes: dict[str, Any], tmp_path
         RankEnd.read(path)
 
 
-def test_a_rank_without_a_record_is_told_of(tmp_path: Path) -> None:
+def test_a_rank_without_a_record_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="it is missing"):
         RankEnd.read(tmp_path / "0001.end.json")
 

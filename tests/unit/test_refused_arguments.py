@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
+from orchestrator.base.errors import SITE_FAILED, USER_MISTAKE
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
 from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.run_folders import make, write_specs
 
 REFUSED = {
@@ -23,7 +25,6 @@ REFUSED = {
     "resume last": "is COMPLETED",
     "resume last --in last": "there is no held allocation",
     "cancel last": "is over already: COMPLETED",
-    "reproduce last --json": "--json goes with --compare",
     "reproduce last --compare gone": "there is no run 'gone'",
     "shell last": "is COMPLETED",
     "shell last --rank 7": "rank",
@@ -41,26 +42,120 @@ REFUSED = {
     "status --since yesterdayish": "--since",
     "doctor --wait soon": "--wait: 'soon'",
     "init ../mine --scheduler local --yes": "../mine",
-    "run --gpus= -- true": "--gpus: its value is empty; write one, or leave the option out",
+    "run --gpus= -- true": "--gpus: its value is empty; write one, or leave it out",
     "run --nodes EMPTY -- true": "--nodes: its value is empty",
     "submit RUN --after=": "--after: its value is empty",
     "status --site=": "--site: its value is empty",
+    "rm EMPTY": "argument 1: its value is empty",
+    "show gone": "there is no run 'gone'; `torusrun status` lists your runs",
+    "show made*": "'made*': this takes one run and no pattern; `torusrun status 'made*'` lists them",
+    "show": "RUN: it is missing; `torusrun help show` shows its options",
+    "show last last": "show: 'last' is more than it takes",
+    "show last --jsn": "show has no option --jsn; did you mean '--json'?",
+    "shw last": "there is no verb 'shw'; did you mean 'show'?",
+    "reproduce gone": "there is no run 'gone'",
+    "reproduce made*": "this takes one run and no pattern",
+    "reproduce last --compare last --wait": "exclude each other: leave one out",
+    "forward gone 80": "there is no run 'gone'",
+    "forward last": "PORT: it is missing",
+    "forward last http": "PORT: it must be a whole number, not 'http'",
+    "forward last 80 --rank 1 --host n1": "--host and --rank exclude each other",
+    "forward last 80 --listen 70000": "write a port, or an IPv4 address and a port",
+    "export gone out": "there is no run 'gone'",
+    "export gone* out": "no run's name matches 'gone*'",
+    "export last": "FOLDER: it is missing",
+    "export last run.yaml": "metrics.csv: cannot be written: Not a directory",
+    "export last /sys/out": "metrics.csv: cannot be written",
+    "export last out --as xml": "--as: it must be one of 'csv', 'parquet', 'tensorboard', not 'xml'",
+    "gc --older-than yesterday": "--older-than: 'yesterday' is no time",
+    "gc --older-than -3d": "--older-than: its value is missing",
+    "gc --keep-checkpoints 0": "at least 1 stays",
+    "gc --keep-checkpoints all": "--keep-checkpoints: it must be a whole number, not 'all'",
+    "gc --site gone": "there is no site 'gone'",
+    "gc --site ./gone.yaml": "the site's file gone.yaml does not exist",
+    "gc everything": "gc: 'everything' is more than it takes",
+    "cp last:metrics.jsonl": "DEST: it is missing",
+    "cp last .": "names no file of a run: write RUN:PATH",
+    "cp gone:metrics.jsonl .": "there is no run 'gone'",
+    "cp last:gone .": "has no file gone",
+    "cp last:../x .": "leave out '..'",
+    "cp last:.secrets.env .": "names with a leading dot are secrets and locks",
+    "cp last:* run.yaml": "is no folder",
+    "cp last:plan.json last:attempts/1/plan.json two": "two files would both be",
+    "cp last:metrics.jsonl /sys/out": "/sys/out",
+    "collect last out --only gone": "has no file gone",
+    "collect last out --only ../x": "leave out '..'",
+    "sweep gone": "there is no sweep 'gone'",
+    "sweep last": "you have no sweep yet",
+    "sweep MADE": "is a run and no sweep",
+    "sweep last --csv --json": "--json and --csv exclude each other",
+    "run": "write the command after '--'",
+    "run run.yaml": "a run file is submitted by `torusrun submit run.yaml`",
+    "run --nodes 0 -- true": "'nodes' must be at least 1, not 0",
+    "run --time forever -- true": "'forever' is not a duration",
+    "run --env X -- true": "--env X: write it as NAME=VALUE",
+    "run --env WORLD_SIZE=3 -- true": "'WORLD_SIZE' is set by torusrun for each rank",
+    "run --image gone -- true": "there is no image file 'gone'",
+    "run --code /gone -- true": "/gone",
+    "run --save run.yaml -- true": "this file exists already",
+    "run --save /sys/x.yaml -- true": "/sys/x.yaml: cannot be written",
+    "run --save x.yaml --dry-run -- true": "--save submits nothing",
+    "run --at-once 0 --sweep env.X=1,2 -- true": "--at-once must be at least 1, not 0",
+    "submit RUN --sweep train.epochs": "write it as KEY=A,B,C",
+    "submit RUN --sweep train.epochs=": "write it as KEY=A,B,C",
+    "submit RUN --sweep train.epochs=[]": "not an empty list",
+    "submit RUN --sweep train.epochs=1,x": "'train.epochs' must be a whole number, not 'x'",
+    "submit RUN --sweep train.epochs=1,1": "members 0 and 1 are the same",
+    "submit RUN --sweep train.epochs=1 --sweep train.epochs=2": "--sweep train.epochs: it is given twice",
+    "submit RUN --at-once 2": "it has no values",
+    "examples gone": "there is no example 'gone'",
+    "examples digits --save run.yaml": "exists already",
+    "examples digits --save /sys/x.yaml": "/sys/x.yaml",
+    "score gone": "there is no run 'gone'",
+    "score --since tomorrow": "--since: 'tomorrow' is no time",
+    "records all": "records: 'all' is more than it takes",
+    "scale 8..4": "write A..B with 2 <= A <= B",
+    "scale 4..8 --gpu gone": "--gpu gone: there is none of that name",
+    "grids --network gone": "--network gone: there is none of that name",
+    "report gone*": "no run's name matches 'gone*'",
+    "report last -o run.yaml": "exists already; name another file with -o, or overwrite it with --force",
+    "report last -o runs --force": "this is a folder; name a file",
+    "report last -o /sys/x.html": "/sys/x.html",
+    "debug last --to run.yaml": "exists already",
+    "debug last --to /sys/x.tar.gz": "/sys/x.tar.gz",
+    "rm made*": "add --yes to do it without being asked",
+    "rm": "which runs?",
+    "rm --state done": "there is no state 'done'",
+    "rm --older-than x": "--before, --older-than: 'x' is no time",
+    "completion tcsh": "it must be one of 'bash', 'zsh', 'fish', not 'tcsh'",
 }
+FILE_SYSTEM = {"cp last:metrics.jsonl /sys/out", "report last -o /sys/x.html", "debug last --to /sys/x.tar.gz"}
+SEVERAL_LINES = {"submit RUN --sweep train.epochs=1,x", "submit RUN --set grid=3x1"}  # a line for each problem
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolder]:
+    """A run in a home of its own. What is refused changes nothing, so that all tests may share it."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        patch.delenv("XDG_STATE_HOME", raising=False)
+        yield make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
 
 
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_cannot_be_done_gets_one_clear_error(
-    words: str, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: str, made: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = write_specs(home)
-    made = make(spec, End(State.COMPLETED, "all 4 ranks ended well"))
-    ledger = made.ledger.read_bytes()
+    home, ledger = made.folder.parents[1], made.ledger.read_bytes()
+    monkeypatch.setenv("HOME", str(home))
+    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(home)
-    try:
-        given = words.replace("RUN", str(spec)).replace("HOME", str(home)).split()
-        code = main(["" if word == "EMPTY" else word for word in given])
-    except SystemExit as left:  # argparse
-        code = left.code
+    given = words.replace("RUN", "run.yaml").replace("HOME", str(home)).replace("MADE", made.run_id).split()
+    code = main(["" if word == "EMPTY" else word for word in given])
     said = capsys.readouterr()
-    assert code == 2 and REFUSED[words] in said.err and "Traceback" not in said.err, said
+    assert code == (SITE_FAILED if words in FILE_SYSTEM else USER_MISTAKE) and REFUSED[words] in said.err, said
+    errors = said.err.splitlines()
+    assert errors[0].startswith("torusrun: ") and (len(errors) == 1 or words in SEVERAL_LINES) and not said.out, said
     assert list((home / "runs").iterdir()) == [made.folder] and made.ledger.read_bytes() == ledger

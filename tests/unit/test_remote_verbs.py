@@ -67,7 +67,7 @@ def test_a_run_without_a_file_is_asked_over_there(
     assert (next((far / "torusrun/runs").iterdir()) / "code" / "program.sh").exists()
 
 
-def test_a_mistake_that_is_found_over_there_is_told_with_the_path_of_here(
+def test_a_mistake_that_is_found_over_there_is_reported_with_the_path_of_here(
     run_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     image = ["--set", "image=/nowhere/image.sif"]

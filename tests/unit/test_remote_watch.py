@@ -67,7 +67,7 @@ def ends(run: RunFolder) -> None:
     End(State.COMPLETED, "all 4 ranks ended well").write(run.attempt(1).end)
 
 
-def test_a_run_is_drawn_and_goes_on_when_links_break(running: RunFolder, far: Path) -> None:
+def test_a_run_is_drawn_and_continues_when_links_break(running: RunFolder, far: Path) -> None:
     lives = "9000 0 0 0 1500 2500"  # three connections fail, so that the screen is drawn while there is none
     with Terminal(WATCH, str(far), lives, "last") as terminal:
         terminal.until_shown("log of rank 0", "  a line of rank 0", "  another")

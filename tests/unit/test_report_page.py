@@ -238,6 +238,8 @@ def test_several_runs_are_overlaid_and_compared(home: Path) -> None:
     assert [row["run"] for row in cells] == [f"A {one.run_id}", f"B {other.run_id}"]
     assert [row["state"] for row in cells] == ["COMPLETED", "FAILED"] and cells[1]["train.batch"] == "512"
     assert [row["accuracy"] for row in cells] == ["97.00%", "–"]
+    assert "since each began" in found.text and "since submission" not in found.text.partition("Runs")[0]
+    assert f"<code>torusrun resume {other.run_id}</code>" in document([facts(other)]), "commands are shown as code"
     with pytest.raises(UserError, match="at most 200 runs, and these are 201"):
         document([facts(one)] * 201)
 

@@ -57,7 +57,7 @@ def test_nobody_looks_into_the_folders_of_runs_that_are_over(runs: list[RunFolde
     assert [view.state for view in before] == [State.COMPLETED, State.FAILED]
 
 
-def test_a_run_that_goes_on_is_looked_at_again(runs: list[RunFolder]) -> None:
+def test_a_run_that_continues_is_looked_at_again(runs: list[RunFolder]) -> None:
     ledger.append(runs[1].ledger, Submitting(2, name="x"))
     runs[1].attempt(2).folder.mkdir()
     done, on = views(runs)
@@ -176,7 +176,9 @@ def test_old_runs_are_shown_on_request(
         assert runs[0].run_id in capsys.readouterr().out, asked
 
 
-def test_the_file_stays_small_however_often_runs_go_on(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_stays_small_however_often_runs_continue(
+    runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(settled, "FEW", 10)
     rows = list(settled.runs().values())
     for _ in range(30):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import SiteError
+from orchestrator.base.process import Streams
 from orchestrator.beside.shells import opening, request
 from orchestrator.beside.shells.addresses import network
 from orchestrator.beside.shells.request import ShellRequest
@@ -63,6 +64,16 @@ def test_a_command_has_its_own_streams_and_its_exit_code(folder: Path) -> None:
     assert list(folder.iterdir()) == [], "requests are removed"
 
 
+def test_nothing_reads_the_input_once_a_shell_has_ended(folder: Path) -> None:
+    """A later file of this process may have the number of its descriptor."""
+    (source, typed), (shown, output), before = os.pipe(), os.pipe(), threading.active_count()
+    streams = Streams(source, output)
+    assert opening.open_shell(folder, "here", ["sh", "-c", "exit 5"], terminal=False, streams=streams) == 5
+    assert threading.active_count() == before
+    for descriptor in (source, typed, shown, output):
+        os.close(descriptor)
+
+
 def test_a_terminal_hands_on_keys_and_sizes(folder: Path) -> None:
     traps = "trap 'stty size' WINCH; trap 'exit 3' INT"
     script = f"{traps}; stty size; read word; echo on $(tty) $word; while :; do sleep 0.1; done"
@@ -91,7 +102,7 @@ def test_what_it_started_ends_with_the_user(folder: Path) -> None:
     until(lambda: not Path(f"/proc/{pid}").exists(), "the program to end with its user")
 
 
-def test_why_it_cannot_be_started_is_told(folder: Path) -> None:
+def test_why_it_cannot_be_started_is_reported(folder: Path) -> None:
     class NoShell(HereBySh):
         reach = Reach(remote_command=lambda host, command: ["/no/such/pbs_tmrsh", host])
 

@@ -71,7 +71,7 @@ def test_squeue(job: str, state: State, says: str) -> None:
     assert status.state is state and says in status.reason
 
 
-def test_squeue_tells_the_hosts() -> None:
+def test_squeue_reports_the_hosts() -> None:
     assert Slurm().status_query([]).read(recorded("squeue_early"))["4"].hosts == ("node1", "node2")
 
 
@@ -205,7 +205,7 @@ def test_a_site_that_keeps_no_records_has_none() -> None:
     assert Slurm().accounting_query([]).read(said) == {}
 
 
-def test_records_that_could_not_be_asked_for_leave_a_job_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_without_an_answer_leave_a_job_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"squeue": Finished(("squeue",), 0, "", ""), "sacct": recorded("sacct_database_down")}
     monkeypatch.setattr("orchestrator.base.process.run", lambda argv, timeout_s: answers[argv[0]])
     status = Client(Slurm(), 10).poll(["7"])["7"]

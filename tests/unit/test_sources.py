@@ -181,7 +181,7 @@ def test_the_scalars_of_pytorchs_writer() -> None:
     assert last == {"train/loss": None, "loss": None, "double": 0.33333334, "tensor": 7.5}
 
 
-def test_tags_in_folders_of_their_own_are_told_apart() -> None:
+def test_tags_in_folders_of_their_own_are_distinguished() -> None:
     losses = [(row["step"], row["loss"]) for row in TensorBoard(RECORDED / "x").new_rows(final=True) if "loss" in row]
     assert losses == [(1, 0.25), (2, 0.5)]
     found = TensorBoard(RECORDED / "keras").new_rows(final=True)
@@ -194,7 +194,7 @@ def test_tags_in_folders_of_their_own_are_told_apart() -> None:
     ]
 
 
-def test_a_step_is_told_while_it_is_the_last_and_once(tmp_path: Path) -> None:
+def test_a_step_is_reported_while_it_is_the_last_and_once(tmp_path: Path) -> None:
     (tmp_path / EVENTS).write_bytes(CONTENT["tensorboard"])
     source = TensorBoard(tmp_path, lambda: 2e9)
     assert source.new_rows()[-1]["step"] == 50

@@ -122,14 +122,14 @@ def test_one_query_answers_all_until_it_is_too_old(client: Client) -> None:
     assert starts.of_jobs(client, ["1"]) and count(client) == 3
 
 
-def test_a_scheduler_that_fails_is_not_asked_again_at_once(client: Client) -> None:
+def test_a_scheduler_that_fails_is_not_queried_again_at_once(client: Client) -> None:
     queue = client.scheduler.folder / "queue"  # type: ignore[attr-defined]
     queue.unlink()
     assert starts.of_jobs(client, ["1"]) == starts.of_jobs(client, ["1"]) == {} and count(client) == 1
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", '{"1": [1]}', '{"1": "x"}'])
-def test_a_damaged_answer_is_asked_for_again(damage: str, client: Client) -> None:
+def test_a_damaged_answer_is_requested_again(damage: str, client: Client) -> None:
     starts.of_jobs(client, ["1"])
     states = last_action.place(client.scheduler)
     states.with_name(f"{states.stem}-starts.json").write_text(damage)
@@ -154,7 +154,7 @@ def test_equal_requests_share_an_answer_before_their_submission(client: Client, 
         starts.before_submission(Client(PBS(), 10.0), "script", request)
 
 
-def test_a_scheduler_without_estimates_is_not_asked() -> None:
+def test_a_scheduler_without_estimates_is_not_queried() -> None:
     for name in ("local", "gridengine"):
         assert starts.of_jobs(Client(schedulers.get(name), 10.0), ["1"]) == {}
 

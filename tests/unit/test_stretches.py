@@ -199,7 +199,7 @@ def test_cancel_finds_the_attempt_that_was_submitted_meanwhile(cluster: Cluster)
     assert (cluster.home / "cancelled").read_text().split() == ["1", "2"]
 
 
-def test_of_two_that_go_on_one_does(cluster: Cluster) -> None:
+def test_of_two_that_continue_one_does(cluster: Cluster) -> None:
     run = cluster.run()
     ledger.append(run.ledger, Submitted(2, "9", "slurm"))
     plan = plan_files.read_attempt(run, 1).plan
@@ -252,7 +252,7 @@ def test_a_run_cannot_wait_for_a_job_that_is_not_the_last(cluster: Cluster, caps
         (["site=local.yaml"], "'train.phases[1].nodes' must be 1 on a local site"),
     ],
 )
-def test_what_does_not_fit_a_stretch_is_told_with_its_place(
+def test_what_does_not_fit_a_stretch_is_reported_with_its_place(
     cluster: Cluster, settings: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (cluster.home / "local.yaml").write_text("scheduler: local\nlauncher: spawn\nnode: {ranks: 2}\nruns: runs\n")

@@ -191,7 +191,7 @@ def test_a_job_chooses_writes_and_keeps_the_values_of_its_member(cluster: Studie
     assert made.folder.journal.stat().st_mode & 0o777 == 0o600
 
 
-def test_results_are_reported_and_a_resumed_member_goes_on_with_its_values(
+def test_results_are_reported_and_a_resumed_member_continues_with_its_values(
     cluster: Studied, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("optuna")

@@ -30,7 +30,7 @@ class HereGridEngine(GridEngineExecutor):
     programs = ("sh",)
 
 
-def test_submitit_knows_both_and_a_machine_without_them_is_told_so(tmp_path: Path) -> None:
+def test_submitit_knows_both_and_a_machine_without_them_gets_an_error(tmp_path: Path) -> None:
     assert {"pbs", "gridengine", "slurm", "local"} <= set(of_submitit.get_executors())
     assert {type(env).__name__ for env in of_submitit.get_job_environments().values()} >= {"GridEngineEnvironment"}
     if PBSExecutor.affinity() < 0:
@@ -130,7 +130,7 @@ def test_the_ids_of_an_arrays_tasks_are_the_schedulers_own() -> None:
     assert cluster_job.Watcher(Client(schedulers.get("gridengine"), 10)).known_as("7_3") == "7.4"
 
 
-def test_one_command_tells_of_all_jobs_and_a_job_that_goes_on_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_command_reports_all_jobs_and_a_job_that_continues_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
     def run(argv: list[str], *, timeout_s: float) -> Finished:

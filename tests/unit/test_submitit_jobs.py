@@ -17,7 +17,7 @@ from orchestrator.schedulers.words import fitting
 from tests.unit.test_submitit import HereGridEngine, HerePBS
 
 
-def test_a_requeued_task_of_an_array_goes_on_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requeued_task_of_an_array_continues_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"PBS_JOBID": "7[3].s", "PBS_ARRAY_ID": "7[].s", "PBS_ARRAY_INDEX": "3"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SUBMITIT_FOLDER", str(tmp_path))
@@ -50,7 +50,7 @@ def as_a_job(cls: type[ClusterExecutor], folder: Path, task: str, **variables: s
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_a_job_goes_on_when_its_own_tasks_have_ended(cancelled: bool, tmp_path: Path, qsub: Path) -> None:
+def test_a_job_continues_when_its_own_tasks_have_ended(cancelled: bool, tmp_path: Path, qsub: Path) -> None:
     logs = tmp_path / "logs"
     requeue = f"sh -c 'test ! -e {qsub} && touch {logs}/7.s_again.sh'"
     if cancelled:
@@ -69,22 +69,22 @@ def test_a_job_that_is_cancelled_while_it_submits_the_next_deletes_that(tmp_path
     assert qsub.read_text() == "qdel 9.s\n"
 
 
-def test_a_job_that_cannot_go_on_fails_and_says_so(tmp_path: Path, qsub: Path) -> None:
+def test_a_job_that_cannot_continue_fails_and_says_so(tmp_path: Path, qsub: Path) -> None:
     logs = tmp_path / "logs"
     (qsub.parent / "bin" / "qsub").write_text("#!/bin/sh\necho 'qsub: Unauthorized Request' >&2\nexit 159\n")
     assert as_a_job(HerePBS, logs, f"sh -c 'touch {logs}/7.s_again.sh'", PBS_JOBID="7.s") == 1
     log = (logs / "7.s_0_log.err").read_text()
-    assert "Unauthorized Request" in log and "cannot go on: qsub on" in log and "exit code 159" in log
+    assert "Unauthorized Request" in log and "cannot continue: qsub on" in log and "exit code 159" in log
 
 
-def test_grid_engine_is_told_to_run_it_again_by_the_exit_code(tmp_path: Path) -> None:
+def test_grid_engine_runs_it_again_after_the_exit_code(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     for task, code in ((f"sh -c 'touch {logs}/7_again; exit 1'", 99), ("sh -c 'exit 1'", 1)):
         assert as_a_job(HereGridEngine, logs, task, JOB_ID="7", SGE_TASK_ID="undefined") == code
 
 
 @pytest.mark.parametrize("cls", [HerePBS, HereGridEngine], ids=["pbs", "gridengine"])
-def test_tasks_get_what_the_job_was_told_and_what_was_set(
+def test_tasks_get_the_variables_of_the_job_and_those_that_were_set(
     cls: type[ClusterExecutor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The words after mpirun's -x, from a script that runs: of an array's task that goes on."""

@@ -70,7 +70,7 @@ def test_suspicions_from_ends_and_pulse(ends: list[RankEnd], pulse_s: float | No
     assert found == (says and f"suspected: {says}")
 
 
-def test_a_supervisor_whose_host_nobody_knows_is_told_of_without_one() -> None:
+def test_a_supervisor_whose_host_nobody_knows_is_reported_without_one() -> None:
     assert suspicion({}, [], [], 125, "", NOW_S).startswith("suspected: the supervisor is silent for 2 min: ")
 
 

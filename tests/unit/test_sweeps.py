@@ -32,6 +32,7 @@ from orchestrator.sweeps import cost
 from orchestrator.sweeps.batches import Batch
 from orchestrator.sweeps.spent import Spent, spent
 from orchestrator.sweeps.submit import first, proposed
+from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
 
 LATER_S = 120.0  # after a submission, when a scheduler would show the job
@@ -333,7 +334,7 @@ def test_members_share_one_copy_of_the_code_and_survive_one_another(cluster: Clu
     assert not index.runs() and not [*index.place().iterdir()], "the links of removed members must be removed"
 
 
-def test_the_cost_so_far_stands_beside_that_at_submit(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cost_so_far_is_shown_beside_that_at_submit(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     submitted = cluster.submit("nodes=1,2")
     assert main(["sweep", submitted.id]) == 0 and "cost" not in capsys.readouterr().out, "nothing has begun"
     for run, begun_s in zip(submitted.folders, (1000.0, 4600.0), strict=True):
@@ -370,6 +371,37 @@ def test_members_that_differ_in_rates_alone_have_one_forecast(home: Path, monkey
     values = ("train.optimizer.lr=0.1,0.2,0.4", "train.epochs=1,2")
     found = cost.cost(plan_sweep(home / "run.yaml", values=values))
     assert len(made) == 2 and not found.unknown, "one for each number of epochs"
+
+
+def test_the_cost_has_starts_and_stops_as_in_former_runs_of_the_site(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = write_specs(home)
+    (home / "site.yaml").write_text(f"{(home / 'site.yaml').read_text()}image_us: {{resnet-digits: 100}}\n")
+    words = ["plan", str(spec), "--sweep", "train.optimizer.lr=0.1,0.2,0.3,0.4", "--at-once", "2"]
+    assert main([*words, "--json"]) == 0
+    bare = json.loads(capsys.readouterr().out)
+    assert bare["start_s"] is None
+    for start_s in (10.0, 20.0, 90.0):
+        run = make(spec, End(State.COMPLETED, "done", cause=Cause.DONE))
+        run.image.unlink()
+        run.ledger.unlink()
+        ledger.append(run.ledger, Submitted(1, "1", "local", time_s=900.0))
+        ledger.append(run.ledger, Started(1, "1", ("n1",), time_s=1000.0))
+        ledger.append(run.ledger, Ended(1, State.COMPLETED, "done", Cause.DONE, time_s=1003.0 + start_s))
+        rows = [{"event": "step", "attempt": 1, "step": n, "t": 1000.0 + start_s + n} for n in (0, 1)]
+        run.metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    make(spec, End(State.FAILED, "no", cause=Cause.PROGRAM))
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["start_s"] == 22.0, "the median of the times to the first step (20 s) and from the last one (2 s)"
+    assert found["wall_s"] == pytest.approx(bare["wall_s"] + 2 * 22.0), "two members follow one another"
+    nodes = found["members"][0]["plan"]["spec"]["nodes"]
+    assert found["node_hours"] == pytest.approx(bare["node_hours"] + 4 * nodes * 22 / 3600)
+    assert main(words) == 0
+    assert (
+        "start and stop of each member: 22.0 s, the median of 3 runs of yours on this site" in capsys.readouterr().out
+    )
 
 
 def test_verbs_take_the_name_of_a_sweep_for_its_members(

@@ -338,7 +338,7 @@ def test_the_topology_of_a_site_becomes_a_cluster() -> None:
     assert listed and [h.gpus for h in listed.hosts] == [4, 4, 3]
 
 
-def test_a_file_stands_in_for_the_scheduler(tmp_path: Path) -> None:
+def test_a_file_replaces_the_scheduler(tmp_path: Path) -> None:
     (tmp_path / "topology.conf").write_text(recorded("spartan.topology.txt"))
     made = profile.cluster(site(f"{{source: slurm, file: {tmp_path}/topology.conf}}"), [])
     assert made and len(made.hosts) == 14 + 39 + 20 + 14

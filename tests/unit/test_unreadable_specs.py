@@ -132,7 +132,7 @@ def test_a_working_directory_that_is_gone(
     assert "the working directory does not exist any more" in capsys.readouterr().err
 
 
-def test_a_home_that_is_closed_is_told(tmp_path: Path) -> None:
+def test_a_home_that_is_closed_is_reported(tmp_path: Path) -> None:
     """As a user who is not root: root can look into every folder."""
     if os.geteuid():
         pytest.skip("only root can become somebody else")

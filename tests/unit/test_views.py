@@ -71,7 +71,7 @@ def test_a_job_that_is_gone_while_its_ranks_are_at_work_is_not_lost(run: RunFold
     assert state(run) is State.LOST
 
 
-def test_a_job_that_its_scheduler_forgot_because_its_dependency_failed_is_told_as_dropped(run: RunFolder) -> None:
+def test_a_job_that_its_scheduler_forgot_because_its_dependency_failed_is_reported_as_dropped(run: RunFolder) -> None:
     """As a PBS server without history does."""
     later_s = time.time() + 60
     awaited = make(run.folder.parent.parent / "run.yaml", FAILED)
@@ -137,7 +137,7 @@ def test_a_run_of_somebody_else_is_read_and_neither_asked_about_nor_written_to(r
     assert state(run) is State.FAILED
 
 
-def test_an_end_that_cannot_be_noted_is_told_all_the_same(run: RunFolder) -> None:
+def test_an_end_that_cannot_be_noted_is_reported_all_the_same(run: RunFolder) -> None:
     """The ledger is a FIFO: what only the scheduler knew cannot be written down."""
     End(State.FAILED, "told to end", certain=False).write(run.attempt(1).end)
     run.ledger.unlink()
@@ -145,7 +145,7 @@ def test_an_end_that_cannot_be_noted_is_told_all_the_same(run: RunFolder) -> Non
     assert state(run) is State.FAILED
 
 
-def test_a_run_that_ends_while_its_scheduler_hangs_is_told_by_its_folder(
+def test_a_run_that_ends_while_its_scheduler_hangs_is_judged_by_its_folder(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_the_end(run)
@@ -193,7 +193,7 @@ def test_a_scheduler_of_another_version_is_no_reason_to_show_nothing(run: RunFol
     assert view.state is State.UNKNOWN and "there is no scheduler 'cron'" in view.reason
 
 
-def test_a_run_whose_folder_is_gone_is_told_of(run: RunFolder) -> None:
+def test_a_run_whose_folder_is_gone_is_reported(run: RunFolder) -> None:
     shutil.rmtree(run.folder)
     view = views([run])[0]
     assert view.state is State.UNKNOWN and "is not there" in view.reason
@@ -276,7 +276,7 @@ def test_a_resumed_attempt_shows_no_figures_of_the_one_before(running: RunFolder
     assert (view.step, view.loss) == (40, 1 / 40), "of the run as a whole"
 
 
-def test_a_program_that_tells_no_steps_does_not_pause(running: RunFolder) -> None:
+def test_a_program_that_reports_no_steps_does_not_pause(running: RunFolder) -> None:
     running.metrics.unlink()
     assert views([running])[0].pause == "", "it began a moment ago"
     later_s = time.time() + 300
@@ -287,7 +287,7 @@ def test_a_program_that_tells_no_steps_does_not_pause(running: RunFolder) -> Non
     assert views([running], later_s)[0].pause == ""
 
 
-def test_what_the_folder_makes_one_suspect_is_told_and_the_state_stays(running: RunFolder) -> None:
+def test_what_the_folder_makes_one_suspect_is_reported_and_the_state_stays(running: RunFolder) -> None:
     attempt = running.attempt(1)
     for rank in (0, 2):
         RankEnd(rank, "here", rank, time.time() - 20, exit_code=69, meaning=Meaning.CUT_OFF).write(

@@ -283,7 +283,7 @@ def test_the_table_at_the_end_folds_in_its_column_on_a_terminal(
     assert " ".join(text[column:] for text in lines[n : n + 2]) == f"FAILED: {FAILED.reason}"
 
 
-def test_the_table_at_the_end_tells_of_an_ensemble(run: RunFolder) -> None:
+def test_the_table_at_the_end_shows_an_ensemble(run: RunFolder) -> None:
     evaluation = {"accuracy": 0.96, "top5": 0.999, "members": [0.97, 0.95], "best_member": 0.97, "ensemble": 0.98}
     Metrics(run.metrics, 1).write("done", step=40, **evaluation)
     table = dict(final_table.rows(run, replace(FAILED, accuracy=0.96)))

@@ -309,7 +309,7 @@ def test_however_it_is_left_the_terminal_is_as_before(
         assert ("state        RUNNING" in bare(after)) == table
 
 
-def test_a_view_that_is_suspended_leaves_the_screen_and_comes_back(running: RunFolder) -> None:
+def test_a_view_that_is_suspended_leaves_the_screen_and_returns(running: RunFolder) -> None:
     """The group of processes is orphaned, so the kernel does not stop it."""
     with Terminal(WATCH, "last") as terminal:
         at = terminal.until("q leaves")

@@ -189,12 +189,14 @@ def _put_in_place(temporary: Path, final: Path) -> None:
         shutil.rmtree(replaced, ignore_errors=True)
 
 
-def discard(path: Path) -> None:
+def discard(path: Path) -> Path:
     """Delete a checkpoint. It is renamed first: a death in between must not leave a checkpoint that lacks files.
 
-    Raises OSError if it cannot be renamed.
+    Returns its last name, which exists if a part of it could not be deleted. Raises OSError if it cannot be renamed.
     """
-    shutil.rmtree(_renamed_away(path), ignore_errors=True)
+    renamed = _renamed_away(path)
+    shutil.rmtree(renamed, ignore_errors=True)
+    return renamed
 
 
 def _renamed_away(path: Path) -> Path:

@@ -14,7 +14,16 @@ from orchestrator.base.render.jinja import environment
 
 @cache
 def _environment() -> jinja2.Environment:
-    return environment(_shown, escapes=True)
+    made = environment(_shown, escapes=True)
+    made.filters["code"] = _with_code
+    return made
+
+
+def _with_code(text: str) -> Markup:
+    """A text whose parts between backquotes are shown as code."""
+    words, *others = private.plain(text).split("`")
+    found = [words, *(Markup("<code>{}</code>").format(one) if n % 2 == 0 else one for n, one in enumerate(others))]
+    return Markup("").join(found) if len(found) % 2 else Markup.escape(text)
 
 
 def _shown(value: Any) -> Any:

@@ -24,6 +24,7 @@ from orchestrator.beside.shells.connection import CHUNK_BYTES, CODE, LOOK_S, SIZ
 from orchestrator.beside.shells.proof import CALLED, MOST, Proofs
 from orchestrator.beside.shells.request import ShellRequest
 
+ENDS_S = 5.0  # for the thread that reads the input: it waits for nothing else
 WAIT_S = 60.0  # for the job to see the request, its remote shell, and the delays of a shared file system
 
 
@@ -58,7 +59,9 @@ def _connected(listener: socket.socket, asked: ShellRequest, path: Path) -> Conn
 
 def _joined(connection: Connection, host: str, resized: list[int], streams: Streams) -> int:
     """Copy input and output in both directions until the program has ended; its exit code."""
-    threading.Thread(target=_hand_on_input, args=(connection, resized, streams.input), daemon=True).start()
+    over, ends = os.pipe()
+    typing = threading.Thread(target=_hand_on_input, args=(connection, resized, streams.input, over), daemon=True)
+    typing.start()
     to = {Frame.OUTPUT: streams.output, Frame.ERRORS: sys.stderr.fileno()}
     try:
         while True:
@@ -73,13 +76,16 @@ def _joined(connection: Connection, host: str, resized: list[int], streams: Stre
         raise SiteError(f"the shell on {host} has ended: {error}") from None
     finally:
         connection.close()
+        os.close(ends)
+        typing.join(ENDS_S)  # else it could read from what is opened next, with the number of a stream that was closed
+        os.close(over)
 
 
-def _hand_on_input(connection: Connection, resized: list[int], source: int) -> None:
-    """Send the user's input, and the new sizes of the window."""
+def _hand_on_input(connection: Connection, resized: list[int], source: int, over: int) -> None:
+    """Send the user's input, and the new sizes of the window, until `over` can be read."""
     with contextlib.suppress(OSError):
-        while True:
-            typed = select.select([source], [], [], LOOK_S)[0]
+        while over not in (ready := select.select([source, over], [], [], LOOK_S)[0]):
+            typed = source in ready
             if resized:
                 resized.clear()
                 size = os.get_terminal_size()

@@ -15,7 +15,7 @@ from orchestrator.base.json_files import read_object, write_json
 from orchestrator.base.typed import read_record
 
 ENDING, FAILED = ".json", ".failed"
-MEND = "nodes must reach it, as for `qsub -I`; where there is ssh, set remote_shell: ssh"
+MEND = "nodes must reach it, as for `qsub -I`; if there is ssh, set remote_shell: ssh"
 
 
 @dataclass(frozen=True)

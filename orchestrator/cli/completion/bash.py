@@ -14,9 +14,14 @@ _torusrun_of_kind() { # a kind, and the beginning of a word; the answer is in fo
     local here=() there=()
     case $1 in
     runs)
+        _torusrun_of_kind sweeps "$2"
         here=("$state"/torusrun/runs/"$2"*)
         there=("$state"/torusrun/remote/"$2"*.json)
-        words+=" last"
+        ;;
+    sweeps) # by their first members
+        here=("$state"/torusrun/runs/"$2"*.0)
+        there=("$state"/torusrun/remote/"$2"*.0.json)
+        words=" last"
         ;;
     sites)
         there=("$config"/torusrun/sites/"$2"*.yaml)
@@ -25,8 +30,12 @@ _torusrun_of_kind() { # a kind, and the beginning of a word; the answer is in fo
     esac
     [ -L "${here[0]-}" ] || here=()
     [ -e "${there[0]-}" ] || there=()
-    there=("${there[@]##*/}")
-    found+=("${here[@]##*/}" "${there[@]%.*}")
+    here=("${here[@]##*/}") there=("${there[@]##*/}")
+    there=("${there[@]%.*}")
+    if [ "$1" = sweeps ]; then
+        here=("${here[@]%.0}") there=("${there[@]%.0}")
+    fi
+    found+=("${here[@]}" "${there[@]}")
 }
 
 _torusrun() {
@@ -58,7 +67,7 @@ TAIL = r"""        esac
             COMPREPLY+=($(compgen -f -- "$word"))
             IFS=$' \t\n'
             ;;
-        runs | sites) _torusrun_of_kind "$at" "$word" ;;
+        runs | sweeps | sites) _torusrun_of_kind "$at" "$word" ;;
         esac
     done
     COMPREPLY+=(${found[@]+"${found[@]}"}) # not by `compgen -W`, which would run what a name has in $(...)
@@ -117,7 +126,7 @@ def _of_verb(verb: CompletedVerb) -> Iterator[str]:
     if len(verb.values) > 1:
         yield f"            2,*) {_wanted(verb.values[0]) or ':'} ;;"
     kinds = " ".join(dict.fromkeys(value.kind for value in verb.values if value.kind))
-    words = verb.values[0].words if len(verb.values) == 1 else ()
+    words = tuple(word for value in verb.values[1:] or verb.values for word in value.words)
     yield f"            *) {_wanted(Candidates(kinds, words)) or ':'} ;;"
     yield "            esac ;;"
 

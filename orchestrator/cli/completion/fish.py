@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.cli.completion.words import FILES, RUNS, SITES, Candidates, CompletedVerb, shipped_sites, verbs
+from orchestrator.cli.completion.words import (
+    FILES,
+    RUNS,
+    SITES,
+    SWEEPS,
+    Candidates,
+    CompletedVerb,
+    shipped_sites,
+    verbs,
+)
 
 HEAD = r"""# Completion of torusrun, made by `torusrun completion fish`. Make it again after an upgrade.
 function __torusrun_verb
@@ -20,12 +29,19 @@ end
 function __torusrun_command
     contains -- -- (commandline -opc)
 end
-function __torusrun_runs
+function __torusrun_ids
     set -l state $HOME/.local/state
     string match -q '/*' -- "$XDG_STATE_HOME"; and set state $XDG_STATE_HOME
     set -l found $state/torusrun/runs/* $state/torusrun/remote/*.json
-    printf '%s\n' last
     string replace -r '.*/' '' -- $found | string replace -r '[.]json$' ''
+end
+function __torusrun_sweeps
+    printf '%s\n' last
+    __torusrun_ids | string replace -fr '[.]0$' ''
+end
+function __torusrun_runs
+    __torusrun_sweeps
+    __torusrun_ids
 end
 function __torusrun_sites
     set -l config $HOME/.config
@@ -37,7 +53,7 @@ end
 complete -c torusrun -f
 complete -c torusrun -n __torusrun_command -F
 """
-LISTED = {RUNS: "(__torusrun_runs)", SITES: "(__torusrun_sites)"}
+LISTED = {RUNS: "(__torusrun_runs)", SWEEPS: "(__torusrun_sweeps)", SITES: "(__torusrun_sites)"}
 
 
 def script() -> str:

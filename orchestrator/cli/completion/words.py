@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from orchestrator.cli.verb_list import VERBS, module_of, parser_of
 
-RUNS, SITES, FILES, NOTHING = "runs", "sites", "files", ""
+RUNS, SWEEPS, SITES, FILES, NOTHING = "runs", "sweeps", "sites", "files", ""
 KINDS = {
     **dict.fromkeys(("RUN", "HELD", "RUN:PATH"), RUNS),
+    "SWEEP": SWEEPS,
     **dict.fromkeys(("RUN.yaml", "FILE", "FOLDER", "DIR", "PATH", "LOCK", "IMAGE", "DEST"), FILES),
 }  # by metavar
 
@@ -73,4 +74,24 @@ def _value(action: argparse.Action) -> Candidates:
         return Candidates(SITES)
     if action.metavar == "VERB":
         return Candidates(words=tuple(VERBS))
-    return Candidates(KINDS.get(str(action.metavar), NOTHING), ("show",) if action.metavar == "show" else ())
+    return Candidates(KINDS.get(str(action.metavar), NOTHING), _words(str(action.metavar), action.dest))
+
+
+def _words(metavar: str, dest: str) -> tuple[str, ...]:
+    """The words that a value can be, of those that torusrun knows; they are read when the script is made."""
+    from orchestrator.base.shipped import examples
+    from orchestrator.base.states import State
+    from orchestrator.network.prediction import constants
+    from orchestrator.report.sweep_table import LARGER_IS_BETTER
+    from training.recipe import files
+
+    if dest in ("gpu", "network"):
+        return tuple(constants.table(f"{dest}s"))
+    known = {
+        "show": ("show",),
+        "STATES": tuple(state.value.lower() for state in State),
+        "EXAMPLE": tuple(examples()),
+        "RECIPE": files.names(),
+        "METRIC": tuple(LARGER_IS_BETTER),
+    }
+    return known.get(metavar, ())

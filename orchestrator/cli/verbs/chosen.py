@@ -91,7 +91,7 @@ def check_no_filters(args: argparse.Namespace, verb: str) -> None:
 
 
 def agreed(names: Sequence[str], does: str, *, yes: bool) -> bool:
-    """Show the runs of these ids and ask whether to go on, unless `yes`; `does` is as in 'cancel'. False without runs.
+    """Show the runs of these ids and ask whether to do it, unless `yes`; `does` is as in 'cancel'. False without runs.
 
     Raises UserError if there is no terminal on which to ask.
     """
@@ -100,7 +100,7 @@ def agreed(names: Sequence[str], does: str, *, yes: bool) -> bool:
 
 
 def confirmed(what: str, *, yes: bool) -> bool:
-    """Say what the verb will do, as in 'cancel 2 runs', and ask whether to go on, unless `yes`.
+    """Say what the verb will do, as in 'cancel 2 runs', and ask whether to do it, unless `yes`.
 
     Raises UserError if there is no terminal on which to ask.
     """
@@ -109,7 +109,7 @@ def confirmed(what: str, *, yes: bool) -> bool:
     if sys.stdin is None or not sys.stdin.isatty():
         raise UserError(f"this would {what}; add --yes to do it without being asked")
     print(f"this will {what}", file=sys.stderr)
-    print("go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    print("continue? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in YES
 
 

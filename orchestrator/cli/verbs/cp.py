@@ -28,10 +28,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.base.terminal.remarks import busy
     from orchestrator.runs.copy_out import copy_out
 
-    for made in copy_out([_asked(text) for text in args.sources], args.dest):
-        print(made)
+    asked = [_asked(text) for text in args.sources]
+    with busy("copying"):
+        made = [*copy_out(asked, args.dest)]
+    print("\n".join(map(str, made)))
     return DONE
 
 

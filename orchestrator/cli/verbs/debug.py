@@ -15,6 +15,7 @@ import argparse
 from pathlib import Path
 
 from orchestrator.base.errors import DONE, UserError
+from orchestrator.base.terminal.remarks import busy, is_quiet, result
 from orchestrator.cli.verbs import shared_arguments
 
 
@@ -34,8 +35,10 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{away.run} is on {away.host.address}: run `torusrun debug {away.run}` there")
     found = find(args.run_id)
     into = absolute(args.to or f"torusrun-debug-{found.run_id}.tar.gz")
-    packed = archive(found, Path(into))
-    for one in packed:
-        print(plain(f"{one.size:10}  {one.name}{f'  ({one.note})' if one.note else ''}"))
-    print(f"{into}: without values of env, tokens, passwords and keys; look through it before you send it")
+    with busy("packing the records"):
+        packed = archive(found, Path(into))
+    listing = (plain(f"{one.size:10}  {one.name}{f'  ({one.note})' if one.note else ''}") for one in packed)
+    if not is_quiet():
+        print("\n".join(listing))
+    result(str(into), f"{into}: without values of env, tokens, passwords and keys; look through it before you send it")
     return DONE

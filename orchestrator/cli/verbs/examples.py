@@ -1,6 +1,6 @@
 """
-NAME is as in the list. --save writes the run file into the new FILE, and the files that it names, such as its program,
-beside it. Nothing is overwritten.
+EXAMPLE is as in the list. --save writes the run file into the new FILE, and the files that it names, such as its
+program, beside it. Nothing is overwritten.
 
 examples:
   torusrun examples
@@ -17,21 +17,22 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from orchestrator.base import private
 from orchestrator.base.errors import DONE, UserError, explained
-from orchestrator.base.shipped import shipped
+from orchestrator.base.shipped import examples
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the example to print; default: list all")
+    parser.add_argument("name", metavar="EXAMPLE", nargs="?", help="the example to print; default: list all")
     parser.add_argument("--save", metavar="FILE", help="write the example into the new FILE in place of printing it")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    found = _found()
+    found = examples()
     if args.name is None:
         if args.save is not None:
-            raise UserError("--save writes one example: write its NAME before it")
+            raise UserError("--save writes one example: write its name before it")
         return _list(found, as_json=args.json)
     if args.name not in found:
         from training.recipe.near import did_you_mean
@@ -46,13 +47,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(text, end="")
     return DONE
-
-
-def _found() -> dict[str, Path]:
-    """The run files by their names: their paths below the folder of examples, without .yaml."""
-    folder = shipped("examples")
-    files = {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.yaml"))}
-    return {name: path for name, path in files.items() if path.name != "site.yaml"}
 
 
 def _list(found: Mapping[str, Path], *, as_json: bool) -> int:
@@ -83,8 +77,15 @@ def _save(path: Path, text: str, name: str) -> None:
     new = {file: path, **{file.with_name(word): path.with_name(word) for word in sorted(beside)}}
     if there := [target for target in new if target.exists() or target.is_symlink()]:
         raise UserError(f"{there[0]} exists already; name a file in another folder, or remove it")
-    for target, source in new.items():
-        with explained(f"--save {name}: {target} cannot be written", UserError), target.open("xb") as written:
-            written.write(source.read_bytes())
+    made: list[Path] = []
+    try:
+        for target, source in new.items():
+            with explained(f"--save {name}: {target} cannot be written", UserError):
+                private.write_new(target, source.read_bytes())
+            made.append(target)
+    except BaseException:
+        for target in made:
+            target.unlink()
+        raise
     also = f", and {', '.join(sorted(beside))} beside it" if beside else ""
     print(f"{name}{also}: `torusrun submit {shlex.quote(name)}` submits it")

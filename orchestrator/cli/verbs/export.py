@@ -32,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.base.terminal.remarks import busy
     from orchestrator.remote import remote_runs
     from orchestrator.remote.handle import RunThere
     from orchestrator.report.export.formats import format_of
@@ -43,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     here = selection.named(words) if words else []
 
     def export(run: Run) -> None:
-        print(run.export(Path(args.into), args.kind), flush=True)
+        with busy(f"reading the metrics of {run.id}"):
+            made = run.export(Path(args.into), args.kind)
+        print(made, flush=True)
 
     return chosen.complained(chosen.refused(export, [*map(Run, here), *map(RunThere, away)]))

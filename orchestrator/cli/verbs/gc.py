@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE, TorusrunError, UserError, explained
+from orchestrator.base.terminal.remarks import busy
 from orchestrator.cli.verbs import chosen, shared_arguments
 from training.counted import counted
 
@@ -63,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
     site = load_site(args.site)
     shared_arguments.here(site, "gc")
     now_s = time.time()
-    found = list(_found(args, site, now_s))
+    with busy("looking for what no run needs"):
+        found = list(_found(args, site, now_s))
     rows = [Removal(one, now_s - one.used_s) for one in found]
     total = sum(one.size_bytes for one in found)
     if not args.json:
@@ -72,8 +74,9 @@ def run(args: argparse.Namespace) -> int:
         return _end(rows, as_json=args.json)
     if not chosen.confirmed(f"remove {counted(len(found), 'thing')} and free {size(total)}", yes=args.yes):
         return DONE
-    still = found if args.yes else _found(args, site, now_s)  # somebody may use it since the question
-    errors = dict(_removed(still, {one.path for one in found}))
+    with busy("removing it"):
+        still = found if args.yes else _found(args, site, now_s)  # somebody may use it since the question
+        errors = dict(_removed(still, {one.path for one in found}))
     gone = [Removal(row.what, row.unused_s, row.what.path in errors and not errors[row.what.path]) for row in rows]
     freed = sum(row.what.size_bytes for row in gone if row.removed)
     print(f"freed {size(freed)}", file=sys.stderr if args.json else sys.stdout)

@@ -29,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar=value, help=text)
     parser.add_argument("--yes", "-y", action="store_true", help="ask nothing: take sensible values, and name them")
     parser.add_argument("--force", action="store_true", help="replace the file if the site exists")
+    parser.add_argument("--json", action="store_true", help="as JSON: what `torusrun doctor` finds about the new site")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,9 +38,11 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.sites.choices import Choices
     from orchestrator.sites.make import make
 
-    terminal = sys.stdin.isatty() and not args.yes
+    terminal = sys.stdin.isatty() and not args.yes and not args.json
     choices = Choices({name: getattr(args, name) for name in OPTIONS}, args.yes, input if terminal else None)
     written = make(args.name, choices, force=args.force)
+    if args.json:
+        return doctor.examine(written.name, as_json=True)
     print(private.plain(written.text), end="")
     print(f"\nwritten: {written.path}; use it by --site {written.name}\n", flush=True)
     return doctor.examine(written.name)

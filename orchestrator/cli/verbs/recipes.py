@@ -23,7 +23,7 @@ OPTIONS = ("ranks", "batch", "data", "epochs")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="show", nargs="?", help="show one recipe; default: list all")
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the recipe to show")
+    parser.add_argument("name", metavar="RECIPE", nargs="?", help="the recipe to show")
     parser.add_argument("--ranks", metavar="N", type=int, help="with show: fit the recipe to N ranks")
     parser.add_argument("--batch", metavar="B", type=int, help="with show: samples per step, over all ranks")
     parser.add_argument("--data", metavar="NAME", help="with show: the data set; default: images as published")

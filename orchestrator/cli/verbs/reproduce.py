@@ -16,7 +16,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
+from orchestrator.base.errors import DONE
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.terminal.remarks import is_quiet
 from orchestrator.cli.verbs import shared_arguments
@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--wait", action="store_true", help="follow the new run to its end, and compare it with RUN")
     what.add_argument("--compare", metavar="RUN", dest="other", help="submit nothing; compare RUN with this run")
-    parser.add_argument("--json", action="store_true", help="with --compare: as JSON")
+    parser.add_argument("--json", action="store_true", help="as JSON; a submission: the id of the new run")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
         of_one_host([args.run_id, args.other])
         return _compare(open_run(args.run_id), open_run(args.other), as_json=args.json)
     if args.json:
-        raise UserError("--json goes with --compare: add it, or leave this out")
+        from orchestrator.cli.results import as_json
+
+        return as_json(lambda: run(argparse.Namespace(**{**vars(args), "json": False})))
     original = open_run(args.run_id)
     new = _submitted(original)
     print(new.id, flush=True)

@@ -69,6 +69,10 @@ def run(args: argparse.Namespace) -> int:
     typed = TypedRun(tuple(_options(args)), Path())
     if args.save and (args.sweep or args.at_once is not None):
         raise UserError("--save writes one run: leave out --sweep and --at-once, and write `sweep` into the file")
+    if args.save and args.json:
+        from orchestrator.cli.results import as_json
+
+        return as_json(lambda: _save(args, typed))
     if args.save:
         return _save(args, typed)
     return submit.run(argparse.Namespace(**{**vars(args), "file": typed, "site": None}))
@@ -124,17 +128,17 @@ def _name(command: list[str]) -> str:
 
 def _save(args: argparse.Namespace, typed: TypedRun) -> int:
     """Write the run file. Read in its folder, it has the same run."""
+    from orchestrator.base import private
     from orchestrator.runs.plan.plan import plan
     from orchestrator.spec.paths import absolute
 
-    if args.dry_run or args.print_script or args.wait or args.ask or args.json or args.held:
+    if args.dry_run or args.print_script or args.wait or args.ask or args.held:
         raise UserError("--save submits nothing: leave out the options of a submission")
     plan(typed, settings=args.settings, later=bool(args.after or args.after_any))
     file = absolute(args.save)
     text = typed.text([*args.settings, *_moved(typed, args.settings, file.parent)])
     try:
-        with file.open("x", encoding="utf-8") as written:
-            written.write(text)
+        private.write_new(file, text.encode())
     except FileExistsError:
         raise UserError(f"--save {args.save}: this file exists already; name another one, or remove it") from None
     except OSError as error:

@@ -87,7 +87,7 @@ def selection(args: argparse.Namespace, elsewhere: Collection[str] = ()) -> Sele
         selection.states(args.state) if args.state is not None else frozenset(),
         selection.site(args.site, elsewhere) if args.site is not None else "",
         selection.moment("--since", args.since) if args.since is not None else None,
-        selection.moment("--before", args.before) if args.before is not None else None,
+        selection.moment("--before, --older-than", args.before) if args.before is not None else None,
     )
 
 

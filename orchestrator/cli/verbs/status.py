@@ -107,11 +107,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> None:
     """Print the room that these runs take; runs on login nodes are left out."""
-    from orchestrator.base.terminal.remarks import progress
+    from orchestrator.base.terminal.remarks import busy, progress
     from orchestrator.report.disk import listing
 
     there = {run.run for run in away}
-    table = listing([view for view in views if view.run not in there])
+    with busy("measuring what they take"):
+        table = listing([view for view in views if view.run not in there])
     if as_json:
         *runs, every = table.as_json()
         print(json.dumps({"schema": 1, "runs": runs, "all": every}, indent=1))

@@ -61,13 +61,17 @@ def how(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ask", action="store_true", help="with --dry-run: ask Slurm or Grid Engine as well whether the job could run"
     )
-    parser.add_argument("--json", action="store_true", help="with --dry-run: as JSON")
+    parser.add_argument("--json", action="store_true", help="as JSON; a submission: the id of the run")
 
 
 def run(args: argparse.Namespace) -> int:
-    if (args.ask or args.json) and not args.dry_run:
-        raise UserError(f"{'--ask' if args.ask else '--json'} goes with --dry-run: add it, or leave this out")
+    if args.ask and not args.dry_run:
+        raise UserError("--ask goes with --dry-run: add it, or leave this out")
     shows = args.dry_run or args.print_script
+    if args.json and not shows:
+        from orchestrator.cli.results import as_json
+
+        return as_json(lambda: run(argparse.Namespace(**{**vars(args), "json": False})))
     if shows and args.held:
         raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
     from orchestrator.sweeps.plans import is_sweep

@@ -30,6 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.base.terminal import output
+    from orchestrator.base.terminal.remarks import busy
     from orchestrator.remote import remote_runs
     from orchestrator.report import sweep_cost, sweep_table
     from orchestrator.report.sweep_rows import rows_of
@@ -41,7 +42,8 @@ def run(args: argparse.Namespace) -> int:
         flags = [f"--{name}" for name in ("csv", "json") if getattr(args, name)]
         return verbs.run_there(there, "sweep", [*([f"--best={args.best}"] if args.best else []), *flags])
     sweep, members = find(args.sweep_id)
-    rows = rows_of(sweep, members)
+    with busy("reading the members"):
+        rows = rows_of(sweep, members)
     over = {row.view.run for row in rows if row.view.state.over}
     if args.best:
         rows = sweep_table.ranked(rows, sweep_table.goal(args.best, rows))

@@ -40,6 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run_ids", metavar="RUN", nargs="*", help="runs, or patterns as in 'digits*'; default: all that are not over"
     )
+    parser.add_argument("--json", action="store_true", help="as JSON, once they are over: how they ended")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,12 +50,30 @@ def run(args: argparse.Namespace) -> int:
     away = verbs.of_one_host(args.run_ids) if args.run_ids else []
     runs = [] if away else selection.named(args.run_ids) if args.run_ids else _at_work()
     away = away if args.run_ids or runs else verbs.of_one_host([])
+    if args.json:
+        return _as_json(runs, away)
     if away:
         return _watch_there(away)
     if not runs:
         print("no run is pending or running; `torusrun watch last` shows the newest one")
         return DONE
     return _outcome(_follow(runs))
+
+
+def _as_json(runs: Sequence[RunFolder], away: Sequence[Known]) -> int:
+    """Wait for the runs, and print their views as `status` does."""
+    import json
+
+    from orchestrator.base.terminal.remarks import set_quiet
+    from orchestrator.remote import verbs
+    from orchestrator.report.screen import printed
+
+    set_quiet(True)
+    if away:
+        return verbs.run_there(away[0], "watch", [*(run.run for run in away[1:]), "--json"])
+    views = printed.show(runs) if runs else []
+    print(json.dumps({"schema": 1, "runs": [view.as_json() for view in views]}, indent=1))
+    return _outcome(views)
 
 
 def _watch_there(away: Sequence[Known]) -> int:

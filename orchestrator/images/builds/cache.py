@@ -28,7 +28,7 @@ from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.base.json_files import damaged, read_object, write_json
 from orchestrator.base.terminal.remarks import busy, warn
 from orchestrator.base.typed import kept_record
-from orchestrator.images.builds.lock import holder
+from orchestrator.images.builds.lock import holder, is_signed
 from orchestrator.images.definitions.package_lock import LOCKED
 from training.files.checksum import sha256_of
 
@@ -220,16 +220,17 @@ class Cache:
         return [path for path in sorted(self.folder.glob(".*")) if len(_key_of(path)) == KEY_DIGITS]
 
     def is_building(self, key: str) -> bool:
-        """Whether the image with this key is being built; False on a file system without locks."""
+        """Whether the image with this key is being built; on a file system without locks, whether it may be."""
         if not self.lock(key).exists():
             return False
         with lock.held(self.lock(key), wait_s=0.0) as free:
-            return free is False
+            return is_signed(self.lock(key)) if free is None else not free
 
     def remove_leftover(self, path: Path) -> bool:
         """Remove what a killed build left; False if its build is running, or if it cannot be removed."""
-        with lock.held(self.lock(_key_of(path)), wait_s=0.0) as free:
-            return free is not False and remove_tree(path)
+        at_work = self.lock(_key_of(path))
+        with lock.held(at_work, wait_s=0.0) as free:
+            return free is not False and not (free is None and is_signed(at_work)) and remove_tree(path)
 
 
 def changed(image: Path, found: str, built: str) -> str | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from orchestrator.base import lock, private
 
 LARGEST_BYTES = 4096
+LONGEST_S = 86400.0  # of a build; an older text is that of a killed one
 
 
 @contextmanager
@@ -37,6 +38,17 @@ def holder(path: Path) -> str:
     except OSError:
         return "another build"
     return private.plain(text.splitlines()[0]) if text else "another build"
+
+
+def is_signed(path: Path) -> bool:
+    """Whether the text of the lock names a build that may be at work: all that is known on a file system without locks.
+
+    True for a day after a build was killed.
+    """
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_size > 0 and time.time() - found.st_mtime < LONGEST_S
+    return False
 
 
 def _sign(path: Path, name: str) -> None:

@@ -10,7 +10,7 @@ from orchestrator.report.page.facts import RunFacts
 from orchestrator.report.page.series import Point, Row, Series, by_attempt, series, thinned
 
 LEAST_POINTS = 2
-SINCE = "since submission"
+SINCE, SINCE_STARTS = "since submission", "since each began"
 Place = Callable[[Row], float]
 
 
@@ -27,23 +27,26 @@ class Drawn:
         return self.letter or of_one
 
 
-def drawn(letter: str, facts: RunFacts) -> Drawn:
+def drawn(facts: RunFacts, *, alone: bool) -> Drawn:
+    """A run without a letter. Over time, one that is `alone` begins at its submission, and others at their starts."""
     found = facts.account.attempts if facts.account else ()
-    times = [row["t"] for row in facts.rows if row.get("t") is not None]
-    begun_s = found[0].submitted_s if found else min(times, default=0.0)
-    return Drawn(letter, facts, series(facts.rows, begun_s))
+    times = [one.submitted_s if alone else one.begun_s for one in found]
+    reported = [row["t"] for row in facts.rows if row.get("t") is not None]
+    begun_s = next((time_s for time_s in times if time_s is not None), min(reported, default=0.0))
+    return Drawn("", facts, series(facts.rows, begun_s))
 
 
 def charts(runs: Sequence[Drawn]) -> list[Chart]:
     """The charts that have something to show."""
     units = {run.series.unit for run in runs if run.series.steps or run.series.evaluations}
     unit = "samples" if units == {"samples"} else "steps"
+    since = SINCE_STARTS if any(run.letter for run in runs) else SINCE
     found = [
         _chart("Loss", unit, _losses(runs), may_be_log=True),
         _chart("Accuracy", unit, _accuracies(runs), show=_percent),
         _chart("Throughput, images/s", unit, _rates(runs), from_zero=True),
-        _chart("Loss over time", SINCE, _losses(runs, times=True), times=True, may_be_log=True),
-        _chart("Accuracy over time", SINCE, _accuracies(runs, times=True), times=True, show=_percent),
+        _chart("Loss over time", since, _losses(runs, times=True), times=True, may_be_log=True),
+        _chart("Accuracy over time", since, _accuracies(runs, times=True), times=True, show=_percent),
         _chart("Learning rate", unit, _learning_rates(runs), from_zero=True),
         _chart("Batch, samples in a step", unit, _batches(runs), from_zero=True),
     ]

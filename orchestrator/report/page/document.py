@@ -28,7 +28,7 @@ def document(runs: Sequence[RunFacts]) -> str:
     """
     if len(runs) > MOST_RUNS:
         raise UserError(f"a report compares at most {MOST_RUNS} runs, and these are {len(runs)}: name fewer")
-    found, by = [drawn("", facts) for facts in runs], ""
+    found, by = [drawn(facts, alone=len(runs) == 1) for facts in runs], ""
     if len(found) > MOST_DRAWN:
         found, by = best_first(found)
     if len(found) > 1:

@@ -95,11 +95,16 @@ def _discard_beyond(run: RunFolder, keep: int) -> None:
     for one in found:
         if one.step in surplus:
             with explained(f"{one.path}: cannot be removed"):
-                discard(one.path)
+                left = discard(one.path)
+            _check_gone(left)
 
 
 def _remove_leftover(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
+    _check_gone(path)
+
+
+def _check_gone(path: Path) -> None:
     if path.exists():
         raise SiteError(f"{path}: this could not be removed wholly; see its permissions, and remove it by hand")
 

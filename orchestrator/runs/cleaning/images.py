@@ -43,7 +43,7 @@ class Uses:
         return max(entry.built_s, read_s, *(self.last_s.get(name, 0.0) for name in names))
 
     def newer(self, entry: CachedImage) -> str:
-        """The id of a run with this image that was submitted, or went on, since these uses were found; '' for none."""
+        """The id of a run with this image that was submitted or resumed since these uses were found; '' for none."""
         real = os.path.realpath(entry.path)
         for run in index.runs():
             with contextlib.suppress(SiteError, OSError):

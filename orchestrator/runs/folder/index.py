@@ -116,6 +116,8 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
     """
     if "/" in word:
         return _folder(word)
+    if not word:
+        raise UserError("the id of the run is empty")
     known = runs() if known is None else known
     named = known if word == "last" else [run for run in known if _is_meant(run, word)]
     exact = [run for run in named if run.run_id == word]
@@ -128,6 +130,8 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
         if matching[0].sweep and all(run.sweep == matching[0].sweep for run in named):
             raise UserError(f"{word!r} is a sweep: name one of its members: {more}{some}")
         raise UserError(f"{word!r} begins the ids of {len(named)} runs: {more}{some}")
+    if {*"*?["} & {*word}:
+        raise UserError(f"{word!r}: this takes one run and no pattern; `torusrun status {word!r}` lists them")
     hint = did_you_mean(word, [run.run_id for run in known])
     raise UserError(f"there is no run {word!r}{hint}; `torusrun status` lists your runs (write ./{word} for a folder)")
 

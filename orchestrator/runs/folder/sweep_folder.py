@@ -22,11 +22,15 @@ LOCK_S = 2.0  # a look at a member holds the lock for a moment
 
 @dataclass(frozen=True)
 class KeptCost:
-    """What a sweep was to cost at its submission, without the queue; at most that if it is `by_limits` of time."""
+    """What a sweep was to cost at its submission, without the queue; at most that if it is `by_limits` of time.
+
+    `start_s` is what the start and stop of each member add; None if they are left out.
+    """
 
     node_hours: float
     wall_s: float
     by_limits: bool
+    start_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -215,5 +219,10 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> tuple[SweepFold
         return find(own[0].sweep.name, known)
     sweeps = by_sweep([run for run in known if run.sweep])
     named = [folder.name for folder in sweeps if folder.name.startswith(word)]
-    several = f"{word!r} begins the ids of {counted(len(named), 'sweep')}: {', '.join(named[-8:])}" if named else ""
-    raise UserError(several or f"there is no sweep {word!r}; `torusrun status` lists your runs and sweeps")
+    if named:
+        raise UserError(f"{word!r} begins the ids of {counted(len(named), 'sweep')}: {', '.join(named[-8:])}")
+    if word == "last":
+        raise UserError("you have no sweep yet; `torusrun submit RUN.yaml --sweep KEY=A,B` makes one")
+    if any(run.run_id == word for run in known):
+        raise UserError(f"{word} is a run and no sweep; `torusrun status {word}` shows it")
+    raise UserError(f"there is no sweep {word!r}; `torusrun status` lists your runs and sweeps")

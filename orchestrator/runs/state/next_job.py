@@ -39,7 +39,7 @@ def jobs_of(events: Sequence[Event], attempt: int) -> tuple[str, ...]:
 
 
 def lacks_jobs(events: Sequence[Event], attempt: int) -> bool:
-    """Whether the submission of an attempt goes on, or was cut off: it has fewer jobs than it asked for."""
+    """Whether the submission of an attempt continues or was cut off: it has fewer jobs than were requested."""
     first = first_of_submission(events, attempt)
     intent = last(events, Submitting, first)
     in_turn = intent is not None and intent.in_turn and last(events, NoMoreJobs, first) is None

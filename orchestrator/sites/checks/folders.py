@@ -43,7 +43,7 @@ def _seen(site: Site, folder: Path, job: bool) -> Check:
     kind = file_system(folder)
     if job or schedulers.get(site.scheduler).traits.one_machine or is_shared(kind):
         return ok("runs folder", f"{folder} can be written ({kind or 'a file system that does not say its type'})")
-    said = f"{folder} can be written, but {kind or 'its file system'} does not tell that the nodes see it"
+    said = f"{folder} can be written, but {kind or 'its file system'} does not show that the nodes see it"
     return warning("runs folder", said, "try it by doctor --job; if they do not, write runs: FOLDER on a shared disk")
 
 

@@ -36,7 +36,7 @@ def _build(site: Site, login: Login) -> Check:
     """Whether a user can build on this machine in the site's way."""
     mode, where = site.container.build, site.container.build_on
     if where == "job":
-        return ok("image builds", f"{mode}, in a job: the first build tells")
+        return ok("image builds", f"{mode}, in a job: the first build shows whether it works")
     assert login.runtime
     host = facts.host(login.runtime, "spawn", (), login.environment)
     other = "write container.build_on: job, if the nodes allow it"

@@ -56,7 +56,7 @@ trap '' USR1  # Grid Engine's announcement of a suspension, which would end whoe
 # A folder of this job's own on each node, where the site has one.
 export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${TMPDIR:-/tmp}}"
 export SUBMITIT_EXECUTOR=gridengine
-if ! type module > /dev/null 2>&1; then  # a shell that was not told of them
+if ! type module > /dev/null 2>&1; then  # a shell that does not know them
   for torusrun_init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /usr/share/modules/init/bash; do
     # shellcheck disable=SC1090
     if [[ -r "$torusrun_init" ]]; then set +u; source "$torusrun_init"; set -u; break; fi
@@ -72,7 +72,7 @@ module load openmpi/4.1
 torusrun_check
 torusrun_step=
 export MOTTO=$'one\n#$ -q evil.q'
-# Python takes an empty or relative entry for the directory that it stands in.
+# Python takes an empty or relative entry for the working directory.
 torusrun_rest="${PYTHONPATH:-}:" PYTHONPATH=
 while [[ -n "$torusrun_rest" ]]; do
   if [[ "$torusrun_rest" == /* ]]; then PYTHONPATH+="${PYTHONPATH:+:}${torusrun_rest%%:*}"; fi

@@ -17,7 +17,7 @@ declare -A was
 for name in $(compgen -e); do was[$name]="${!name}"; done
 export PYTHONPATH=/my/code
 export SUBMITIT_EXECUTOR=gridengine TORUSRUN_NODES=2
-# The job's name among submitit's files: tasks of an array count from 0; a job that goes on for another keeps its name.
+# The job's name among submitit's files: tasks of an array count from 0; a job that continues another keeps its name.
 id="$JOB_ID"
 [[ "${SGE_TASK_ID:-undefined}" == undefined ]] || id="${JOB_ID}_$((SGE_TASK_ID - 1))"
 folder='/shared/my logs/%j'
@@ -37,7 +37,7 @@ cd /usr || exit
 module load x
 hosts="${PE_HOSTFILE:-$SGE_JOB_HOSTLIST}"
 [[ -z "$hosts" ]] || export TORUSRUN_HOSTS="$(awk '!seen[$1]++ { print $1 }' "$hosts" | tr '\n' ' ')"
-# mpirun hands on to other nodes what it is told to: these variables, and all that were set or changed above.
+# mpirun passes to other nodes only the named variables: these, and all that were set or changed above.
 told=' PATH LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX JOB_ID JOB_NAME SGE_TASK_ID QUEUE SGE_O_HOST SGE_O_WORKDIR TORUSRUN_CONTINUES '
 passed=()
 for name in $(compgen -e); do
@@ -65,7 +65,7 @@ wait "$child"; code=$?
 while kill -0 "$child" 2> /dev/null; do wait "$child"; code=$?; done
 kill "$timer" 2> /dev/null
 echo over
-# Now that all tasks have ended, the job may go on: two never run at once.
+# Now that all tasks have ended, the job may continue: two never run at once.
 if [[ -e "$again" && ! -e "$folder/${id}_cancelled" ]]; then
   continues=1 code=99  # sge_conf(5): run me again, under the same id
   # mpirun ends before its daemons on other nodes. One that still ends when this script does is killed, and then the

@@ -23,7 +23,7 @@ from tests.unit.sites.recorded_clusters import (
 )
 
 
-def test_slurm_tells_partitions_nodes_accounts_and_switches() -> None:
+def test_slurm_reports_partitions_nodes_accounts_and_switches() -> None:
     facts = slurm_cluster.describe(SLURM, "labuser")
     main, short, closed = facts.queues
     assert (facts.version, facts.cluster) == ("slurm-wlm 22.05.8", "torus")
@@ -80,7 +80,7 @@ def test_generic_resources_of_slurm(resources: str, gpus: int, kind: str | None)
     assert found.kind == NodeKind(4, 8, 8000 * 2**20, gpus, kind)
 
 
-def test_gridengine_tells_queues_environments_hosts_and_groups() -> None:
+def test_gridengine_reports_queues_environments_hosts_and_groups() -> None:
     facts = gridengine_cluster.describe(GRIDENGINE)
     (queue,) = facts.queues
     assert facts.version == "SGE 8.1.9"
@@ -105,7 +105,7 @@ def routes(user: str = "alice", *groups: str) -> dict[str, Queue]:
     return {queue.name: queue for queue in pbs_cluster.describe(PBS_WITH_ROUTES, user, groups).queues}
 
 
-def test_pbs_tells_queues_and_what_closes_them() -> None:
+def test_pbs_reports_queues_and_what_closes_them() -> None:
     facts = pbs_cluster.describe(PBS)
     queues = {queue.name: queue for queue in facts.queues}
     assert (facts.version, facts.cluster) == ("pbs_version 23.06.06", "pbshead")

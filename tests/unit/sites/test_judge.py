@@ -52,7 +52,7 @@ def test_a_job_that_failed_gives_the_reason_and_the_log() -> None:
     assert job.outcome == "failed" and "srun ended with exit code 1 (no such file)" in job.said and job.mend
 
 
-def test_ranks_that_did_not_meet_are_told_of_the_interface() -> None:
+def test_ranks_that_did_not_meet_are_reported_with_the_interface() -> None:
     said = talk(met="10.0.0.1:4321: timed out")
     (job, *_) = judged(SITE, 2, said, view(State.FAILED, "rank 1 ended with exit code 1"), "")
     assert job.outcome == "failed" and "timed out" in job.said and "node.interface" in job.mend
@@ -66,7 +66,7 @@ def test_nodes_that_see_another_folder_or_see_it_late() -> None:
     assert outcomes(one)["shared files"] == "failed"
 
 
-def test_nodes_that_may_not_submit_jobs_are_told_before_a_training_wants_other_nodes() -> None:
+def test_nodes_that_may_not_submit_jobs_are_reported_before_a_training_wants_other_nodes() -> None:
     """Grid Engine's words, as a node of the lab got them."""
     denied = 'Unable to run job: denied: host "node2" is not a submit host\nExiting.'
     (check,) = [c for c in judged(SITE, 2, talk(refused=denied), view(State.COMPLETED), "") if c.name == "submitting"]
@@ -108,7 +108,7 @@ def test_a_node_that_is_not_as_the_site_says() -> None:
 
 
 @given(ahead=st.floats(-1e6, 1e6), there=st.floats(0, 100), back=st.floats(0, 100))
-def test_the_clock_of_a_node_is_within_what_is_told(ahead: float, there: float, back: float) -> None:
+def test_the_clock_of_a_node_is_within_what_is_reported(ahead: float, there: float, back: float) -> None:
     """Whatever time the files took in each direction."""
     written_s = 1e9
     found_s, error_s = skew_s(written_s + ahead, written_s + there, written_s + there + back + ahead)

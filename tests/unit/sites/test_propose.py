@@ -79,7 +79,7 @@ def test_slurm(home: object) -> None:
     assert "#   closed       closed: its state is DOWN" in written
 
 
-def test_every_value_says_what_told_it_or_that_it_is_assumed(home: object) -> None:
+def test_every_value_says_its_source_or_that_it_is_assumed(home: object) -> None:
     for reached in (slurm(), gridengine(), pbs(), Reached("local", local_cluster.describe(LOCAL))):
         _, written = site(reached, choices())
         values = [line for line in written.splitlines() if not line.startswith("#") and not line.endswith(":")]
@@ -166,7 +166,7 @@ def test_a_known_cluster_fills_in_what_cannot_be_asked(home: object) -> None:
     assert "ABCI's user guide" in written and "(verified)" in written and "from memory" in written
 
 
-def test_what_a_known_cluster_tells_now_comes_before_its_data(home: object) -> None:
+def test_the_report_of_a_known_cluster_comes_before_its_data(home: object) -> None:
     made, _ = site(pbs(), choices(account="gaa50000"), FULL, clusters()["abci-h"])
     assert (made.queue, made.node.gpus, made.node.ranks) == ("rt_HF", 4, 4), "the recorded nodes have four GPUs"
     assert made.modules == ("hpcx/2.20",) and made.ask == ("-l select={nodes}:mpiprocs={ranks_per_node}",)
@@ -188,7 +188,7 @@ names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=
 
 @settings(max_examples=40)
 @given(name=names, kind=names, version=names)
-def test_no_name_that_a_scheduler_tells_becomes_another_value(name: str, kind: str, version: str) -> None:
+def test_no_name_from_a_scheduler_becomes_another_value(name: str, kind: str, version: str) -> None:
     queue = Queue(name, (NodeKind(1, 8, 2**33, 2, kind),), is_default=True)
     commands = {"scheduler": "sinfo --version", "queues": "scontrol", "nodes": "sinfo", "topology": "", "accounts": ""}
     facts = ClusterFacts(version, (queue,), commands=commands)

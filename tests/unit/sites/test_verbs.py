@@ -44,7 +44,7 @@ def test_init_writes_a_folder_that_is_the_same_from_everywhere(
     assert load_site("mine").runs == str(tmp_path / "my" / "runs")
 
 
-def test_init_replaces_a_site_only_when_told_to(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_replaces_a_site_only_on_request(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = home / ".config" / "torusrun" / "sites" / "mine.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("mine alone\n")

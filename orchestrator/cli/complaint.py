@@ -1,0 +1,52 @@
+"""What argparse finds wrong with the words of a verb, as one sentence that says what to write."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+
+from orchestrator.base.errors import UserError
+
+TYPE_CHECKING = False  # as in verb_list
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+Sentence = Callable[..., str]
+SENTENCES: dict[str, Sentence] = {
+    r"the following arguments are required: (.*)": "{0}: it is missing".format,
+    r"argument ([^:]*): invalid choice: (.*) \(choose from (.*)\)": "{0}: it must be one of {2}, not {1}".format,
+    r"argument ([^:]*): invalid int value: (.*)": "{0}: it must be a whole number, not {1}".format,
+    r"argument ([^:]*): invalid float value: (.*)": "{0}: it must be a number, not {1}".format,
+    r"argument ([^:]*): expected .*": "{0}: its value is missing; write one that begins with '-' after '='".format,
+    r"argument ([^:]*): not allowed with argument (.*)": "{0} and {1} exclude each other: leave one out".format,
+    r"argument ([^:]*): ignored explicit argument (.*)": "{0}: it takes no value, and has {1}".format,
+    r"argument ([^:]*): (.*)": "{0}: {1}".format,
+}  # of Python 3.10 to 3.13
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are those of any other mistake."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{self._sentence(message)}; `{self._help}` shows its options")
+
+    @property
+    def _help(self) -> str:
+        program, _, verb = self.prog.partition(" ")
+        return f"{program} help {verb}".strip()
+
+    def _sentence(self, message: str) -> str:
+        verb = self.prog.partition(" ")[2]
+        for pattern, sentence in SENTENCES.items():
+            if found := re.fullmatch(pattern, message, re.DOTALL):
+                return sentence(*found.groups())
+        if not (unknown := message.removeprefix("unrecognized arguments: ")) or unknown == message:
+            return message
+        word = unknown.split()[0]
+        if not word.startswith("-"):
+            return f"{verb}: {unknown!r} is more than it takes"
+        from training.recipe.near import did_you_mean
+
+        known = (name for action in self._actions for name in action.option_strings)
+        return f"{verb} has no option {word.partition('=')[0]}{did_you_mean(word.partition('=')[0], known)}"

@@ -1,0 +1,27 @@
+"""The results of a verb that has no JSON of its own, such as the ids of runs and the paths of files, as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from contextlib import redirect_stdout
+
+from orchestrator.base.terminal.remarks import set_quiet
+
+SCHEMA = 1
+
+
+def as_json(act: Callable[[], int]) -> int:
+    """Run a verb, and print the lines that --quiet leaves as a list. After an error it is printed if it has any."""
+    set_quiet(True)
+    text, done = io.StringIO(), False
+    try:
+        with redirect_stdout(text):
+            code = act()
+        done = True
+        return code
+    finally:
+        results = text.getvalue().splitlines()
+        if done or results:
+            print(json.dumps({"schema": SCHEMA, "results": results}, indent=1), flush=True)
