@@ -46,11 +46,11 @@ class RunSpec:
         "whether its nodes and their links are checked before the ranks start; default: for two or more nodes, unless "
         "the site's preflight.enabled is false",
     )
-    image: Annotated[str, kinds.LINE] | None = key(
+    image: Annotated[str, kinds.IMAGE] | None = key(
         None,
-        "container image: an image file's name or path, a SIF, a sandbox folder, docker-archive:FILE, "
-        "oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or library://REFERENCE; "
-        "default: no container",
+        "container image: an image file's name or path, {dockerfile: PATH}, a SIF, a sandbox folder, "
+        "docker-archive:FILE, oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or "
+        "library://REFERENCE; default: no container",
     )
     queue: Annotated[str, kinds.OPERAND] | None = key(None, "partition or queue; default: the site's")
     account: Annotated[str, kinds.OPERAND] | None = key(None, "account to charge; default: of the site")

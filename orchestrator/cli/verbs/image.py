@@ -6,6 +6,7 @@ examples:
   torusrun image inspect pytorch-cpu --sbom spdx
   torusrun image export pytorch-cpu --to pytorch-cpu.tar
   torusrun image render sony-2018
+  torusrun image convert Dockerfile --to converted
 """
 
 from __future__ import annotations
@@ -18,28 +19,32 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import DONE, SITE_FAILED, SiteError, UserError
-from orchestrator.base.terminal.remarks import busy
+from orchestrator.base.terminal.remarks import busy, progress
 from orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.images.builds.cache import Cache, CachedImage
+    from orchestrator.spec.site import Site
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = ("ls", "inspect", "verify", "rm", "sign", "export", "render")
-    parser.add_argument("what", choices=verbs, help="what to do; render prints the definition of an image file")
+    verbs = ("ls", "inspect", "verify", "rm", "sign", "export", "render", "convert")
+    what = "what to do; render prints the definition of an image file or Dockerfile, convert writes a Dockerfile's"
+    parser.add_argument("what", choices=verbs, help=what)
     parser.add_argument(
         "image",
         metavar="IMAGE",
         nargs="?",
-        help="an image's name, path, or the start of its key; render: an image file",
+        help="an image's name, path, or the start of its key; render, convert: an image file or a Dockerfile",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--lock", action="store_true", help="inspect: only the lock, for `torusrun build --locked`")
     parser.add_argument("--sbom", choices=("spdx", "cyclonedx"), help="inspect: the packages as a bill of materials")
-    parser.add_argument("--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar")
+    parser.add_argument(
+        "--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar; convert: a new folder"
+    )
     shared_arguments.site(parser)
 
 
@@ -56,6 +61,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"`torusrun image {args.what}` needs an image; `torusrun image ls` lists them")
     if args.what == "render":
         print(building.definition(args.image, site), end="")
+        return DONE
+    if args.what == "convert":
+        print(_converted(args.image, site, args.to))
         return DONE
     entry = cache.find(args.image)
     if args.what == "inspect":
@@ -97,6 +105,18 @@ def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
         raise UserError("`torusrun image export` needs --to, a new folder or a file that ends in .tar")
     with busy(f"copying {entry.path}"):
         return export(cache, entry, absolute(to))
+
+
+def _converted(source: str, site: Site, to: str | None) -> Path:
+    from orchestrator.runs.image import building
+    from orchestrator.spec.paths import absolute
+
+    if to is None:
+        raise UserError("`torusrun image convert` needs --to, a new folder for the definition and the files it copies")
+    definition, notes = building.converted(source, site, absolute(to))
+    for note in notes:
+        progress(f"note: {note}")
+    return definition
 
 
 def _list(cache: Cache, as_json: bool) -> int:

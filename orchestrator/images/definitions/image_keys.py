@@ -140,6 +140,11 @@ class ImageFile:
     definition: Annotated[str, LINE] | None = key(
         None, "a definition file of your own, built as it is, instead of 'base' and all else"
     )
+    dockerfile: Annotated[str, LINE] | None = key(
+        None, "a Dockerfile, instead of all else but 'base', which stands for the image of every FROM"
+    )
+    arguments: dict[Annotated[str, VARIABLE], str] = key({}, "values of the Dockerfile's ARG, as `docker --build-arg`")
+    target: Annotated[str, LINE] | None = key(None, "the stage of the Dockerfile that is the image; default: the last")
     summary: Annotated[str, LABEL] | None = key(None, "its purpose, in one line", name="about")
     system: tuple[Annotated[str, PACKAGE], ...] = key((), "Debian packages")
     python: Python = key(Python(), "Python packages")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache as cache_of_calls
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.images import runtime
 from orchestrator.images import source as sources
 from orchestrator.images.builds import build as builds
@@ -65,6 +65,21 @@ def prepare(
 def definition(source: str, site: Site) -> str:
     """The definition of the image file at `source`, for a site. Raises UserError if the image file is invalid."""
     return preparing.text(image_file.find(source), Variant(host_mpi=site.container.mpi == "host"))
+
+
+def converted(source: str, site: Site, folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """(the definition of a Dockerfile, in a new folder with all files that it copies; notes for the user).
+
+    Raises UserError if `source` is not a Dockerfile, or if the folder exists.
+    """
+    path = image_file.find(source)
+    if not image_file.load(path).dockerfile:
+        raise UserError(f"{source}: only a Dockerfile is converted; `torusrun image render` prints other definitions")
+    if folder.exists():
+        raise UserError(f"{folder}: it exists already; name a new folder")
+    inputs = preparing.prepare(path, Variant(host_mpi=site.container.mpi == "host")).inputs
+    with explained(f"{folder}: cannot be written"):
+        return Path(inputs.lay_out(folder)), inputs.notes
 
 
 def lock_of(source: str, named: str) -> Path:
