@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 
 from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import progress
+from orchestrator.base.terminal.remarks import draws, progress, redrawn
 from orchestrator.cli.verbs import shared_arguments
 
 
@@ -60,6 +60,6 @@ def run(args: argparse.Namespace) -> int:
         from orchestrator.runs.image.build_job import build_in_job
 
         build_in_job(prepared, site, site.interpreter, progress)
-    entry = building.build(prepared, site, progress)
+    entry = building.build(prepared, site, progress, redrawn if draws() else None)
     print(entry.path)
     return DONE

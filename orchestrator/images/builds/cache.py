@@ -56,6 +56,7 @@ class CachedImage:
     base: str = ""
     compression: str = ""
     source: str = ""  # the key of its image file without lock and wheelhouse
+    phases_s: dict[str, float] = field(default_factory=dict)  # how long each phase of its build took
 
     @property
     def variant(self) -> str:
@@ -152,6 +153,10 @@ class Cache:
                 except SiteError as error:
                     broken(str(error))
         return sorted((entry for entry in found if entry), key=lambda entry: -entry.built_s)
+
+    def phases_of(self, name: str) -> dict[str, float]:
+        """The seconds of the phases of the newest build of an image with this name; {} without one."""
+        return next((e.phases_s for e in self.entries(lambda why: None) if e.name == name and e.phases_s), {})
 
     def newest_of(self, sources: Collection[str]) -> CachedImage | None:
         """The newest image that was built from one of these sources, with any lock or wheelhouse."""

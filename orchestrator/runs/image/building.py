@@ -117,8 +117,13 @@ class Prepared:
         return self.inputs.key
 
 
-def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> CachedImage:
-    """The image, from the cache or built on this machine. Raises BuildFailed with the log's path."""
+def build(
+    prepared: Prepared, site: Site, progress: Callable[[str], None], draw: Callable[[str], None] | None = None
+) -> CachedImage:
+    """The image, from the cache or built on this machine. `draw` redraws a line.
+
+    Raises BuildFailed with the log's path.
+    """
 
     @cache_of_calls
     def required() -> runtime.Runtime:
@@ -130,7 +135,7 @@ def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> Ca
         return image_facts.image(path, asks).versions, contents.packages(prepared.name, container)
 
     options = replace(prepared.options, temporary=_here(prepared.options.temporary))
-    return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)
+    return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine, draw)
 
 
 def _here(folder: Path | None) -> Path | None:
