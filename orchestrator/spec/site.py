@@ -100,6 +100,12 @@ class ContainerSettings:
     cache: Annotated[str, kinds.LINE] = key(
         "~/torusrun/images", "folder of built images, on a file system that the nodes share"
     )
+    caches: tuple[Annotated[str, kinds.LINE], ...] = key(
+        (), "folders of images that others built, searched before 'cache' and only read"
+    )
+    owners: tuple[Annotated[str, kinds.OPERAND], ...] = key(
+        (), "users who may own the folders of 'caches', besides you and root"
+    )
     stage: Annotated[str, kinds.LINE] | None = key(
         None, "node-local folder to copy the image to before ranks start, as in $SGE_LOCALDIR"
     )

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse, lock=lock)
     for advice in prepared.advice:
         progress(f"note: {advice}")
-    if (args.on or site.container.build_on) == "job" and not building.cache(site).sound(prepared.key):
+    if (args.on or site.container.build_on) == "job" and not building.caches(site).sound(prepared.key):
         from orchestrator.runs.image.build_job import build_in_job
 
         build_in_job(prepared, site, site.interpreter, progress)

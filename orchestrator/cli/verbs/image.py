@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.images.builds.cache import Cache, CachedImage
+    from orchestrator.images.builds.caches import Caches
     from orchestrator.spec.site import Site
 
 
@@ -54,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
 
     site = load_site(args.site)
     shared_arguments.here(site, "image")
-    cache = building.cache(site)
+    caches = building.caches(site)
     if args.what == "ls":
-        return _list(cache, args.json)
+        return _list(caches, args.json)
     if args.image is None:
         raise UserError(f"`torusrun image {args.what}` needs an image; `torusrun image ls` lists them")
     if args.what == "render":
@@ -65,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
     if args.what == "convert":
         print(_converted(args.image, site, args.to))
         return DONE
-    entry = cache.find(args.image)
+    entry = caches.find(args.image)
+    cache = caches.of(entry)
     if args.what == "inspect":
         print(json.dumps(_inspected(cache, entry, args), indent=1))
     elif args.what == "verify":
@@ -74,12 +76,12 @@ def run(args: argparse.Namespace) -> int:
             return SITE_FAILED
         print(f"{entry.path}: unchanged since it was built")
     elif args.what == "rm":
-        cache.remove(entry)
+        caches.writable(entry, "remove").remove(entry)
         print(f"{entry.path}: removed")
     elif args.what == "export":
         print(_exported(cache, entry, args.to))
     else:
-        _sign(cache, entry, site.container.runtime)
+        _sign(caches.writable(entry, "sign"), entry, site.container.runtime)
     return DONE
 
 
@@ -119,13 +121,15 @@ def _converted(source: str, site: Site, to: str | None) -> Path:
     return definition
 
 
-def _list(cache: Cache, as_json: bool) -> int:
-    entries = cache.entries()
+def _list(caches: Caches, as_json: bool) -> int:
+    entries = caches.entries()
     if as_json:
         rows = [{**entry.as_json(), "path": str(entry.path)} for entry in entries]
         print(json.dumps({"schema": 1, "images": rows}, indent=1))
     else:
-        _print_table(entries) if entries else print(f"no images in {cache.folder}; `torusrun build NAME` makes one")
+        _print_table(entries) if entries else print(
+            f"no images in {caches.own.folder}; `torusrun build NAME` makes one"
+        )
     return DONE
 
 

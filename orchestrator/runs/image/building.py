@@ -14,6 +14,7 @@ from orchestrator.images import source as sources
 from orchestrator.images.builds import build as builds
 from orchestrator.images.builds import contents, convert, registry
 from orchestrator.images.builds.cache import Cache, CachedImage
+from orchestrator.images.builds.caches import Caches, users
 from orchestrator.images.checks import image_facts
 from orchestrator.images.command import ContainerExec
 from orchestrator.images.definitions import image_file
@@ -29,6 +30,12 @@ from orchestrator.spec.site import Site
 def cache(site: Site) -> Cache:
     """The site's folder of built images."""
     return Cache(expanded(site.container.cache))
+
+
+def caches(site: Site) -> Caches:
+    """The site's folders of images, in the order in which they are searched. Raises UserError for an unknown owner."""
+    owners = users(site.container.owners)
+    return Caches(tuple(Cache(expanded(folder), owners) for folder in site.container.caches), cache(site))
 
 
 def prepare(
@@ -53,7 +60,7 @@ def prepare(
             raise UserError(f"{source}: only an image file can be built from a lock")
         if offline and named.kind == "registry":
             raise UserError(f"{source}: this is in a registry, and --offline uses no network")
-        converted, advice = _conversion(named, options.compression, cache(site))
+        converted, advice = _conversion(named, options.compression, caches(site))
         return Prepared(convert.name(named), converted, replace(options, mode="plain", wheelhouse=None), advice)
     path = image_file.find(source)
     variant = Variant(host_mpi=container.mpi == "host", offline=offline)
@@ -87,7 +94,9 @@ def lock_of(source: str, named: str) -> Path:
     return absolute(named) if named else image_file.find(source).with_suffix(".lock")
 
 
-def _conversion(named: sources.NamedImage, compression: str, into: Cache) -> tuple[convert.Conversion, tuple[str, ...]]:
+def _conversion(
+    named: sources.NamedImage, compression: str, into: Caches
+) -> tuple[convert.Conversion, tuple[str, ...]]:
     """(the conversion of an image, advice: the digest that a tag names now, since it can change)."""
     found = convert.conversion(named, compression)
     if named.transport != "docker" or "@" in named.place:
@@ -124,6 +133,9 @@ def build(
 
     Raises BuildFailed with the log's path.
     """
+
+    if entry := caches(site).sound(prepared.key, progress):
+        return entry
 
     @cache_of_calls
     def required() -> runtime.Runtime:
