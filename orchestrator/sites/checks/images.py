@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.images.checks import facts
-from orchestrator.runs.image.building import caches
 from orchestrator.runs.image.login import Login
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.spec.paths import absolute
@@ -38,6 +37,10 @@ def checks(site: Site, login: Login) -> Iterator[Check]:
 
 def _of_others(site: Site) -> Iterator[Check]:
     """Whether the images of others can be read, and nobody but the named users could replace them."""
+    if not site.container.caches:
+        return
+    from orchestrator.runs.image.building import caches  # imported late: it imports the templates
+
     try:
         shared = caches(site).shared
     except UserError as error:
