@@ -48,7 +48,7 @@ def test_the_definition_of_a_whole_dockerfile(folder: Path) -> None:
         "files/2/train.py", "files/2/src/model.py", "files/3",
     ]  # fmt: skip
     assert found.inputs.notes == (
-        f"{folder}/Dockerfile:46: USER: it has no effect: the build runs as root, and the ranks as you",
+        f"{folder}/Dockerfile:53: USER: it has no effect: the build runs as root, and the ranks as you",
     )
     for stage in lint.stages(found.inputs.definition):
         for section in {"post", "environment", "runscript"} & set(stage.sections):

@@ -24,7 +24,7 @@ from orchestrator.images.definitions.quoting import line, shell
 COPIED = "/.torusrun-copied"
 ARCHIVE = re.compile(r".+\.(tar(\.(gz|bz2|xz|zst))?|tgz|tbz2|txz)")
 SHOWN = 60  # characters of a RUN in the log
-UNSAFE = re.compile(r"(?im)^\s*%|^bootstrap:|\{\{|\n\n|\\$")
+UNSAFE = re.compile(r"(?im)^\s*%|^bootstrap:|\{\{|\n\n|\\\Z")
 WITHOUT_EFFECT = {
     "EXPOSE": "", "VOLUME": "", "STOPSIGNAL": "", "MAINTAINER": "",
     "HEALTHCHECK": "nothing runs it", "ONBUILD": "it has no effect on this image",
@@ -96,6 +96,8 @@ class Recipe:
         if value is not None:
             self.known[name] = value
             self.post.append(Text(f"export {_name(name)}={shell(value)}"))
+        else:
+            self.known.setdefault(name, "")  # Docker takes it for empty, and RUN does not have it
 
     def _env(self, one: Instruction) -> None:
         words = split(one.text, one.escape)
