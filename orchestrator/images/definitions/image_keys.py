@@ -105,6 +105,9 @@ class ImageMpi:
     url: Annotated[str, URL] | None = key(None, "source archive (.tar.gz or .tar.bz2) of a built MPI")
     sha256: Annotated[str, SHA256] | None = key(None, "of the source archive; a built MPI needs it")
     configure: tuple[Annotated[str, OPTION], ...] = key((), "options of configure")
+    system: tuple[Annotated[str, PACKAGE], ...] = key(
+        (), "Debian packages that a built MPI is compiled with, as libucx-dev for --with-ucx"
+    )
     pmix: Annotated[int, Limits(at_least=1, at_most=9)] | None = key(
         None, "PMIx generation (major version) that it speaks"
     )
