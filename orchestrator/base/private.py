@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -72,13 +72,13 @@ def check_makable(folder: Path) -> None:
     check(there, only_above=there != folder)
 
 
-def check(folder: Path, *, only_above: bool = False) -> None:
-    """Raise SiteError if a stranger could put a file into `folder`, or replace the folder.
+def check(folder: Path, *, only_above: bool = False, owners: Sequence[int] = ()) -> None:
+    """Raise SiteError if a stranger could put a file into `folder`, or replace the folder; `owners` are no strangers.
 
     With `only_above`, `folder` is a parent of the folder that must be trusted.
     """
     with explained(f"{folder}: this folder cannot be used"):
-        reason = objection(str(folder), only_above)
+        reason = objection(str(folder), only_above, tuple(owners))
     if reason:
         raise SiteError(reason)
 

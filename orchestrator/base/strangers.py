@@ -11,15 +11,15 @@ ROOT = 0
 MOST_LINKS = 40  # as the kernel follows
 
 
-def objection(folder: str, only_above: bool = False) -> str:
+def objection(folder: str, only_above: bool = False, owners: "tuple[int, ...]" = ()) -> str:
     """How a stranger could put a file into `folder`, or replace the folder; '' if that is impossible.
 
     The folder must belong to its user or the system, and only its owner may write it, unless it is sticky, as /tmp is.
     The same holds for its parents, but a group of the user may share those (docs/concepts/security.md). With
-    `only_above` the folder is one of these parents. Raises OSError.
+    `only_above` the folder is one of these parents. `owners` are users who are trusted as well. Raises OSError.
     """
     for link in _links(folder):
-        reason = objection(os.path.dirname(link), True) or _objection_to_link(link)
+        reason = objection(os.path.dirname(link), True, owners) or _objection_to_link(link, owners)
         if reason:
             return reason
     place, trusted = os.path.realpath(folder), not only_above
@@ -28,7 +28,7 @@ def objection(folder: str, only_above: bool = False) -> str:
         if not stat.S_ISDIR(found.st_mode):
             return place + ": this is no folder"
         shared = not trusted and found.st_mode & stat.S_IWGRP and found.st_gid in [os.getegid()] + os.getgroups()
-        if _is_stranger(found.st_uid) and not shared:
+        if _is_stranger(found.st_uid, owners) and not shared:
             reason = f"this folder belongs to user {found.st_uid}, who can replace what lies in it"
             return f"{place}: {reason}; name one of your own"
         others = stat.S_IWOTH | (stat.S_IWGRP if trusted else 0)
@@ -59,16 +59,16 @@ def _links(folder: str) -> "list[str]":
     return found
 
 
-def _objection_to_link(link: str) -> str:
+def _objection_to_link(link: str, owners: "tuple[int, ...]") -> str:
     """How a stranger could change a link; '' if that is impossible. The parents of the link are checked elsewhere."""
     owner = os.lstat(link).st_uid
-    if _is_stranger(owner) and os.stat(os.path.dirname(link)).st_mode & stat.S_IWOTH:
+    if _is_stranger(owner, owners) and os.stat(os.path.dirname(link)).st_mode & stat.S_IWOTH:
         return f"{link}: this link belongs to user {owner}, who can lead it elsewhere; name a folder of your own"
     return ""
 
 
-def _is_stranger(user: int) -> bool:
-    return user not in (os.geteuid(), ROOT, _unmapped())
+def _is_stranger(user: int, owners: "tuple[int, ...]") -> bool:
+    return user not in (os.geteuid(), ROOT, _unmapped()) + owners
 
 
 def _unmapped() -> int:

@@ -17,6 +17,7 @@ SIF_CODES = {
 }  # fmt: skip
 # Source: elf.h
 ELF_MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+DOCKER_NAMES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm/v7", "i686": "386"}
 HEAD_BYTES = 64
 
 
@@ -33,6 +34,12 @@ def machine(path: Path) -> tuple[str | None, str]:
     code = head[SIF_CODE_AT : SIF_CODE_AT + 2].decode("ascii", "replace")
     found = SIF_CODES.get(code)
     return found, f"the header of {path} names the architecture {code} ({found or 'unknown'})"
+
+
+def own_platform() -> str:
+    """This machine as Docker names it, as in linux/amd64."""
+    machine = os.uname().machine
+    return f"linux/{DOCKER_NAMES.get(machine, machine)}"
 
 
 def of_program(path: Path) -> str | None:

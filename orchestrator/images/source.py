@@ -9,14 +9,15 @@ from typing import Literal
 
 from orchestrator.base.errors import UserError
 from orchestrator.images.architecture import is_sif
+from orchestrator.images.definitions.dockerfile.instructions import is_name
 from orchestrator.spec.paths import absolute, expanded
 
 Kind = Literal["image file", "SIF", "folder", "archive", "layout", "registry"]
 TRANSPORTS: dict[str, Kind] = {"docker-archive": "archive", "oci-archive": "archive", "oci": "layout"}
 REGISTRIES = ("docker", "oras", "library")
 FORMS = (
-    "an image file, a SIF, a sandbox folder, docker-archive:FILE, oci-archive:FILE, oci:FOLDER, docker://REFERENCE, "
-    "oras://REFERENCE or library://REFERENCE"
+    "an image file, a Dockerfile, a SIF, a sandbox folder, docker-archive:FILE, oci-archive:FILE, oci:FOLDER, "
+    "docker://REFERENCE, oras://REFERENCE or library://REFERENCE"
 )
 REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -47,7 +48,7 @@ def parse(text: str) -> NamedImage:
         return NamedImage("registry", text, transport, place)
     if transport:
         return NamedImage(TRANSPORTS[transport], text, transport, place, tag)
-    if not is_path(text) or text.endswith((".yaml", ".yml", ".def")):
+    if not is_path(text) or text.endswith((".yaml", ".yml", ".def")) or is_name(text):
         return NamedImage("image file", text)
     path = absolute(text)
     if text.endswith(".sif") or is_sif(path):
@@ -57,7 +58,7 @@ def parse(text: str) -> NamedImage:
 
 def is_path(text: str) -> bool:
     """Whether `text` is a path alone, not the name of an image file or a form with a transport."""
-    return not _split(text)[0] and ("/" in text or text.endswith((".yaml", ".yml", ".sif", ".def")))
+    return not _split(text)[0] and ("/" in text or text.endswith((".yaml", ".yml", ".sif", ".def")) or is_name(text))
 
 
 def beside(text: str, folder: Path) -> str:

@@ -10,6 +10,7 @@ from orchestrator import schedulers
 from orchestrator.base.private import UMASK
 from orchestrator.base.render.environment import Text, render, word
 from orchestrator.schedulers.interface import Request, Scheduler
+from orchestrator.schedulers.software import activating
 from orchestrator.spec.site import Site
 
 
@@ -35,8 +36,7 @@ def job_script(
     ends the script, and the record names it.
     """
     scheduler = schedulers.get(site.scheduler)
-    modules = loading(site) if loads else []
-    lines = [*modules, *(site.setup if loads else ()), *setup]
+    lines = [*(loading(site) if loads else []), *(site.setup if loads else ()), *setup]
     return render(
         "job/script.sh.j2",
         title=Text(title),
@@ -47,7 +47,7 @@ def job_script(
         records_end=records_end,
         stdout=request.stdout,
         stderr=request.stderr,
-        loads_modules=bool(modules),
+        loads_modules=any(line.startswith("module ") for line in lines),
         steps=[{"line": Text(line), "told": json.dumps(f"`{line}`")[1:-1]} for line in lines],  # within a JSON string
         environment=environment,
         scheduler=schedulers.reference(scheduler),
@@ -58,8 +58,9 @@ def job_script(
 
 
 def loading(site: Site) -> list[str]:
-    """The shell lines that load a site's modules."""
-    return [*(["module purge"] if site.purge_modules else []), *(f"module load {word(name)}" for name in site.modules)]
+    """The shell lines that load a site's modules and activate its software."""
+    purge = ["module purge"] if site.purge_modules else []
+    return [*purge, *(f"module load {word(name)}" for name in site.modules), *activating(site.software)]
 
 
 def scratch(scheduler: Scheduler) -> str:

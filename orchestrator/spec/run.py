@@ -10,6 +10,7 @@ from orchestrator.spec.keep_going import KeepGoing
 from orchestrator.spec.notify import Notify
 from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
 from orchestrator.spec.secret import Secret
+from orchestrator.spec.software import Software
 from orchestrator.spec.sweep import SweepKeys
 from training.recipe.key import key, needed
 from training.recipe.train import Train
@@ -46,11 +47,11 @@ class RunSpec:
         "whether its nodes and their links are checked before the ranks start; default: for two or more nodes, unless "
         "the site's preflight.enabled is false",
     )
-    image: Annotated[str, kinds.LINE] | None = key(
+    image: Annotated[str, kinds.IMAGE] | None = key(
         None,
-        "container image: an image file's name or path, a SIF, a sandbox folder, docker-archive:FILE, "
-        "oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or library://REFERENCE; "
-        "default: no container",
+        "container image: an image file's name or path, {dockerfile: PATH}, a SIF, a sandbox folder, "
+        "docker-archive:FILE, oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or "
+        "library://REFERENCE; default: no container",
     )
     queue: Annotated[str, kinds.OPERAND] | None = key(None, "partition or queue; default: the site's")
     account: Annotated[str, kinds.OPERAND] | None = key(None, "account to charge; default: of the site")
@@ -73,6 +74,9 @@ class RunSpec:
         "none: no code; default: the folder of the run's file",
     )
     code_limit_bytes: Annotated[int, kinds.SIZE] = key(100_000_000, "size limit of the copied code", name="code_limit")
+    software: Software = key(
+        Software(), "software that the job activates for the command, after the site's", name="environment"
+    )
     setup: tuple[Annotated[str, kinds.SHELL], ...] = key(
         (), "shell lines that the job runs first, after the site's, as in 'ulimit -n 65536'"
     )

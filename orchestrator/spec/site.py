@@ -11,6 +11,7 @@ from orchestrator.spec.keep_going import JOBS
 from orchestrator.spec.notify import Notify
 from orchestrator.spec.paths import expanded
 from orchestrator.spec.secret import Secret
+from orchestrator.spec.software import Software
 from orchestrator.spec.sweep import ARRAYS
 from orchestrator.spec.topology import Topology
 from training.recipe.key import key, needed
@@ -99,6 +100,12 @@ class ContainerSettings:
     )
     cache: Annotated[str, kinds.LINE] = key(
         "~/torusrun/images", "folder of built images, on a file system that the nodes share"
+    )
+    caches: tuple[Annotated[str, kinds.LINE], ...] = key(
+        (), "folders of images that others built, searched before 'cache' and only read"
+    )
+    owners: tuple[Annotated[str, kinds.OPERAND], ...] = key(
+        (), "users who may own the folders of 'caches', besides you and root"
     )
     stage: Annotated[str, kinds.LINE] | None = key(
         None, "node-local folder to copy the image to before ranks start, as in $SGE_LOCALDIR"
@@ -217,6 +224,9 @@ class Site:
     python: Annotated[str, kinds.LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")
     modules: tuple[Annotated[str, kinds.LINE], ...] = key((), "environment modules to load")
     purge_modules: bool = key(False, "whether `module purge` comes before")
+    software: Software = key(
+        Software(), "software that every job activates after the modules, without a container", name="environment"
+    )
     setup: tuple[Annotated[str, kinds.SHELL], ...] = key(
         (), "shell lines of a job after its modules, as in ulimit -n 65536; one that fails ends the job"
     )

@@ -23,7 +23,7 @@ def test_two_builds_at_once_build_once(builder: Builder) -> None:
     said = [build.communicate(timeout=120) for build in both]
     assert [build.returncode for build in both] == [0, 0], said
     assert said[0][0] == said[1][0], "both must name the same image"
-    built = [err for _, err in said if "Creating SIF" in err]
+    built = [err for _, err in said if "packing" in err]
     assert len(built) == 1, f"one must build, the other take its image: {said}"
 
 
@@ -75,6 +75,30 @@ def test_what_a_build_left_to_its_other_ids_is_removed(builder: Builder) -> None
     remove = "import pathlib, orchestrator.images.builds.cache as c; print(c.remove_tree(pathlib.Path('left')))"
     said = builder.place.run(["python", "-c", remove])
     assert said.stdout == "True\n" and not (builder.home / "left").exists(), said.stderr
+
+
+def test_a_dockerfile_is_built_and_run_in_the_order_of_its_lines(builder: Builder) -> None:
+    """COPY replaces what RUN made, RUN changes what COPY brought, and a stage gives only what is named."""
+    home = builder.home / "dockerfile"
+    (home / "src").mkdir(parents=True)
+    (home / "src" / "a.txt").write_text("from the folder\n")
+    (home / "src" / "left.md").write_text("left out\n")
+    (home / ".dockerignore").write_text("**/*.md\n")
+    (home / "Dockerfile").write_text(
+        "ARG BASE=debian:bookworm\nFROM $BASE AS made\nWORKDIR /made\nRUN cd / && echo 'of the stage' > made/b.txt\n"
+        "FROM $BASE\nWORKDIR /work\nRUN echo early > a.txt; exit 0\nCOPY src .\nRUN echo later >> a.txt\n"
+        "COPY --from=made /made/b.txt sub/\nENV PATH=/work/bin:$PATH\nRUN pwd > where && umask 022\n"
+    )
+    base = f"name: ordered\ndockerfile: Dockerfile\nbase: {{folder: {builder.apptainer.tiny}}}\n"
+    (home / "image.yaml").write_text(base)
+    built = builder.build("dockerfile/image.yaml")
+    assert built.returncode == 0, built.stderr
+    assert "Dockerfile:9: RUN echo later" in built.stderr, "the log must name the line of each RUN"
+    show = "cat /work/a.txt /work/sub/b.txt /work/where; ls /work /; echo $PATH"
+    inside = builder.place.run(["apptainer", "exec", "--no-home", built.stdout.strip(), "sh", "-c", show])
+    assert inside.stdout.startswith("from the folder\nlater\nof the stage\n/work\n"), inside.stderr
+    assert "left.md" not in inside.stdout and ".torusrun-copied" not in inside.stdout
+    assert "\n/work/bin:" in inside.stdout
 
 
 def test_a_build_without_any_network(builder: Builder) -> None:

@@ -47,6 +47,14 @@ def progress(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
+def redrawn(text: str) -> None:
+    """Put `text` in the place of the last line of progress, where `draws`; '' only removes that."""
+    from orchestrator.base.terminal.output import USUAL_WIDTH, width
+
+    columns = width(sys.stderr) or USUAL_WIDTH
+    print(f"\r\x1b[K{plain(text)[: columns - 1]}", end="", file=sys.stderr, flush=True)
+
+
 def result(value: str, sentence: str) -> None:
     """Print the result of a verb in a sentence; when quiet, the bare value, such as the id of a run."""
     print(value if _quiet else sentence, flush=True)

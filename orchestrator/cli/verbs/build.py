@@ -1,10 +1,11 @@
 """
-IMAGE is the name or path of an image file, or a run file with an image, or an image of another form (an archive, a
-folder, a registry's reference), which is converted to a SIF.
+IMAGE is the name or path of an image file, or a Dockerfile, or a run file with an image, or an image of another form
+(an archive, a folder, a registry's reference), which is converted to a SIF.
 
 examples:
   torusrun build pytorch-cpu
   torusrun build containers/pytorch-v100.yaml --site slurm --on job
+  torusrun build Dockerfile
   torusrun build docker-archive:mine.tar
   torusrun build pytorch-cpu --wheelhouse wheels --offline
 """
@@ -14,12 +15,12 @@ from __future__ import annotations
 import argparse
 
 from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import progress
+from orchestrator.base.terminal.remarks import draws, progress, redrawn
 from orchestrator.cli.verbs import shared_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("image", metavar="IMAGE", help="an image file, an image or a run file")
+    parser.add_argument("image", metavar="IMAGE", help="an image file, a Dockerfile, an image or a run file")
     shared_arguments.site(parser)
     parser.add_argument(
         "--on", choices=("login", "job"), help="build here (login) or in a job; default: the site's build_on"
@@ -36,12 +37,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.images.definitions.dockerfile.instructions import is_name
     from orchestrator.runs.image import building
     from orchestrator.runs.plan.plan import plan
     from orchestrator.spec.load import is_run, load_site
     from orchestrator.spec.paths import absolute
 
-    if not args.image.endswith(".def") and is_run(args.image):
+    if not (args.image.endswith(".def") or is_name(args.image)) and is_run(args.image):
         planned = plan(args.image, site=args.site)
         source, site = planned.run.image, planned.site
         if source is None:
@@ -54,10 +56,10 @@ def run(args: argparse.Namespace) -> int:
     prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse, lock=lock)
     for advice in prepared.advice:
         progress(f"note: {advice}")
-    if (args.on or site.container.build_on) == "job" and not building.cache(site).sound(prepared.key):
+    if (args.on or site.container.build_on) == "job" and not building.caches(site).sound(prepared.key):
         from orchestrator.runs.image.build_job import build_in_job
 
         build_in_job(prepared, site, site.interpreter, progress)
-    entry = building.build(prepared, site, progress)
+    entry = building.build(prepared, site, progress, redrawn if draws() else None)
     print(entry.path)
     return DONE

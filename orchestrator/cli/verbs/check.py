@@ -11,10 +11,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE, USER_MISTAKE
+from orchestrator.base.terminal.plain import plain
 from orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
     from orchestrator.images.checks.findings import Finding
+    from orchestrator.runs.plan.plan import Plan
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +40,26 @@ def run(args: argparse.Namespace) -> int:
         image = run_image.of_plan(planned)
     except run_image.Unusable as error:
         return _say(args.json, error.image, [error.finding], error.image)
+    if image is None and (planned.run.software.given or planned.site.software.given):
+        return _software(args.json, planned)
     if image is None:
         return _say(args.json, None, [], "the run has no image, so there is nothing to look at")
     return _say(args.json, image.path, checking.findings(planned, image), image.path)
+
+
+def _software(as_json: bool, planned: Plan) -> int:
+    """Check the software that a run without an image activates."""
+    from orchestrator.sites.checks import software
+
+    found = list(software.checks(planned.site, planned.run.software))
+    if as_json:
+        print(json.dumps({"schema": 2, "image": None, "findings": [], "environment": [c.as_json() for c in found]}))
+    else:
+        for check in found:
+            print(f"{check.outcome:8} {check.name:18} {plain(check.said)}")
+            if check.mend:
+                print(f"{'':27} mend: {check.mend}")
+    return USER_MISTAKE if any(check.outcome == "failed" for check in found) else DONE
 
 
 def _say(as_json: bool, image: str | None, found: list[Finding], about: str) -> int:

@@ -6,6 +6,7 @@ examples:
   torusrun image inspect pytorch-cpu --sbom spdx
   torusrun image export pytorch-cpu --to pytorch-cpu.tar
   torusrun image render sony-2018
+  torusrun image convert Dockerfile --to converted
 """
 
 from __future__ import annotations
@@ -18,28 +19,33 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import DONE, SITE_FAILED, SiteError, UserError
-from orchestrator.base.terminal.remarks import busy
+from orchestrator.base.terminal.remarks import busy, progress
 from orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.images.builds.cache import Cache, CachedImage
+    from orchestrator.images.builds.caches import Caches
+    from orchestrator.spec.site import Site
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = ("ls", "inspect", "verify", "rm", "sign", "export", "render")
-    parser.add_argument("what", choices=verbs, help="what to do; render prints the definition of an image file")
+    verbs = ("ls", "inspect", "verify", "rm", "sign", "export", "render", "convert")
+    what = "what to do; render prints the definition of an image file or Dockerfile, convert writes a Dockerfile's"
+    parser.add_argument("what", choices=verbs, help=what)
     parser.add_argument(
         "image",
         metavar="IMAGE",
         nargs="?",
-        help="an image's name, path, or the start of its key; render: an image file",
+        help="an image's name, path, or the start of its key; render, convert: an image file or a Dockerfile",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--lock", action="store_true", help="inspect: only the lock, for `torusrun build --locked`")
     parser.add_argument("--sbom", choices=("spdx", "cyclonedx"), help="inspect: the packages as a bill of materials")
-    parser.add_argument("--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar")
+    parser.add_argument(
+        "--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar; convert: a new folder"
+    )
     shared_arguments.site(parser)
 
 
@@ -49,15 +55,19 @@ def run(args: argparse.Namespace) -> int:
 
     site = load_site(args.site)
     shared_arguments.here(site, "image")
-    cache = building.cache(site)
+    caches = building.caches(site)
     if args.what == "ls":
-        return _list(cache, args.json)
+        return _list(caches, args.json)
     if args.image is None:
         raise UserError(f"`torusrun image {args.what}` needs an image; `torusrun image ls` lists them")
     if args.what == "render":
         print(building.definition(args.image, site), end="")
         return DONE
-    entry = cache.find(args.image)
+    if args.what == "convert":
+        print(_converted(args.image, site, args.to))
+        return DONE
+    entry = caches.find(args.image)
+    cache = caches.of(entry)
     if args.what == "inspect":
         print(json.dumps(_inspected(cache, entry, args), indent=1))
     elif args.what == "verify":
@@ -66,12 +76,12 @@ def run(args: argparse.Namespace) -> int:
             return SITE_FAILED
         print(f"{entry.path}: unchanged since it was built")
     elif args.what == "rm":
-        cache.remove(entry)
+        caches.writable(entry, "remove").remove(entry)
         print(f"{entry.path}: removed")
     elif args.what == "export":
         print(_exported(cache, entry, args.to))
     else:
-        _sign(cache, entry, site.container.runtime)
+        _sign(caches.writable(entry, "sign"), entry, site.container.runtime)
     return DONE
 
 
@@ -99,13 +109,27 @@ def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
         return export(cache, entry, absolute(to))
 
 
-def _list(cache: Cache, as_json: bool) -> int:
-    entries = cache.entries()
+def _converted(source: str, site: Site, to: str | None) -> Path:
+    from orchestrator.runs.image import building
+    from orchestrator.spec.paths import absolute
+
+    if to is None:
+        raise UserError("`torusrun image convert` needs --to, a new folder for the definition and the files it copies")
+    definition, notes = building.converted(source, site, absolute(to))
+    for note in notes:
+        progress(f"note: {note}")
+    return definition
+
+
+def _list(caches: Caches, as_json: bool) -> int:
+    entries = caches.entries()
     if as_json:
         rows = [{**entry.as_json(), "path": str(entry.path)} for entry in entries]
         print(json.dumps({"schema": 1, "images": rows}, indent=1))
     else:
-        _print_table(entries) if entries else print(f"no images in {cache.folder}; `torusrun build NAME` makes one")
+        _print_table(entries) if entries else print(
+            f"no images in {caches.own.folder}; `torusrun build NAME` makes one"
+        )
     return DONE
 
 

@@ -23,6 +23,7 @@ from orchestrator.base.whole_lines import tail
 from orchestrator.images.builds import complaints, fixed_times, lock, running
 from orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
 from orchestrator.images.builds.convert import PULLED
+from orchestrator.images.builds.phases import EXAMINE, Phases
 from orchestrator.images.command import Bind
 from orchestrator.images.definitions import lint
 from orchestrator.images.definitions.build_secrets import Secrets
@@ -71,8 +72,12 @@ def build(
     options: Options,
     progress: Progress = lambda line: None,
     examine: Examine = lambda image: ({}, None),
+    draw: Progress | None = None,
 ) -> CachedImage:
     """The image of these inputs: from the cache, from another running build, or built now.
+
+    `progress` gets a line for each phase, and `draw` the changing text of the one that runs (phases.py); the output is
+    in the log.
 
     `runtime` is called only if something must be built. A build that is interrupted, or ended by SIGTERM or SIGHUP,
     leaves no process and nothing but its log.
@@ -86,7 +91,9 @@ def build(
         if entry := cache.sound(key, lambda wrong: None):
             return entry
         _clear(cache, key, options)
-        return _build(key, name, inputs, cache, runtime(), options, progress, examine)
+        progress(f"building {name}; its output: {cache.log(key)}")
+        phases = Phases(progress, draw, cache.phases_of(name))
+        return _build(key, name, inputs, cache, runtime(), options, phases, examine)
 
 
 def _build(
@@ -96,7 +103,7 @@ def _build(
     cache: Cache,
     runtime: Runtime,
     options: Options,
-    progress: Progress,
+    phases: Phases,
     examine: Examine,
 ) -> CachedImage:
     log, work, started_s = cache.log(key), cache.working(key), time.time()
@@ -112,16 +119,18 @@ def _build(
             bound += own_tmp(temporary)
         argv = command(runtime, options, image, source, bound, login)
         environment = build_environment(runtime, temporary, secrets, inputs.built_s)
-        code = running.run(argv, environment, inputs.directory or work, log, progress, secrets.redactor)
+        code = running.run(argv, environment, inputs.directory or work, log, phases.line, secrets.redactor, phases.tick)
         if code != 0 or not image.is_file():
             said = b"\n".join(tail(log, LOG_TAIL_BYTES)).decode(errors="replace")
             raise BuildFailed(f"{name} was not built: {complaints.explain(said, code)} (log: {log})")
         if inputs.built_s:
             fixed_times.fix(image, inputs.built_s)
+        phases.begin(EXAMINE)
         versions, packages = examine(image)
         if packages:
             lock_of_it = replace(packages, built_s=inputs.built_s or int(started_s))
             write_json(cache.packages(key), lock_of_it.as_json())
+        phases.end()
         built = CachedImage(
             key=key,
             path=cache.image(key),
@@ -137,11 +146,13 @@ def _build(
             base=inputs.base_identity,
             compression=inputs.compression,
             source=inputs.source,
+            phases_s=phases.taken_s,
         )
         return cache.publish(built, image)
     except OSError as error:
         raise BuildFailed(f"{name} was not built: {error.filename or work}: {error.strerror} (log: {log})") from None
     finally:
+        phases.end()
         _clear(cache, key, options)
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base import lock, private, process
-from orchestrator.base.errors import SiteError, UserError, explained
+from orchestrator.base.errors import SiteError, explained
 from orchestrator.base.json_files import damaged, read_object, write_json
 from orchestrator.base.terminal.remarks import busy, warn
 from orchestrator.base.typed import kept_record
@@ -56,6 +56,7 @@ class CachedImage:
     base: str = ""
     compression: str = ""
     source: str = ""  # the key of its image file without lock and wheelhouse
+    phases_s: dict[str, float] = field(default_factory=dict)  # how long each phase of its build took
 
     @property
     def variant(self) -> str:
@@ -69,9 +70,10 @@ class CachedImage:
 
 @dataclass(frozen=True)
 class Cache:
-    """The cache in `folder`."""
+    """The cache in `folder`. `owners` are the users besides its user and root who may write it."""
 
     folder: Path
+    owners: tuple[int, ...] = ()
 
     def make(self) -> None:
         """Create the folder. Raises SiteError when that fails, or when others can write into it."""
@@ -80,7 +82,7 @@ class Cache:
 
     def check(self) -> None:
         """Raise SiteError when others can write into the folder, even if it is sticky like /tmp."""
-        private.check(self.folder)
+        private.check(self.folder, owners=self.owners)
         mode = stat.S_IMODE(self.folder.stat().st_mode)
         if mode & private.OTHERS_WRITE:
             raise SiteError(
@@ -153,23 +155,15 @@ class Cache:
                     broken(str(error))
         return sorted((entry for entry in found if entry), key=lambda entry: -entry.built_s)
 
+    def phases_of(self, name: str) -> dict[str, float]:
+        """The seconds of the phases of the newest build of an image with this name; {} without one."""
+        return next((e.phases_s for e in self.entries(lambda why: None) if e.name == name and e.phases_s), {})
+
     def newest_of(self, sources: Collection[str]) -> CachedImage | None:
         """The newest image that was built from one of these sources, with any lock or wheelhouse."""
         plain = [self.get(key) for key in sources]
         others = [e for e in self.entries(lambda why: None) if e.source in sources]
         return max((e for e in [*plain, *others] if e), key=lambda entry: entry.built_s, default=None)
-
-    def find(self, word: str) -> CachedImage:
-        """The image with this name, path or beginning of a key. Raises UserError unless exactly one image matches."""
-        entries = self.entries()
-        found = [e for e in entries if e.key.startswith(word) or str(e.path) == word]
-        found = found or [e for e in entries if e.name == word]
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            raise UserError(f"there is no image {word!r} in {self.folder}; `torusrun image ls` lists them")
-        keys = ", ".join(e.key[:12] for e in found)
-        raise UserError(f"{word!r} is {len(found)} images; name one by its key: {keys}")
 
     def publish(self, entry: CachedImage, finished: Path) -> CachedImage:
         """Move a finished image to its name. The sidecar is written first, so that every image has one."""
@@ -177,7 +171,9 @@ class Cache:
             with open(private.open_regular(finished), "rb") as stream:
                 os.fsync(stream.fileno())
             write_json(self.sidecar(entry.key), entry.as_json())
-            finished.chmod(0o644)
+            for path in (finished, self.sidecar(entry.key), self.packages(entry.key)):
+                if path.exists():
+                    path.chmod(private.READABLE)  # the folder's mode says who reads its files
             finished.replace(self.image(entry.key))
         return entry
 

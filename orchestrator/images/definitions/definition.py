@@ -70,6 +70,7 @@ def render(
         export=export,
         line=line,
         shell=shell,
+        with_ucx=any(option.partition("=")[0] == "--with-ucx" for option in image_file.mpi.configure),
         builds_mpi=image_file.mpi.source == "built" and not variant.host_mpi,
         distribution_mpi=image_file.mpi.source == "distribution" and not variant.host_mpi,
         system=packages,

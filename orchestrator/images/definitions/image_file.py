@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchestrator.base.errors import UserError
 from orchestrator.base.shipped import shipped
+from orchestrator.images.definitions.dockerfile.instructions import is_dockerfile, is_name
 from orchestrator.images.definitions.image_keys import Base, Cuda, File, ImageFile, ImageMpi, Python
 from orchestrator.images.definitions.misfits import misfits
 from orchestrator.spec.load import read_text
@@ -19,8 +20,8 @@ __all__ = ["Base", "Cuda", "File", "ImageFile", "ImageMpi", "Python", "find", "l
 
 
 def find(name: str, beside: Path = Path()) -> Path:
-    """The path of an image file: as it is given (with a slash, .yaml or .def), or by the name of a shipped one."""
-    if "/" in name or name.endswith((".yaml", ".yml", ".def")):
+    """The path of an image file: as it is given (a path, or a Dockerfile), or by the name of a shipped one."""
+    if "/" in name or name.endswith((".yaml", ".yml", ".def")) or is_name(name):
         return beside / expanded(name)
     if (path := shipped("containers") / f"{name}.yaml").is_file():
         return path
@@ -29,14 +30,25 @@ def find(name: str, beside: Path = Path()) -> Path:
 
 
 def load(path: Path) -> ImageFile:
-    """The image file at `path`, or one that names the definition at `path`. Raises SpecError with every mistake."""
+    """The image file at `path`, or one that names the definition or Dockerfile at `path`.
+
+    Raises SpecError with every mistake.
+    """
     if path.suffix == ".def":
-        name = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)[:63]
-        return ImageFile(name if name[:1].isalpha() else f"image-{name}"[:63], definition=path.name, training="bound")
-    image_file, marks = read(ImageFile, read_text(path, "image file"), str(path))
+        return ImageFile(_name(path.stem), definition=path.name)
+    text = read_text(path, "image file")
+    if is_dockerfile(path, text):
+        return ImageFile(_name(path.absolute().parent.name), dockerfile=path.name)
+    image_file, marks = read(ImageFile, text, str(path))
     if problems := [Problem(_mark(marks, key, path), message) for key, message in misfits(image_file)]:
         raise SpecError(problems)
     return image_file
+
+
+def _name(text: str) -> str:
+    """A text as the name of an image."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", text)[:63]
+    return name if name[:1].isalpha() else f"image-{name}"[:63]
 
 
 def _mark(marks: Marks, key: str, path: Path) -> Mark:

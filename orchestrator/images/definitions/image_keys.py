@@ -105,6 +105,9 @@ class ImageMpi:
     url: Annotated[str, URL] | None = key(None, "source archive (.tar.gz or .tar.bz2) of a built MPI")
     sha256: Annotated[str, SHA256] | None = key(None, "of the source archive; a built MPI needs it")
     configure: tuple[Annotated[str, OPTION], ...] = key((), "options of configure")
+    system: tuple[Annotated[str, PACKAGE], ...] = key(
+        (), "Debian packages that a built MPI is compiled with, as libucx-dev for --with-ucx"
+    )
     pmix: Annotated[int, Limits(at_least=1, at_most=9)] | None = key(
         None, "PMIx generation (major version) that it speaks"
     )
@@ -140,6 +143,11 @@ class ImageFile:
     definition: Annotated[str, LINE] | None = key(
         None, "a definition file of your own, built as it is, instead of 'base' and all else"
     )
+    dockerfile: Annotated[str, LINE] | None = key(
+        None, "a Dockerfile, instead of all else but 'base', which stands for the image of every FROM"
+    )
+    arguments: dict[Annotated[str, VARIABLE], str] = key({}, "values of the Dockerfile's ARG, as `docker --build-arg`")
+    target: Annotated[str, LINE] | None = key(None, "the stage of the Dockerfile that is the image; default: the last")
     summary: Annotated[str, LABEL] | None = key(None, "its purpose, in one line", name="about")
     system: tuple[Annotated[str, PACKAGE], ...] = key((), "Debian packages")
     python: Python = key(Python(), "Python packages")

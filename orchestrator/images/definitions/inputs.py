@@ -41,6 +41,7 @@ class Inputs:
     beside: tuple[tuple[str, Path], ...] = ()  # the files of that folder that the build reads
     labels: Mapping[str, str] = field(default_factory=dict)  # labels of the image that are not in the definition
     built_s: int = 0  # no file of the image gets a later time, in seconds since the epoch; 0 for no limit
+    notes: tuple[str, ...] = ()  # what has no effect, for the user
     plain: str = ""  # the key of the same image file without a lock and a wheelhouse, if that differs
 
     @property
@@ -74,6 +75,9 @@ class Inputs:
         private.make(folder)
         (folder / "files").mkdir()
         for name, path in self.files:
+            for inner in [*Path(name).parents][-3::-1]:  # below files/: folders whose mode the image gets
+                (folder / inner).mkdir(exist_ok=True)
+                (folder / inner).chmod(private.FOLDER)
             if path.is_dir():
                 # The runtime copies the targets of links, so a link to a place outside the folder must not stay a link.
                 shutil.copytree(path, folder / name, ignore=shutil.ignore_patterns(*NOT_COPIED))

@@ -7,8 +7,6 @@ So the templates begin their sections with a line of their own.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from training.counted import counted
 
 SECTIONS = {"files", "post", "environment", "labels", "test", "runscript", "help"}
 BOOTSTRAPS = {"docker", "oras", "debootstrap", "localimage", "docker-archive", "oci-archive"}
+SILENT = -9  # below all levels of spython's messages
 LARGEST_SECTION_BYTES = 64 * 1024  # a longer section ends the runtime's scanner: "token too long"
 
 
@@ -91,7 +90,11 @@ def lint(definition: str) -> None:
 
 
 def parse(definition: str) -> dict[str, Any]:
-    """spython's result for a definition: its Recipe of every stage, by the stage's name."""
+    """spython's result for a definition: its Recipe of every stage, by the stage's name.
+
+    Raises UserError if it cannot read it: it ends with many kinds of exceptions, and with sys.exit.
+    """
+    from spython.logger import bot
     from spython.main.parse.parsers.singularity import SingularityParser
 
     class Parser(SingularityParser):  # type: ignore[misc]  # spython has no types
@@ -103,8 +106,15 @@ def parse(definition: str) -> dict[str, Any]:
         def _env(self, lines: list[str]) -> None:
             self.recipe[self.active_layer].environ += lines
 
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        parser = Parser(None, load=False)
-        parser.lines = [line + "\n" for line in definition.split("\n")]
+    bot.level = SILENT  # it prints on the standard error that it found at its import
+    parser = Parser(None, load=False)
+    parser.lines = [line + "\n" for line in definition.split("\n")]
+    try:
         parser.parse()
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        said = " ".join(str(error).split())[:200] or "it gives no reason"
+        kind = type(error).__name__
+        raise UserError(f"the definition cannot be built: spython cannot read it: {kind}: {said}") from None
     return dict(parser.recipe)

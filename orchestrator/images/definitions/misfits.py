@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from orchestrator.images.definitions import build_secrets
-from orchestrator.images.definitions.image_keys import ImageFile
+from orchestrator.images.definitions.image_keys import Base, ImageFile
 
 BASES = ("docker", "oras", "folder", "sif", "docker_archive", "oci_archive", "debootstrap")
 REGISTRIES = ("docker", "oras")
@@ -16,6 +16,10 @@ MPI_CHECKSUM_MISSING = (
     "archive, make sure that it is the right one, and write what `sha256sum` prints"
 )
 BESIDE_DEFINITION = ("name", "definition", "summary", "cuda", "secrets", "training")
+BESIDE_DOCKERFILE = (
+    "name", "dockerfile", "arguments", "target", "base", "summary", "labels", "cuda", "secrets", "training",
+)  # fmt: skip
+OF_DOCKERFILE = ("arguments", "target")
 # A login written with variables, as https://$USER:$TOKEN@host, does not count: the build gets it from 'secrets'.
 LOGIN = re.compile(r"(?i)\bhttps?://(?![^/\s@]*\$)[^/\s@'\"]+@")
 LOGIN_MEND = "holds a login, which would stay in the image; give the URL without it, and the login in 'secrets'"
@@ -23,7 +27,14 @@ LOGIN_MEND = "holds a login, which would stay in the image; give the URL without
 
 def misfits(image_file: ImageFile) -> Iterator[tuple[str, str]]:
     """(key, its problem and the remedy) of every part that conflicts with others."""
-    yield from _definition(image_file) if image_file.definition else _base(image_file)
+    if image_file.definition:
+        yield from _alone(image_file, "definition", BESIDE_DEFINITION)
+    elif image_file.dockerfile:
+        yield from _alone(image_file, "dockerfile", BESIDE_DOCKERFILE)
+        yield from _base(image_file) if image_file.base != Base() else ()
+    else:
+        yield from ((name, f"{name!r} needs a 'dockerfile'") for name in OF_DOCKERFILE if getattr(image_file, name))
+        yield from _base(image_file)
     yield from _mpi(image_file)
     yield from _python(image_file)
     yield from _logins(image_file)
@@ -39,11 +50,11 @@ def has_login(text: str) -> bool:
     return LOGIN.search(text) is not None
 
 
-def _definition(image_file: ImageFile) -> Iterator[tuple[str, str]]:
+def _alone(image_file: ImageFile, what: str, beside: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     empty = type(image_file)(image_file.name)
     for field in fields(image_file):
-        if field.name not in BESIDE_DEFINITION and getattr(image_file, field.name) != getattr(empty, field.name):
-            yield field.name, f"{field.name!r} has no effect beside 'definition'; write it into the definition"
+        if field.name not in beside and getattr(image_file, field.name) != getattr(empty, field.name):
+            yield field.name, f"{field.name!r} has no effect beside {what!r}; write it into the {what}"
 
 
 def _base(image_file: ImageFile) -> Iterator[tuple[str, str]]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from orchestrator.base.errors import UserError
 from orchestrator.images.definitions import lint, own_definition, package_lock
 from orchestrator.images.definitions.definition import Variant, render
+from orchestrator.images.definitions.dockerfile import definition as dockerfile
 from orchestrator.images.definitions.image_file import load
-from orchestrator.images.definitions.image_keys import ImageFile
+from orchestrator.images.definitions.image_keys import Base, ImageFile
 from orchestrator.images.definitions.inputs import Inputs, base_checksum, collect
 from orchestrator.images.definitions.mirror import completed
 from orchestrator.images.definitions.package_lock import PackageLock
@@ -53,7 +54,7 @@ def sources(path: Path, host_mpi: bool, compression: str) -> list[str]:
 def text(path: Path, variant: Variant) -> str:
     """The definition of the image file at `path`. Raises UserError if it cannot be rendered."""
     image_file = completed(load(path))
-    if image_file.definition:
+    if image_file.definition or image_file.dockerfile:
         return _inputs(image_file, path, variant, "").definition
     return render(image_file, variant, brought(image_file.python, path.parent))
 
@@ -72,6 +73,9 @@ def _rendered(
     """The inputs with the definition of this variant."""
     if image_file.definition:
         return inputs
+    if image_file.dockerfile:
+        own = collect(image_file, path.parent, inputs.compression)
+        return dockerfile.convert(image_file, path.parent, variant, own)
     found = brought(image_file.python, path.parent)
     definition = render(image_file, variant, found, locked)
     lint.lint(definition)
@@ -81,8 +85,9 @@ def _rendered(
 
 
 def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path | None, lock: Path | None) -> None:
-    if lock and image_file.definition:
-        raise UserError(f"{path}: a definition of your own cannot be built from a lock; write the versions into it")
+    if lock and (image_file.definition or image_file.dockerfile):
+        own = "definition" if image_file.definition else "Dockerfile"
+        raise UserError(f"{path}: a {own} of your own cannot be built from a lock; write the versions into it")
     if wheelhouse and not wheelhouse.is_dir():
         raise UserError(f"{wheelhouse}: the wheelhouse is not a folder; make one with `pip download`")
     if not variant.offline:
@@ -90,6 +95,11 @@ def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path
     python = image_file.python
     if (python.packages or python.requirements) and not wheelhouse:
         raise UserError(f"{path}: an offline build needs a wheelhouse for its Python packages; give --wheelhouse")
+    if image_file.dockerfile and image_file.base == Base():
+        raise UserError(
+            f"{path}: an offline build cannot start from the image of FROM; name a local 'base' in its place, in an "
+            f"image file with this 'dockerfile'"
+        )
     if kind := next((kind for kind in ONLINE_BASES if getattr(image_file.base, kind)), None):
         raise UserError(
             f"{path}: an offline build cannot start from 'base.{kind}', which is in the network; use a 'folder', "
@@ -99,11 +109,13 @@ def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path
 
 def _advice(image_file: ImageFile, inputs: Inputs) -> Iterator[str]:
     """The reasons why the same image file can give another image tomorrow."""
+    yield from inputs.notes
     base = image_file.base
     if (reference := base.docker or base.oras) and not base.digest:
         yield f"the base {reference} is named without 'digest': its tag can become another image"
-    if inputs.directory and any(
+    if (inputs.directory or image_file.dockerfile) and any(
         stage.header.get("bootstrap") in ("docker", "oras") and "@sha256:" not in stage.header.get("from", "")
         for stage in lint.stages(inputs.definition)
     ):
-        yield "the definition names a base without its digest (NAME@sha256:...): its tag can become another image"
+        what = "Dockerfile" if image_file.dockerfile else "definition"
+        yield f"the {what} names a base without its digest (NAME@sha256:...): its tag can become another image"

@@ -15,6 +15,7 @@ from orchestrator.runs.plan.job_request import request
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
+from orchestrator.schedulers.software import activating
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def script(
         attempt=attempt.folder,
         entry=process.module(plan.python, entry, attempt.folder),
         title=f"torusrun {__version__}: {beside}attempt {planned.number} of run {plan.run_id}",
-        setup=plan.run.setup,
+        setup=[*activating(plan.run.software), *plan.run.setup],
         environment={**python_path(), **plan.environment},
         umask=plan.site.umask,
         held=held,

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cache as cache_of_calls
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.images import runtime
 from orchestrator.images import source as sources
 from orchestrator.images.builds import build as builds
 from orchestrator.images.builds import contents, convert, registry
 from orchestrator.images.builds.cache import Cache, CachedImage
+from orchestrator.images.builds.caches import Caches, users
 from orchestrator.images.checks import image_facts
 from orchestrator.images.command import ContainerExec
 from orchestrator.images.definitions import image_file
@@ -29,6 +30,12 @@ from orchestrator.spec.site import Site
 def cache(site: Site) -> Cache:
     """The site's folder of built images."""
     return Cache(expanded(site.container.cache))
+
+
+def caches(site: Site) -> Caches:
+    """The site's folders of images, in the order in which they are searched. Raises UserError for an unknown owner."""
+    owners = users(site.container.owners)
+    return Caches(tuple(Cache(expanded(folder), owners) for folder in site.container.caches), cache(site))
 
 
 def prepare(
@@ -53,7 +60,7 @@ def prepare(
             raise UserError(f"{source}: only an image file can be built from a lock")
         if offline and named.kind == "registry":
             raise UserError(f"{source}: this is in a registry, and --offline uses no network")
-        converted, advice = _conversion(named, options.compression, cache(site))
+        converted, advice = _conversion(named, options.compression, caches(site))
         return Prepared(convert.name(named), converted, replace(options, mode="plain", wheelhouse=None), advice)
     path = image_file.find(source)
     variant = Variant(host_mpi=container.mpi == "host", offline=offline)
@@ -67,12 +74,29 @@ def definition(source: str, site: Site) -> str:
     return preparing.text(image_file.find(source), Variant(host_mpi=site.container.mpi == "host"))
 
 
+def converted(source: str, site: Site, folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """(the definition of a Dockerfile, in a new folder with all files that it copies; notes for the user).
+
+    Raises UserError if `source` is not a Dockerfile, or if the folder exists.
+    """
+    path = image_file.find(source)
+    if not image_file.load(path).dockerfile:
+        raise UserError(f"{source}: only a Dockerfile is converted; `torusrun image render` prints other definitions")
+    if folder.exists():
+        raise UserError(f"{folder}: it exists already; name a new folder")
+    inputs = preparing.prepare(path, Variant(host_mpi=site.container.mpi == "host")).inputs
+    with explained(f"{folder}: cannot be written"):
+        return Path(inputs.lay_out(folder)), inputs.notes
+
+
 def lock_of(source: str, named: str) -> Path:
     """The lock for a build of the image file at `source`: the named one, else the one beside the image file."""
     return absolute(named) if named else image_file.find(source).with_suffix(".lock")
 
 
-def _conversion(named: sources.NamedImage, compression: str, into: Cache) -> tuple[convert.Conversion, tuple[str, ...]]:
+def _conversion(
+    named: sources.NamedImage, compression: str, into: Caches
+) -> tuple[convert.Conversion, tuple[str, ...]]:
     """(the conversion of an image, advice: the digest that a tag names now, since it can change)."""
     found = convert.conversion(named, compression)
     if named.transport != "docker" or "@" in named.place:
@@ -102,8 +126,16 @@ class Prepared:
         return self.inputs.key
 
 
-def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> CachedImage:
-    """The image, from the cache or built on this machine. Raises BuildFailed with the log's path."""
+def build(
+    prepared: Prepared, site: Site, progress: Callable[[str], None], draw: Callable[[str], None] | None = None
+) -> CachedImage:
+    """The image, from the cache or built on this machine. `draw` redraws a line.
+
+    Raises BuildFailed with the log's path.
+    """
+
+    if entry := caches(site).sound(prepared.key, progress):
+        return entry
 
     @cache_of_calls
     def required() -> runtime.Runtime:
@@ -115,7 +147,7 @@ def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> Ca
         return image_facts.image(path, asks).versions, contents.packages(prepared.name, container)
 
     options = replace(prepared.options, temporary=_here(prepared.options.temporary))
-    return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)
+    return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine, draw)
 
 
 def _here(folder: Path | None) -> Path | None:

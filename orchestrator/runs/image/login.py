@@ -14,6 +14,7 @@ from orchestrator.base.errors import SiteError
 from orchestrator.images.runtime import COMMANDS, Runtime, parse_version
 from orchestrator.spec.secret import plain
 from orchestrator.spec.site import Site
+from orchestrator.spec.software import Software
 
 LOADING_S = 60.0
 
@@ -31,9 +32,12 @@ class Login:
     modules_failed: str = ""
 
 
-def login(site: Site) -> Login:
-    """Load the modules in a separate shell, and search the site's runtime there."""
-    environment, after, failed = _environment(site)
+def login(site: Site, software: Software | None = None) -> Login:
+    """Load the modules in a separate shell, activate the site's software and then `software`.
+
+    The site's runtime is searched there.
+    """
+    environment, after, failed = _environment(site, software or Software())
     names = [site.container.runtime] if site.container.runtime else list(COMMANDS)
     path = which(*names, environment=environment)
     if path is None:
@@ -45,15 +49,16 @@ def login(site: Site) -> Login:
         return Login(environment, None, str(error), failed)
 
 
-def _environment(site: Site) -> tuple[dict[str, str], str, str]:
+def _environment(site: Site, software: Software) -> tuple[dict[str, str], str, str]:
     """(the environment with the site's modules, the commands that loaded them in words, why they failed or '')."""
     own = {**clean_environment(), **plain(site.env)}
-    if not site.modules and not site.purge_modules:
+    if not (site.modules or site.purge_modules or site.software.given or software.given):
         return own, "", ""
     from orchestrator.base.render.environment import Text, render
     from orchestrator.schedulers.script import loading
+    from orchestrator.schedulers.software import activating
 
-    lines = loading(site)
+    lines = [*loading(site), *activating(software)]
     text = render("modules/environment.sh.j2", lines=[Text(line) for line in lines])
     did = f" after `{'; '.join(lines)}`"
     try:

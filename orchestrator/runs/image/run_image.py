@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.terminal.remarks import busy
+from orchestrator.base.terminal.remarks import busy, warn
 from orchestrator.images import mounts, runtime, source
 from orchestrator.images.builds import convert
 from orchestrator.images.builds.cache import CachedImage, changed, sum_beside
@@ -15,7 +16,7 @@ from orchestrator.images.checks.findings import Finding
 from orchestrator.images.command import Bind, ContainerExec, words_needed
 from orchestrator.images.definitions import image_file, prepare
 from orchestrator.images.definitions.inputs import file_checksum
-from orchestrator.runs.image.building import cache
+from orchestrator.runs.image.building import cache, caches
 from orchestrator.runs.image.recorded import Image
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.spec.site import Site
@@ -40,13 +41,10 @@ def of_plan(plan: Plan) -> Image | None:
     named = source.parse(text)
     if named.kind == "SIF":
         return _own(named.place)
-    entry = newest(named, plan.site)
-    build = build_command(plan)
+    entry = _whole(plan, named)
     if entry is None:
         done = "converted to a SIF" if named.converted else "built"
-        raise UserError(f"the image {text!r} is not {done} for this site yet: `{build}`")
-    if wrong := cache(plan.site).verify(entry):
-        raise Unusable(str(entry.path), "image-broken", wrong, f"; `{build}` makes it again")
+        raise UserError(f"the image {text!r} is not {done} for this site yet: `{build_command(plan)}`")
     bound = entry.labels.get("torusrun.training", "bound") == "bound"
     return Image(
         path=str(entry.path),
@@ -58,6 +56,19 @@ def of_plan(plan: Plan) -> Image | None:
         versions=entry.versions,
         definition=entry.definition,
     )
+
+
+def _whole(plan: Plan, named: source.NamedImage) -> CachedImage | None:
+    """The image from the first cache that has it whole. Raises Unusable if that of one's own cache is not."""
+    own = cache(plan.site)
+    for entry in _each(named, plan.site):
+        wrong = own.verify(entry)
+        if not wrong:
+            return entry
+        if entry.path.parent == own.folder:
+            raise Unusable(str(entry.path), "image-broken", wrong, f"; `{build_command(plan)}` makes it again")
+        warn(f"{wrong}; it is not used")
+    return None
 
 
 def _own(place: str) -> Image:
@@ -80,11 +91,17 @@ def build_command(plan: Plan) -> str:
 
 def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
     """The newest image made from a source as it is now; for an image file, with any versions of its packages."""
+    return next(_each(named, site), None)
+
+
+def _each(named: source.NamedImage, site: Site) -> Iterator[CachedImage]:
+    """The newest image of each cache, one's own last."""
     compression = site.container.compression or ""
     if named.converted:
-        return cache(site).get(convert.conversion(named, compression).key)
+        key = convert.conversion(named, compression).key
+        return caches(site).each(lambda cache: cache.get(key))
     sources = prepare.sources(image_file.find(named.text), site.container.mpi == "host", compression)
-    return cache(site).newest_of(sources)
+    return caches(site).each(lambda cache: cache.newest_of(sources))
 
 
 def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:

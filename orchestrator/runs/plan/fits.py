@@ -82,6 +82,15 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
         yield Misfit("stop.before", f"'stop.before' must be shorter than 'time' ({run.time_s:g}s)")
     elif run.stop.before_s is None and run.time_s <= site.stop_before_s:
         yield Misfit("time", f"'time' must be longer than the site's stop_before ({site.stop_before_s:g}s)")
+    if run.image and run.software.given:
+        what = "'environment' has no effect in an image"
+        yield Misfit("environment", what, "remove it, or 'image'; an image has its software inside")
+    for key, software in (("environment", run.software), ("site's environment", site.software)):
+        named = [name for name in ("venv", "conda", "spack") if getattr(software, name)]
+        if len(named) > 1:
+            yield Misfit("environment", f"'{key}' names {' and '.join(named)}", "write one of them, besides modules")
+        if software.root and not (software.conda or software.spack):
+            yield Misfit("environment", f"'{key}.root' is where conda or spack is installed", "name one of these, too")
     if run.image and (wrong := source.misfit(run.image)):
         yield Misfit("image", f"'image': {wrong}")
     yield from _not_words({"queue": run.queue, "account": run.account}, site)

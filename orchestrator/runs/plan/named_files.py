@@ -42,7 +42,7 @@ def named_files(run: RunSpec, site: Site, folder: Path, *, later: bool = False) 
     """
     program = run.command[0]
     if "/" in program:
-        if not run.setup and (path := _place(program, run, site, folder, later)):
+        if not (run.setup or run.software.given) and (path := _place(program, run, site, folder, later)):
             yield NamedFile("command[0]", program, path)
     elif program and not later and _has_our_path(run, site):
         found = which(program)
@@ -54,7 +54,7 @@ def named_files(run: RunSpec, site: Site, folder: Path, *, later: bool = False) 
 
 def sees(path: Path, run: RunSpec, site: Site, *, later: bool = False) -> bool:
     """Whether the ranks will find the same at the absolute `path` as this machine now."""
-    if later or site.host or run.image or run.setup or site.setup:
+    if later or site.host or run.image or run.setup or site.setup or run.software.given:
         return False
     if schedulers.get(site.scheduler).traits.one_machine:
         return True
@@ -98,7 +98,8 @@ def _place(word: str, run: RunSpec, site: Site, folder: Path, later: bool) -> Pa
 
 def _has_our_path(run: RunSpec, site: Site) -> bool:
     """Whether the ranks search programs in the same folders as this process."""
-    changed = run.setup or site.setup or site.modules or site.purge_modules or "PATH" in {**site.env, **run.env}
+    lines = run.setup or site.setup or site.modules or site.purge_modules
+    changed = lines or run.software.given or site.software.given or "PATH" in {**site.env, **run.env}
     ours = all(map(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
     one_machine = schedulers.get(site.scheduler).traits.one_machine
     return one_machine and ours and not (changed or site.host or run.image)

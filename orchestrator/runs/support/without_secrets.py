@@ -6,11 +6,15 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any
+
+from orchestrator.spec.software import Software
 
 REMOVED = "***"
 SHORTEST = 4  # characters of a value that is looked for in text; "1" would be everywhere
 ENVIRONMENTS = ("env", "environment")
+SOFTWARE = {field.name for field in fields(Software)}
 NAMES = r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization)"
 NAMED = re.compile(NAMES, re.IGNORECASE)
 SHELL_WORD = r"""(?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'",;])+"""
@@ -61,7 +65,7 @@ class Cleaner:
         return value
 
     def _of_key(self, key: str, value: Any) -> Any:
-        if key in ENVIRONMENTS and isinstance(value, dict):
+        if _has_variables(key, value):
             return dict.fromkeys(value, REMOVED)
         if NAMED.search(key) and isinstance(value, str) and value:
             return REMOVED
@@ -73,6 +77,11 @@ def masked(value: Any) -> Any:
     return Cleaner(()).value(value)
 
 
+def _has_variables(key: str, value: Any) -> bool:
+    """Whether a key of a JSON value holds variables: `environment` of a run or a site names software."""
+    return key in ENVIRONMENTS and isinstance(value, dict) and value.keys() != SOFTWARE
+
+
 def variables_of(record: Any) -> Iterator[tuple[str, str]]:
     """(name, value) of every variable in the environments of a JSON value, and of every key with a secret's name."""
     if isinstance(record, list):
@@ -80,7 +89,7 @@ def variables_of(record: Any) -> Iterator[tuple[str, str]]:
             yield from variables_of(item)
     elif isinstance(record, dict):
         for key, value in record.items():
-            if key in ENVIRONMENTS and isinstance(value, dict):
+            if _has_variables(key, value):
                 yield from ((name, text) for name, text in value.items() if isinstance(text, str))
             elif isinstance(value, str) and NAMED.search(key):
                 yield key, value

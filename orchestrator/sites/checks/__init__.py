@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.runs.image.login import login
-from orchestrator.sites.checks import folders, images, programs, scheduler
+from orchestrator.sites.checks import folders, images, programs, scheduler, software
 from orchestrator.sites.checks.check import Check
 from orchestrator.spec.site import Site
+from orchestrator.spec.software import Software
 
 
 def examine(site: Site, *, job: bool = False) -> Iterator[Check]:
@@ -20,3 +21,5 @@ def examine(site: Site, *, job: bool = False) -> Iterator[Check]:
     here = login(site)
     yield from programs.checks(site, here, job=job)
     yield from images.checks(site, here)
+    if site.software.given:
+        yield from software.checks(site, Software())

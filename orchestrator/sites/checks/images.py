@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from orchestrator.base import private
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.images.checks import facts
 from orchestrator.runs.image.login import Login
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.spec.paths import absolute
 from orchestrator.spec.site import Site
+from training.counted import counted
 
 SUBIDS = "ask the administrators for a range in /etc/subuid and /etc/subgid and for newuidmap"
 
@@ -30,6 +32,29 @@ def checks(site: Site, login: Login) -> Iterator[Check]:
         yield ok("images", f"{folder} keeps them")
     except SiteError as error:
         yield failed("images", str(error), "write container.cache: FOLDER into the site")
+    yield from _of_others(site)
+
+
+def _of_others(site: Site) -> Iterator[Check]:
+    """Whether the images of others can be read, and nobody but the named users could replace them."""
+    if not site.container.caches:
+        return
+    from orchestrator.runs.image.building import caches  # imported late: it imports the templates
+
+    try:
+        shared = caches(site).shared
+    except UserError as error:
+        yield failed("images of others", str(error), "correct container.owners of the site")
+        return
+    for cache in shared:
+        try:
+            with explained(f"{cache.folder}: cannot be read"):
+                os.listdir(cache.folder)
+            cache.check()
+            yield ok("images of others", f"{cache.folder}: {counted(len(cache.entries(lambda why: None)), 'image')}")
+        except SiteError as error:
+            mend = "ask its owner to open it, name that user in container.owners, or remove it from container.caches"
+            yield warning("images of others", str(error), mend)
 
 
 def _build(site: Site, login: Login) -> Check:

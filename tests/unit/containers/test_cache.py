@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.images.builds import lock
 from orchestrator.images.builds.cache import Cache, CachedImage
+from orchestrator.images.builds.caches import Caches, users
 from orchestrator.images.definitions.inputs import file_checksum
 
 KEY = "a" * 64
@@ -38,12 +41,13 @@ def test_an_entry_comes_back_as_it_went_in(tmp_path: Path) -> None:
 def test_an_image_is_found_by_name_and_by_the_beginning_of_its_key(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     one, two = entry(cache), entry(cache, "b" * 64, name="other")
-    assert cache.find("mine") == one and cache.find("bbbb") == two and cache.find(str(two.path)) == two
+    find = Caches((), cache).find
+    assert find("mine") == one and find("bbbb") == two and find(str(two.path)) == two
     entry(cache, "c" * 64)
     with pytest.raises(UserError, match=r"'mine' is 2 images; name one by its key: \w{12}, \w{12}"):
-        cache.find("mine")
+        find("mine")
     with pytest.raises(UserError, match="there is no image 'x'"):
-        cache.find("x")
+        find("x")
 
 
 def test_a_changed_image_does_not_verify(tmp_path: Path) -> None:
@@ -130,7 +134,7 @@ def test_a_cache_that_others_can_write_into_is_refused(tmp_path: Path) -> None:
     made = entry(cache)
     for mode in (0o777, 0o1777, 0o770):
         cache.folder.chmod(mode)
-        for ask in (cache.make, lambda: cache.get(KEY), cache.entries, lambda: cache.find("mine")):
+        for ask in (cache.make, lambda: cache.get(KEY), cache.entries, lambda: Caches((), cache).find("mine")):
             with pytest.raises(SiteError, match="others may .*`chmod go-w` it"):
                 ask()
     cache.folder.chmod(0o755)
@@ -206,7 +210,7 @@ def test_a_damaged_sidecar_hides_its_own_image_only(
     HARMS[harm](cache.sidecar(KEY))
     with pytest.raises(SiteError, match=rf"{KEY}\.json: "):
         cache.get(KEY)
-    assert cache.entries() == [other] and cache.find("other") == other
+    assert cache.entries() == [other] and Caches((), cache).find("other") == other
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 2 and all(line.startswith(f"torusrun: {cache.sidecar(KEY)}: ") for line in told)
 
@@ -224,3 +228,85 @@ def test_an_image_that_is_a_link_is_none_of_the_caches(tmp_path: Path, capsys: p
         cache.keep_checksum(made)
     cache.remove(made)
     assert precious.read_bytes() == b"image" and not made.path.is_symlink()
+
+
+def shared_by(cache: Cache, folder: Path) -> Caches:
+    """The caches of a user whose group has `cache`."""
+    return Caches((cache,), Cache(folder / "own"))
+
+
+def test_a_cache_of_others_is_searched_first_and_never_written(tmp_path: Path) -> None:
+    group = Cache(tmp_path / "group")
+    caches = shared_by(group, tmp_path)
+    theirs, own = entry(group), entry(caches.own, "b" * 64, name="other")
+    assert caches.get(KEY) == caches.sound(KEY) == theirs and caches.get("b" * 64) == own
+    assert caches.entries() == [theirs, own] and caches.find("mine") == theirs and caches.of(theirs) == group
+    assert caches.writable(own, "remove") == caches.own
+    with pytest.raises(UserError, match="it is in a cache of others, which is only read; they alone remove it"):
+        caches.writable(theirs, "remove")
+    assert {stat.S_IMODE(path.stat().st_mode) for path in group.folder.iterdir()} == {0o644}, "others can read them"
+    twice = entry(caches.own)
+    assert caches.find("mine") == twice, "one image in two caches is one image"
+
+
+def test_a_damaged_image_of_others_is_a_miss(tmp_path: Path) -> None:
+    caches, told = shared_by(Cache(tmp_path / "group"), tmp_path), list[str]()
+    entry(caches.shared[0]).path.write_bytes(b"other")
+    assert caches.sound(KEY, told.append) is None and "it is not used" in told[0]
+    own = entry(caches.own)
+    assert caches.sound(KEY, told.append) == own
+
+
+@pytest.mark.parametrize("trouble", ["missing", "writable", "a file", "damaged"])
+def test_a_cache_of_others_that_cannot_be_used_is_a_miss_with_a_remark(tmp_path: Path, trouble: str) -> None:
+    group, told = Cache(tmp_path / "group"), list[str]()
+    entry(group)
+    if trouble == "missing":
+        group.folder.rename(tmp_path / "gone")
+    elif trouble == "writable":
+        group.folder.chmod(0o777)
+    elif trouble == "a file":
+        (tmp_path / "file").touch()
+        group = Cache(tmp_path / "file")
+    else:
+        group.sidecar(KEY).write_text("{")
+    caches = shared_by(group, tmp_path)
+    got = next(caches.each(lambda cache: cache.get(KEY), told.append), None)
+    assert got is None and caches.entries(told.append) == []
+    assert bool(told) == (trouble != "missing")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_closed_cache_of_others_is_a_miss_with_a_remark(tmp_path: Path) -> None:
+    group = Cache(tmp_path / "group")
+    entry(group)
+    group.folder.chmod(0o700)
+    program = (
+        "import os, sys; from pathlib import Path; from orchestrator.images.builds.cache import Cache\n"
+        "from orchestrator.images.builds.caches import Caches\n"
+        "os.fchdir(int(sys.argv[1])); os.setgid(65534); os.setuid(65534)\n"
+        "caches = Caches((Cache(Path('group'), (0,)),), Cache(Path('own')))\n"
+        f"print(caches.get({KEY!r}), caches.entries())\n"
+    )
+    above = os.open(group.folder.parent, os.O_RDONLY)  # pytest's folders keep other users out, too
+    try:
+        group.folder.parent.chmod(0o755)
+        words = [sys.executable, "-c", program, str(above)]
+        said = subprocess.run(words, pass_fds=[above], capture_output=True, text=True, timeout=60)
+    finally:
+        os.close(above)
+    assert said.stdout == "None []\n" and "Permission denied; this cache is not used" in said.stderr, said.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_only_named_owners_may_own_a_cache_of_others(tmp_path: Path) -> None:
+    group = Cache(tmp_path / "group")
+    made = entry(group)
+    os.chown(group.folder, 65534, 65534)
+    told = list[str]()
+    assert next(shared_by(group, tmp_path).each(lambda cache: cache.get(KEY), told.append), None) is None
+    assert "belongs to user 65534" in told[0]
+    trusted = Cache(group.folder, users(["65534", "root"]))
+    assert shared_by(trusted, tmp_path).get(KEY) == made
+    with pytest.raises(UserError, match="knows no user 'nobody-of-that-name'"):
+        users(["nobody-of-that-name"])

@@ -58,6 +58,8 @@ def test_every_golden_file_and_template_is_used() -> None:
         "mpi.def.j2",
         "packages.def.j2",
         "python.def.j2",
+        "secrets.def.j2",
+        "dockerfile.def.j2",
     }
 
 

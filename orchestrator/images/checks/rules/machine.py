@@ -82,5 +82,5 @@ def image_file(asked: ImageFile) -> Iterator[Finding]:
     if base.docker and not base.digest:
         what = f"the base {base.docker} is named without a digest"
         yield Finding("base-without-digest", what, "warning", "the image file")
-    else:
+    elif not (asked.definition or asked.dockerfile):  # what these name, the build says
         yield fits("base-without-digest", "the base is fixed by its digest", "the image file")

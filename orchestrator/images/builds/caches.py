@@ -1,0 +1,90 @@
+"""The caches of a site: first those of others, which are only read, then one's own, into which images are built.
+
+A cache of others holds an image or it does not: one that is missing, closed or not to be trusted is a miss with a
+remark, and never ends a verb.
+"""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from orchestrator.base.errors import SiteError, UserError
+from orchestrator.base.terminal.remarks import warn
+from orchestrator.images.builds.cache import Cache, CachedImage
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Caches:
+    """The caches of a site in the order in which an image is searched."""
+
+    shared: tuple[Cache, ...]
+    own: Cache
+
+    def get(self, key: str) -> CachedImage | None:
+        """The image with this key from the first cache that has it. Raises SiteError if one's own is damaged."""
+        return next(self.each(lambda cache: cache.get(key)), None)
+
+    def sound(self, key: str, broken: Callable[[str], None] = warn) -> CachedImage | None:
+        """Like `get`, but the image is read from end to end; one whose content changed is not used."""
+        return next(self.each(lambda cache: cache.sound(key, broken), broken), None)
+
+    def each(self, ask: Callable[[Cache], Found | None], broken: Callable[[str], None] = warn) -> Iterator[Found]:
+        """What the caches answer, those of others first. `broken` gets the problems of these alone."""
+        for cache in self.shared:
+            try:
+                if found := ask(cache):
+                    yield found
+            except SiteError as error:
+                broken(f"{error}; this cache is not used ('container.caches' and 'owners' of the site)")
+        if found := ask(self.own):
+            yield found
+
+    def entries(self, broken: Callable[[str], None] = warn) -> list[CachedImage]:
+        """The images of all caches."""
+        return [entry for entries in self.each(lambda cache: cache.entries(broken), broken) for entry in entries]
+
+    def find(self, word: str) -> CachedImage:
+        """The image with this name, path or beginning of a key. Raises UserError unless exactly one image matches."""
+        return one_of(self.entries(), word, self.own.folder)
+
+    def of(self, entry: CachedImage) -> Cache:
+        """The cache that holds an image."""
+        return next((cache for cache in self.shared if cache.folder == entry.path.parent), self.own)
+
+    def writable(self, entry: CachedImage, what: str) -> Cache:
+        """One's own cache. Raises UserError if the image is in a cache of others."""
+        if self.of(entry) in self.shared:
+            raise UserError(f"{entry.path}: it is in a cache of others, which is only read; they alone {what} it")
+        return self.own
+
+
+def one_of(entries: Iterable[CachedImage], word: str, folder: Path) -> CachedImage:
+    """The image with this name, path or beginning of a key. Raises UserError unless exactly one image matches."""
+    entries = list(entries)
+    found = [e for e in entries if e.key.startswith(word) or str(e.path) == word]
+    found = found or [e for e in entries if e.name == word]
+    found = list({e.key: e for e in found}.values())  # of one image in two caches the last one: one's own
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UserError(f"there is no image {word!r} in {folder}; `torusrun image ls` lists them")
+    keys = ", ".join(e.key[:12] for e in found)
+    raise UserError(f"{word!r} is {len(found)} images; name one by its key: {keys}")
+
+
+def users(names: Iterable[str]) -> tuple[int, ...]:
+    """The numbers of users. Raises UserError for a name that this machine does not know."""
+    return tuple(map(_user, names))
+
+
+def _user(name: str) -> int:
+    try:
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise UserError(f"'container.owners': this machine knows no user {name!r}") from None

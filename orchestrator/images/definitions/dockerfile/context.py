@@ -1,0 +1,83 @@
+"""The files that COPY and ADD take from the folder of a Dockerfile, without those that .dockerignore leaves out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator.images.definitions.dockerfile.instructions import Instruction
+from orchestrator.images.definitions.inputs import NOT_COPIED
+
+
+class Context:
+    """The folder from which a Dockerfile copies."""
+
+    def __init__(self, folder: Path, dockerfile: str) -> None:
+        self.folder = folder
+        own, common = folder / f"{dockerfile}.dockerignore", folder / ".dockerignore"
+        place = own if own.is_file() else common
+        text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
+        self._rules = [_rule(line.strip()) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+    def find(self, pattern: str, one: Instruction) -> list[Path]:
+        """The files and folders that a source of COPY names. Raises SpecError if there is none."""
+        inner = os.path.normpath(pattern.lstrip("/") or ".")
+        if inner.startswith(".."):
+            raise one.wrong(f"{pattern}: it is outside {self.folder}, the folder of the Dockerfile; move it into that")
+        if not re.search(r"[*?\[]", inner):
+            found = [self.folder / inner] if (self.folder / inner).exists() else []
+        else:
+            found = sorted(self.folder.glob(inner))
+        kept = [path for path in found if self._has_files(path)]
+        if not kept:
+            left_out = ".dockerignore leaves it out, or it is an empty folder"
+            why = left_out if found else f"{self.folder} has no such file"
+            raise one.wrong(f"{pattern}: {why}")
+        return kept
+
+    def ignores(self, path: Path) -> bool:
+        """Whether .dockerignore leaves a path out; the last rule that matches it or a folder above it counts."""
+        name, ignored = str(path.relative_to(self.folder)), False
+        for rule, back in self._rules:
+            if rule.match(name):
+                ignored = not back
+        return ignored
+
+    def _has_files(self, path: Path) -> bool:
+        return any(self.files(path)) if path.is_dir() else not self.ignores(path)
+
+    def whole(self, path: Path) -> bool:
+        """Whether all files of a folder are copied."""
+        return path.is_file() or not self._rules
+
+    def files(self, folder: Path) -> Iterator[Path]:
+        """The files below a folder that are copied."""
+        for where, folders, names in os.walk(folder):
+            folders[:] = sorted(name for name in folders if name not in NOT_COPIED)
+            for name in sorted(names):
+                if not (path := Path(where, name)).name.endswith(".pyc") and not self.ignores(path):
+                    yield path
+
+
+def _rule(line: str) -> tuple[re.Pattern[str], bool]:
+    """(the pattern of the names that a line matches, whether it takes them back in)."""
+    back = line.startswith("!")
+    parts = os.path.normpath(line.removeprefix("!").strip().lstrip("/")).split("/")
+    pattern = ""
+    for number, part in enumerate(parts):
+        last = number == len(parts) - 1
+        if part == "**":
+            pattern += ".*" if last else "(?:.*/)?"
+        else:
+            pattern += _glob(part) + ("" if last else "/")
+    return re.compile(f"{pattern}(?:/.*)?$", re.DOTALL), back
+
+
+def _glob(part: str) -> str:
+    """A part of a path with `*`, `?` and `[...]`, none of which match a slash."""
+    pieces = re.findall(r"\\.|\[[^\]]*\]|.", part)
+    special = {"*": "[^/]*", "?": "[^/]"}
+    known = {**special, **{piece: piece for piece in pieces if piece.startswith("[") and len(piece) > 1}}
+    return "".join(known.get(piece) or re.escape(piece.removeprefix("\\")) for piece in pieces)

@@ -1,0 +1,124 @@
+"""The inputs of a build from a Dockerfile: its definition, the files that it copies, and what has no effect in it.
+
+spython's conversion is not used. It reads a Dockerfile line by line: it merges stages, loses quotes and all but the
+first of several words, runs COPY before everything, and ends with an exception for others. Its other parser reads our
+definition, as every one that torusrun writes (lint.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.base.render import environment
+from orchestrator.base.render.environment import Text
+from orchestrator.images.definitions import build_secrets, lint
+from orchestrator.images.definitions.definition import WHEELHOUSE, Variant, header
+from orchestrator.images.definitions.dockerfile import instructions, stages
+from orchestrator.images.definitions.dockerfile.context import Context
+from orchestrator.images.definitions.dockerfile.recipe import COPIED, Recipe
+from orchestrator.images.definitions.dockerfile.stages import Dockerfile
+from orchestrator.images.definitions.image_keys import Base, ImageFile
+from orchestrator.images.definitions.inputs import Inputs
+from orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
+from orchestrator.images.definitions.quoting import line, shell
+from orchestrator.images.definitions.requirements import BUILD_ONLY
+from orchestrator.images.mounts import HOST_MPI, TRAINING
+from orchestrator.spec.load import read_text
+from orchestrator.spec.paths import expanded
+from orchestrator.spec.problems import Mark, Problem, SpecError
+
+OFFLINE = ("export PIP_NO_INDEX=1", f"export PIP_FIND_LINKS={WHEELHOUSE}")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A stage of the definition, as the template writes it."""
+
+    header: list[Text]
+    name: Text | None = None
+    files: tuple[tuple[Text, list[Text]], ...] = ()
+    post: tuple[Text, ...] = ()
+    environment: tuple[Text, ...] = ()
+    labels: tuple[Text, ...] = ()
+    runscript: tuple[Text, ...] = ()
+    copies: bool = False
+    last: bool = False
+
+
+def convert(image_file: ImageFile, beside: Path, variant: Variant, found: Inputs) -> Inputs:
+    """`found` with the definition of the Dockerfile that an image file in `beside` names, and with the files it copies.
+
+    Raises SpecError, with the line, for all that cannot be expressed.
+    """
+    path = (beside / expanded(str(image_file.dockerfile))).absolute()
+    text = read_text(path, "Dockerfile")
+    for number, written in enumerate(text.splitlines(), 1):
+        if has_login(written):
+            raise SpecError([Problem(Mark(str(path), number, 1), f"the line {LOGIN_MEND} of an image file")])
+    read = instructions.read(text, path)
+    given = dict(image_file.arguments)
+    arranged = stages.arrange(read, path, given, image_file.target)
+    context, files = Context(path.parent, path.name), list(found.files)
+
+    def take(source: Path) -> str:
+        name = f"files/{len({known.split('/')[1] for known, _ in files})}"
+        whole = context.whole(source)
+        inner = [source] if whole else context.files(source)
+        files.extend((name if whole else f"{name}/{one.relative_to(source)}", one) for one in inner)
+        return name
+
+    recipes = [Recipe(stage, arranged, context, given, take).fill() for stage in arranged.stages]
+    definition = environment.render(
+        "container/dockerfile.def.j2",
+        stages=[*_images(arranged), *_sections(recipes, image_file)],
+        image=image_file,
+        at={"training": TRAINING, "host_mpi": HOST_MPI, "build_only": BUILD_ONLY, "copied": COPIED},
+        shell=shell,
+        secrets=build_secrets.variables(image_file.secrets),
+        encoded=Text(build_secrets.ENCODED),
+        packages=[Text(entry) for entry in OFFLINE] if variant.wheelhouse else [],
+    )
+    lint.lint(definition)
+    labels = {"torusrun.training": image_file.training}
+    notes = tuple(note for recipe in recipes for note in recipe.notes)
+    return replace(found, definition=definition, files=tuple(files), labels=labels, notes=tuple(dict.fromkeys(notes)))
+
+
+def _images(arranged: Dockerfile) -> list[Section]:
+    """A stage for each image that COPY --from names."""
+    names = arranged.copied.items()
+    return [Section(_header(image), Text(label)) for image, label in names]
+
+
+def _sections(recipes: list[Recipe], image_file: ImageFile) -> list[Section]:
+    several = len(recipes) > 1 or bool(recipes[0].of.copied)
+    return [_section(recipe, image_file, recipe is recipes[-1], several) for recipe in recipes]
+
+
+def _section(recipe: Recipe, image_file: ImageFile, last: bool, several: bool) -> Section:
+    own = image_file.base != Base()
+    origins = dict.fromkeys(origin for origin, _, _ in recipe.files)
+    files = [
+        (
+            Text(f" from {origin}" if origin else ""),
+            [Text(f"{line(name, 'path')} {to}") for each, name, to in recipe.files if each == origin],
+        )
+        for origin in origins
+    ]
+    labels = {**recipe.labels, **image_file.labels, "torusrun.image": image_file.name} if last else {}
+    return Section(
+        header(image_file) if own else _header(recipe.stage.image),
+        Text(recipe.stage.label) if several else None,
+        tuple(files),
+        tuple(recipe.post),
+        tuple(Text(f"export {name}={value.shell()}") for name, value in recipe.environment) if last else (),
+        tuple(Text(f"{line(name, 'label')} {line(value, 'label')}") for name, value in labels.items()),
+        tuple(recipe.runscript()) if last else (),
+        copies=bool(recipe.files),
+        last=last,
+    )
+
+
+def _header(image: str) -> list[Text]:
+    return [Text("Bootstrap: docker"), Text(f"From: {line(image, 'image')}")]

@@ -1,0 +1,268 @@
+"""Turns the instructions of one stage into the sections of a definition, in the order in which Docker runs them.
+
+A runtime copies the files of %files before it runs %post, so each COPY has a place of its own, from which %post takes
+the files when its turn comes. Each RUN is a shell of its own, as for Docker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.base.errors import UserError
+from orchestrator.base.render.environment import Text
+from orchestrator.images.architecture import own_platform
+from orchestrator.images.definitions.dockerfile import stages
+from orchestrator.images.definitions.dockerfile.context import Context
+from orchestrator.images.definitions.dockerfile.instructions import Instruction
+from orchestrator.images.definitions.dockerfile.stages import BuildStage, Dockerfile
+from orchestrator.images.definitions.dockerfile.words import Expansion, expand, split
+from orchestrator.images.definitions.quoting import line, shell
+
+COPIED = "/.torusrun-copied"
+ARCHIVE = re.compile(r".+\.(tar(\.(gz|bz2|xz|zst))?|tgz|tbz2|txz)")
+SHOWN = 60  # characters of a RUN in the log
+UNSAFE = re.compile(r"(?im)^\s*%|^bootstrap:|\{\{|\n\n|\\\Z")
+WITHOUT_EFFECT = {
+    "EXPOSE": "", "VOLUME": "", "STOPSIGNAL": "", "MAINTAINER": "",
+    "HEALTHCHECK": "nothing runs it", "ONBUILD": "it has no effect on this image",
+}  # fmt: skip
+
+
+@dataclass
+class Recipe:
+    """The sections of a stage, filled instruction by instruction."""
+
+    stage: BuildStage
+    of: Dockerfile
+    context: Context
+    given: dict[str, str]
+    take: Callable[[Path], str]
+    """Takes a file of the user into the build; returns its name beside the definition."""
+    files: list[tuple[str, str, str]] = field(default_factory=list)  # (stage or '', from, to)
+    post: list[Text] = field(default_factory=list)
+    environment: list[tuple[str, Expansion]] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    entrypoint: list[str] = field(default_factory=list)
+    command: list[str] = field(default_factory=list)
+    folder: Expansion = Expansion(("/",))
+    known: dict[str, str | None] = field(default_factory=dict)
+    shell: list[str] = field(default_factory=lambda: ["/bin/sh", "-c"])
+
+    def fill(self) -> Recipe:
+        """Raises SpecError, with the line of the Dockerfile, if an instruction cannot be expressed."""
+        for one in self.stage.instructions:
+            try:
+                if one.word in WITHOUT_EFFECT:
+                    self._note(one, WITHOUT_EFFECT[one.word])
+                else:
+                    getattr(self, f"_{one.word.lower()}")(one)
+            except UserError as error:
+                raise error if str(error).startswith(one.mark.source) else one.wrong(str(error)) from None
+        return self
+
+    def runscript(self) -> list[Text]:
+        """The lines that start ENTRYPOINT and CMD: arguments replace CMD, as for Docker."""
+        lines = [Text(f"cd {self.folder.shell()}")] if self.folder.plain != "/" else []
+        if self.command:
+            lines.append(Text(f'[ "$#" -gt 0 ] || set -- {_words(self.command)}'))
+        return [*lines, Text(f'exec {_words(self.entrypoint)} "$@"'.replace("  ", " "))]
+
+    def _note(self, one: Instruction, why: str) -> None:
+        if why:
+            self.notes.append(f"{one.mark.source}:{one.mark.line}: {one.word}: {why}")
+
+    def _expand(self, word: str, one: Instruction) -> Expansion:
+        return expand(word, self.known, one.escape)
+
+    def _plain(self, word: str, one: Instruction) -> str:
+        """A word whose value must be known before the build."""
+        found = self._expand(word, one).plain
+        if found is None:
+            raise UserError(f"{word}: a variable in it is not set by ENV or ARG, so it is not known before the build")
+        return found
+
+    def _arg(self, one: Instruction) -> None:
+        for name in (word.partition("=")[0] for word in split(one.text, one.escape)):
+            if name not in {each for each, _ in self.environment}:  # ENV goes before ARG
+                self._set_argument(name, one)
+
+    def _set_argument(self, name: str, one: Instruction) -> None:
+        known = dict(stages.defaults(one, self.known, self.given))
+        value = known.get(name, self.of.arguments.get(name, _platform().get(name)))
+        if value is not None:
+            self.known[name] = value
+            self.post.append(Text(f"export {_name(name)}={shell(value)}"))
+        else:
+            self.known.setdefault(name, "")  # Docker takes it for empty, and RUN does not have it
+
+    def _env(self, one: Instruction) -> None:
+        words = split(one.text, one.escape)
+        if not words:
+            raise UserError("it names no variable")
+        if "=" not in words[0]:  # the old form: ENV NAME all the rest
+            rest = one.text.partition(words[0])[2].strip()
+            pairs = [(words[0], rest)]
+        else:
+            pairs = [(word.partition("=")[0], word.partition("=")[2]) for word in words]
+        values = [(_name(name), self._expand(value, one)) for name, value in pairs]  # with what was before this line
+        self.environment += values
+        for name, value in values:
+            self.known[name] = value.plain
+            self.post.append(Text(f"export {name}={value.shell()}"))
+
+    def _label(self, one: Instruction) -> None:
+        words = split(one.text, one.escape)
+        pairs = [word.partition("=")[::2] for word in words] if "=" in one.text else [(words[0], " ".join(words[1:]))]
+        for name, value in pairs:
+            plain = " ".join(self._plain(value, one).split())
+            if plain:
+                self.labels[str(line(self._plain(name, one), "label"))] = str(line(plain, "label"))
+
+    def _workdir(self, one: Instruction) -> None:
+        place = Expansion(tuple(part for word in [one.text] for part in self._expand(word, one).parts))
+        absolute = place.parts and (not isinstance(place.parts[0], str) or place.parts[0].startswith("/"))
+        between = () if self.folder.plain == "/" else ("/",)
+        self.folder = place if absolute else Expansion((*self.folder.parts, *between, *place.parts))
+        self.post.append(Text(f"mkdir -p {place.shell()} && cd {place.shell()}"))
+
+    def _user(self, one: Instruction) -> None:
+        if self._plain(one.text, one).partition(":")[0] not in ("root", "0"):
+            self._note(one, "it has no effect: the build runs as root, and the ranks as you")
+
+    def _shell(self, one: Instruction) -> None:
+        if not (words := one.json()):
+            raise UserError('write it as SHELL ["/bin/bash", "-c"]')
+        self.shell = words
+
+    def _entrypoint(self, one: Instruction) -> None:
+        self.entrypoint, self.command = self._started(one), []
+
+    def _cmd(self, one: Instruction) -> None:
+        self.command = self._started(one)
+
+    def _started(self, one: Instruction) -> list[str]:
+        found = one.json()
+        return [*self.shell, one.text] if found is None else found
+
+    def _run(self, one: Instruction) -> None:
+        for name, value in one.flags:
+            kind = re.search(r"(?:^|,)type=([a-z]+)", value)
+            if name == "mount" and kind and kind[1] in ("cache", "tmpfs"):
+                continue  # without it the result is the same
+            if name == "mount" and kind and kind[1] in ("secret", "ssh"):
+                raise UserError(f"--mount=type={kind[1]}: name the login in 'secrets' of an image file; "
+                                "the build has it as a variable")  # fmt: skip
+            if name == "mount":
+                raise UserError(f"--mount={value}: a build cannot mount it; COPY the files before this line")
+            if (name, value) != ("network", "default"):
+                raise UserError(f"--{name}={value}: no runtime has this; leave it out")
+        script = one.text
+        if one.documents and re.fullmatch(r"<<-?\S+", one.text):
+            script = one.documents[0].content
+            if script.startswith("#!"):
+                raise UserError("a here-document with '#!' cannot be run; COPY it as a file, and run that")
+        elif one.documents:
+            script += "\n" + "".join(f"{document.content}{document.name}\n" for document in one.documents)
+        elif len(one.lines) > 1 and not re.search("[#']", one.text):
+            script = " \\\n".join(piece.rstrip() for piece in one.lines).lstrip()
+        where = f"{Path(one.mark.source).name}:{one.mark.line}"
+        shown = " ".join(one.text.split())[:SHOWN]
+        self.post.append(Text(f": {shell(f'{where}: RUN {shown}')}"))  # the log has it, as every command of %post
+        self.post.append(_command(one.json(), self.shell, script))
+
+    def _add(self, one: Instruction) -> None:
+        self._copy(one)
+
+    def _copy(self, one: Instruction) -> None:
+        if one.documents:
+            return self._inline(one)
+        words = one.json() or split(one.text, one.escape)
+        if len(words) < 2:
+            raise UserError("it needs a source and a destination")
+        *sources, to = [self._expand(word, one) for word in words]
+        owner, mode = (self._expand(one.flag(name), one) for name in ("chown", "chmod"))
+        if unknown := [n for n, _ in one.flags if n not in ("from", "chown", "chmod", "link")]:
+            raise UserError(f"--{unknown[0]}: no runtime has this; leave it out")
+        folder = len(sources) > 1 or (to.plain or "").endswith(("/", "."))
+        if len(sources) > 1 and to.plain is not None and not to.plain.endswith(("/", ".")):
+            raise UserError("of several sources the destination must be a folder, which ends with '/'")
+        for word, source in zip(words, sources, strict=False):
+            if source.plain is None:
+                raise UserError(f"{word}: a variable in it is not set by ENV or ARG")
+            for place in self._sources(one, source.plain):
+                unpacked = one.word == "ADD" and ARCHIVE.fullmatch(place)
+                if owner.parts:
+                    self.post.append(Text(f"chown -R {owner.shell()} {shell(place)}"))
+                if mode.parts:
+                    self.post.append(Text(f"chmod -R {mode.shell()} {shell(place)}"))
+                verb = "unpacked" if unpacked else "copied_into" if folder else "copied"
+                self.post.append(Text(f"{verb} {shell(place)} {to.shell()}"))
+
+    def _sources(self, one: Instruction, source: str) -> list[str]:
+        """The places in the build of all that a source names, after %files has brought it there."""
+        if one.word == "ADD" and re.match(r"(https?|ftp)://|git@|.+\.git(#|$)", source):
+            how = f"git clone {source}" if ".git" in source else f"curl -fsSL {source} -o FILE"
+            raise UserError(f"{source}: no runtime downloads it; write `RUN {how}`")
+        if origin := stages.source(one, stages.labels(self.of.stages)):
+            if re.search(r"[\s*?\[\]]", source):
+                raise UserError(f"--from: {source!r}: a pattern or a space cannot be copied; name files and folders")
+            # a folder keeps its name here, so that its content can be told from the folder itself
+            found = [(self.of.copied.get(origin, origin), source, source.rstrip("/").rpartition("/")[2])]
+        else:
+            found = [("", self.take(path), path.name) for path in self.context.find(source, one)]
+        places = []
+        for origin, path, name in found:
+            place = f"{COPIED}/{len(self.files)}/{_safe(name)}"
+            self.files.append((origin, path, place))
+            places.append(place)
+        return places
+
+    def _inline(self, one: Instruction) -> None:
+        """A file whose content is a here-document."""
+        *_, to = split(HERE_WORD.sub("document", one.text), one.escape)
+        for document in one.documents:
+            if document.expanded and "$" in document.content:
+                raise UserError(f"variables in the here-document {document.name} are not expanded; "
+                                f"write <<'{document.name}', or RUN with `cat <<{document.name} > FILE`")  # fmt: skip
+            place = self._expand(to, one)
+            if (place.plain or "").endswith("/"):
+                place = Expansion((*place.parts, document.name))
+            self.post.append(Text(f'mkdir -p "$(dirname {place.shell()})"'))
+            self.post.append(Text(f"printf %s {shell(document.content)} > {place.shell()}"))
+
+
+HERE_WORD = re.compile(r"<<-?\S+")
+
+
+def _platform() -> dict[str, str]:
+    """The variables that Docker sets by itself, if an ARG names them."""
+    system, processor = own_platform().split("/")
+    own = {"PLATFORM": own_platform(), "OS": system, "ARCH": processor}
+    return {side + name: value for side in ("TARGET", "BUILD") for name, value in own.items()}
+
+
+def _name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise UserError(f"{name!r} cannot be the name of a variable")
+    return name
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._+-]", "-", name).lstrip("-") or "all"
+
+
+def _words(words: list[str]) -> str:
+    return " ".join(shell(word) for word in words)
+
+
+def _command(words: list[str] | None, with_shell: list[str], script: str) -> Text:
+    """A RUN as lines of %post; it ends the build if it fails."""
+    if words is not None:
+        return Text(_words(words))
+    if with_shell == ["/bin/sh", "-c"] and not UNSAFE.search(script):
+        return Text(f"(set +e\n{script.strip()}\n)")
+    return Text(_words([*with_shell, script]))

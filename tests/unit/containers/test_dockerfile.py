@@ -1,0 +1,228 @@
+"""A Dockerfile becomes a definition; what cannot be expressed is reported with its line."""
+
+import json
+import subprocess
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from orchestrator.base.errors import UserError
+from orchestrator.cli.main import main
+from orchestrator.images.definitions import image_file, lint
+from orchestrator.images.definitions.definition import Variant
+from orchestrator.images.definitions.dockerfile import words
+from orchestrator.images.definitions.prepare import prepare, sources
+from orchestrator.images.source import parse
+from orchestrator.spec.load import load
+from tests.unit.golden_text import assert_golden
+
+HERE = Path(__file__).parent / "dockerfile"
+SITE = "scheduler: local\nlauncher: spawn\nnode: {ranks: 1}\nruns: runs\ncontainer: {cache: images}\n"
+TINY = "FROM debian:bookworm-slim\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("orchestrator.images.architecture.os.uname", lambda: type("", (), {"machine": "x86_64"}))
+    home = tmp_path / "training"
+    (home / "src").mkdir(parents=True)
+    for name in ("requirements.txt", "train.py", "data.tar.gz", "src/model.py", "src/notes.md"):
+        (home / name).write_text(name)
+    (home / ".dockerignore").write_text("*.md\n**/*.md\n.dockerignore\n!train.py\n")
+    (home / "Dockerfile").write_text((HERE / "Dockerfile").read_text())
+    return home
+
+
+def definition(folder: Path, text: str, *lines: str) -> str:
+    (folder / "Dockerfile").write_text(text)
+    (folder / "image.yaml").write_text("\n".join(["name: mine", "dockerfile: Dockerfile", *lines, ""]))
+    return prepare(folder / "image.yaml", Variant()).inputs.definition
+
+
+def test_the_definition_of_a_whole_dockerfile(folder: Path) -> None:
+    found = prepare(folder / "Dockerfile", Variant())
+    assert_golden(HERE / "image.def", found.inputs.definition)
+    assert [name for name, _ in found.inputs.files] == [
+        "files/0", "files/1", "files/2/Dockerfile", "files/2/data.tar.gz", "files/2/requirements.txt",
+        "files/2/train.py", "files/2/src/model.py", "files/3",
+    ]  # fmt: skip
+    assert found.inputs.notes == (
+        f"{folder}/Dockerfile:53: USER: it has no effect: the build runs as root, and the ranks as you",
+    )
+    for stage in lint.stages(found.inputs.definition):
+        for section in {"post", "environment", "runscript"} & set(stage.sections):
+            done = subprocess.run(["sh", "-n"], input=stage.sections[section], text=True, timeout=10)
+            assert done.returncode == 0, f"%{section} is not shell"
+
+
+def test_the_runscript_takes_arguments_in_place_of_cmd(folder: Path) -> None:
+    text = definition(folder, TINY + 'ENTRYPOINT ["printf", "%s,"]\nCMD ["a b", "c"]\n')
+    script = lint.stages(text)[-1].sections["runscript"]
+    for given, printed in (([], "a b,c,"), (["d"], "d,")):
+        done = subprocess.run(["sh", "-c", script, "sh", *given], capture_output=True, text=True, timeout=10)
+        assert done.stdout == printed
+
+
+def test_the_key_follows_the_dockerfile_its_files_and_its_arguments(folder: Path) -> None:
+    text = TINY + "ARG A=1\nCOPY src /src\n"
+    keys = []
+    for change in (
+        lambda: definition(folder, text),
+        lambda: definition(folder, text, "arguments: {A: '2'}"),
+        lambda: (folder / "src" / "model.py").write_text("other"),
+        lambda: definition(folder, text + "RUN true\n"),
+    ):
+        change()
+        keys.append(prepare(folder / "image.yaml", Variant()).inputs.key)
+    (folder / "src" / "notes.md").write_text("left out by .dockerignore")
+    keys.append(prepare(folder / "image.yaml", Variant()).inputs.key)
+    assert len(set(keys)) == 4 and keys[-1] == keys[-2]
+    assert sources(folder / "image.yaml", False, "") == [keys[-1]] * 2
+
+
+def test_a_base_stands_for_the_image_of_every_from(folder: Path) -> None:
+    (folder / "root").mkdir()
+    text = definition(folder, "FROM a AS b\nFROM c\nCOPY --from=b /x /y\n", "base: {folder: root}")
+    headers = [stage.header for stage in lint.stages(text)]
+    assert [(h["bootstrap"], h["from"]) for h in headers] == [("localimage", "base")] * 2
+
+
+def test_only_needed_stages_are_built_and_a_target_can_be_named(folder: Path) -> None:
+    text = "FROM a AS one\nRUN one\nFROM one AS two\nRUN two\nFROM b\nRUN three\n"
+    assert definition(folder, text).count("Bootstrap:") == 1
+    chosen = definition(folder, text, "target: two")
+    assert "From: a\n" in chosen and chosen.index("one\n") < chosen.index("two\n") and "three" not in chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("RUN true\n", 1, "the first instruction must be FROM"),
+        ("# only a comment\n", 0, "it has no FROM"),
+        (TINY + "RUM true\n", 2, "'RUM' is not an instruction of a Dockerfile; did you mean 'RUN'?"),
+        ("ARG IMAGE\nFROM $IMAGE\n", 2, "$IMAGE has no value"),
+        ("FROM scratch\n", 1, "begin with an image that has a system"),
+        ("FROM a b\n", 1, "it must be `FROM IMAGE` or `FROM IMAGE AS NAME`"),
+        ("FROM --platform=linux/riscv64 a\n", 1, "for the processor of this machine"),
+        (TINY + "ADD https://example.org/a.txt /a\n", 2, "write `RUN curl -fsSL https://example.org/a.txt -o FILE`"),
+        (TINY + "ADD git@github.com:a/b.git /a\n", 2, "write `RUN git clone"),
+        (TINY + "COPY missing.txt /a\n", 2, "missing.txt: "),
+        (TINY + "COPY src/notes.md /a\n", 2, ".dockerignore leaves it out"),
+        (TINY + "COPY ../secret /a\n", 2, "it is outside"),
+        (TINY + "COPY --from=nowhere! /a /a\n", 2, "there is no such stage"),
+        (TINY + "COPY --parents src /a\n", 2, "--parents: no runtime has this"),
+        (TINY + "COPY train.py requirements.txt /a\n", 2, "the destination must be a folder, which ends with '/'"),
+        (TINY + "COPY $WHERE /a\n", 2, "a variable in it is not set by ENV or ARG"),
+        (TINY + "RUN true\n\nCOPY <<EOF /a\n$HOME\nEOF\n", 4, "variables in the here-document EOF are not expanded"),
+        (TINY + "RUN <<EOF\ntrue\n", 2, "its here-document has no end"),
+        (TINY + "RUN <<EOF\n#!/usr/bin/env python\nEOF\n", 2, "a here-document with '#!' cannot be run"),
+        (TINY + "RUN --mount=type=secret,id=t true\n", 2, "name the login in 'secrets' of an image file"),
+        (TINY + "RUN --mount=type=bind,target=/x true\n", 2, "COPY the files before this line"),
+        (TINY + "RUN --security=insecure true\n", 2, "--security=insecure: no runtime has this"),
+        (TINY + "ENV A=${B:?none}\n", 2, "is not a variable as ${NAME}"),
+        (TINY + "ENV A='open\n", 2, "a ' is not closed"),
+        (TINY + "ENV 1A=2\n", 2, "'1A' cannot be the name of a variable"),
+        (TINY + "RUN pip install https://me:word@host/a.whl\n", 2, "the login in 'secrets' of an image file"),
+        (TINY + "SHELL bash\n", 2, 'write it as SHELL ["/bin/bash", "-c"]'),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_expressed_is_reported_with_its_line(folder: Path, text: str, line: int, says: str) -> None:
+    with pytest.raises(UserError) as error:
+        definition(folder, text)
+    place = f"{folder}/Dockerfile" + (f":{line}:1: " if line else ": ")
+    assert str(error.value).startswith(place) and says in str(error.value), str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["arguments: {OTHER: '1'}"], "it has no ARG OTHER"),
+        (["target: tow"], "it has no stage 'tow'; did you mean 'two'?"),
+        (["system: [git]"], "'system' has no effect beside 'dockerfile'"),
+        (["base: {docker: a, oras: b}"], "'base' takes exactly one of"),
+    ],
+)
+def test_what_an_image_file_says_beside_a_dockerfile(folder: Path, lines: list[str], says: str) -> None:
+    with pytest.raises(UserError, match="image.yaml|Dockerfile") as error:
+        definition(folder, "FROM a AS two\n", *lines)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize("hostile", ["%post", "Bootstrap: x", "{{ a }}", "a\\\n  %files", "'%test", "$(", "\\"])
+def test_a_run_never_starts_a_section_or_a_stage(folder: Path, hostile: str) -> None:
+    text = definition(folder, TINY + f"RUN <<'EOF'\necho\n{hostile}\n\nEOF\nENV A=\"{hostile.replace('$(', '')}x\"\n")
+    assert len(lint.stages(text)) == 1
+    assert set(lint.stages(text)[0].sections) == {"post", "environment", "labels", "runscript"}
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("plain", "plain"),
+        ("'$A'", "$A"),
+        ('"$A b"', "1 b"),
+        (r"\$A\ x", "$A x"),
+        ("${B:-d $A}", "d 1"),
+        ("${A:+set}${B:+unset}", "set"),
+        ("${HOME_OF_BASE:-/x}$HOME_OF_BASE", "/base/base"),
+        ('"a\\"b`c"', 'a"b`c'),
+        ("$(x)`y`", "$(x)`y`"),
+        ("${NONE:-a}", "a"),
+    ],
+)
+def test_words_expand_as_in_docker(word: str, value: str) -> None:
+    """Variables of the base are expanded by the shell of the build."""
+    found = words.expand(word, {"A": "1", "B": ""})
+    script = f"printf %s {found.shell()}"
+    environment = {"HOME_OF_BASE": "/base"}
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=environment, timeout=10)
+    assert done.stdout == value
+
+
+def test_mutated_dockerfiles_end_in_a_definition_or_in_an_error_of_the_user(folder: Path, chance: Random) -> None:
+    whole = (HERE / "Dockerfile").read_text()
+    built = 0
+    inserted = [*"\n\\\"'${}%<#,\x00é[]", "FROM ", "{{", "\nENV A\n"]
+    for _ in range(100):
+        text = list(whole)
+        for _ in range(chance.randint(1, 3)):
+            at = chance.randrange(len(text))
+            text[at : at + chance.randint(0, 30)] = chance.choice(inserted)
+        try:
+            lint.lint(definition(folder, "".join(text)))
+            built += 1
+        except UserError:
+            continue
+    assert built > 5, "some mutations must leave a Dockerfile"
+
+
+def test_a_run_names_a_dockerfile(folder: Path) -> None:
+    (folder / "site.yaml").write_text(SITE)
+    for written, means in (("{dockerfile: Dockerfile}", "./Dockerfile"), ("./Dockerfile", "./Dockerfile")):
+        run = f"name: x\nsite: ./site.yaml\nnodes: 1\ncommand: ['true']\nimage: {written}\n"
+        (folder / "run.yaml").write_text(run)
+        assert load(folder / "run.yaml").run.image == means
+    assert parse(str(folder / "Dockerfile")).kind == "image file"
+    (folder / "train.docker").write_text(TINY)
+    for name in ("Dockerfile", "train.docker"):
+        assert image_file.load(image_file.find(f"./{name}", folder)).dockerfile == name
+    (folder / "run.yaml").write_text(run.replace("./Dockerfile", "{dockerfile: a, target: b}"))
+    with pytest.raises(UserError, match=r"or \{dockerfile: PATH\} with no other key"):
+        load(folder / "run.yaml")
+
+
+def test_convert_writes_the_definition_with_its_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("site.yaml").write_text(SITE)
+    assert main(["image", "convert", "Dockerfile", "--to", "out", "--site", "./site.yaml"]) == 0
+    assert capsys.readouterr().out.strip() == str(folder / "out" / "image.def")
+    read = lint.stages(Path("out/image.def").read_text())[-1].sections["files"].split()
+    assert all(Path("out", name).exists() for name in read if name.startswith("files/"))
+    assert main(["image", "render", "Dockerfile", "--site", "./site.yaml"]) == 0
+    assert capsys.readouterr().out == Path("out/image.def").read_text()
+    assert main(["image", "convert", "Dockerfile", "--to", "out", "--site", "./site.yaml"]) == 2
+    assert main(["schema", "run"]) == 0
+    assert json.loads(capsys.readouterr().out)["properties"]["image"]["anyOf"]

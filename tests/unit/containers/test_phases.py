@@ -1,0 +1,86 @@
+"""The phases of a build, from the output of Apptainer 1.4.5."""
+
+import pytest
+
+from orchestrator.images.builds.phases import EXAMINE, Phases, stamp
+
+# (seconds since the start, a line): recorded on this project's machine, most lines left out.
+DOCKERFILE = (
+    (0, "WARNING: No default remote in use, falling back to default keyserver: https://keys.openpgp.org"),
+    (0, "INFO:    Starting build..."),
+    (1, "INFO:    Extracting local image..."),
+    (4, "INFO:    Copying files/0 to /.torusrun-copied/0/requirements.txt"),
+    (4, "INFO:    Copying files/1 to /.torusrun-copied/1/unet"),
+    (5, "INFO:    Running post scriptlet"),
+    (5, "+ set -e"),
+    (5, "+ : 'Dockerfile:6: RUN apt-get update && echo '\"'\"'it'\"'\"''"),
+    (5, "+ apt-get update"),
+    (65, "+ : Dockerfile:11: RUN pip install --upgrade pip"),
+    (65, "+ pip install --upgrade pip"),
+    (80, "INFO:    Adding labels"),
+    (80, "INFO:    Adding runscript"),
+    (80, "INFO:    Creating SIF file..."),
+    (80, "INFO:    Non-gzip squashfs compression might not work with some installations"),
+    (95, "INFO:    Build complete: /home/me/images/.7a6e.sif"),
+)
+IMAGE_FILE = (
+    (0, "I: Retrieving InRelease"),
+    (30, "+ apt-get -o APT::Sandbox::User=root update"),
+    (31, "+ DEBIAN_FRONTEND=noninteractive apt-get -o APT::Sandbox::User=root install -y python3"),
+    (60, "+ /opt/python/bin/python -m pip install --no-cache-dir torch==2.13.0"),
+    (90, "INFO:    Creating SIF file..."),
+)
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def said(lines: tuple[tuple[int, str], ...], before: dict[str, float] | None = None) -> tuple[list[str], Phases]:
+    clock, printed = Clock(), list[str]()
+    phases = Phases(printed.append, None, before, clock)
+    for clock.now_s, line in lines:
+        phases.line(line)
+    clock.now_s += 5
+    phases.begin(EXAMINE)
+    clock.now_s += 2
+    phases.end()
+    return printed, phases
+
+
+def test_without_a_terminal_each_phase_is_one_line() -> None:
+    printed, phases = said(DOCKERFILE, {"packing": 20.0})
+    assert printed == [
+        "0:01 base", "0:04 files", "0:05 Dockerfile:6: RUN apt-get update && echo 'it'",
+        "1:05 Dockerfile:11: RUN pip install --upgrade pip", "1:20 labels and test",
+        "1:20 packing (last time 0:20)", "1:40 examining",
+    ]  # fmt: skip
+    assert phases.taken_s["packing"] == 20 and sum(phases.taken_s.values()) == 101
+
+
+def test_the_phases_of_an_image_file() -> None:
+    assert said(IMAGE_FILE)[0][:4] == ["0:00 base", "0:30 Debian packages", "1:00 Python packages", "1:30 packing"]
+
+
+def test_on_a_terminal_a_line_shows_what_is_left_also_without_any_output() -> None:
+    clock, printed, drawn = Clock(), list[str](), list[str]()
+    phases = Phases(printed.append, drawn.append, {"base": 3.0, "packing": 90.0}, clock)
+    phases.line("INFO:    Extracting local image...")
+    clock.now_s = 2
+    phases.line("INFO:    Creating SIF file...")
+    for clock.now_s in (2.5, 32, 32.5, 120):
+        phases.tick()
+    phases.end()
+    assert printed == ["0:00 base: 0:02", "0:02 packing: 1:58"]
+    assert drawn == [
+        "0:00 base, 0:00, about 1:33 left", "", "0:02 packing, 0:00, about 1:30 left",
+        "0:32 packing, 0:30, about 1:00 left", "2:00 packing, 1:58", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0.4, "0:00"), (59.6, "1:00"), (3600, "1:00:00"), (3599, "59:59")])
+def test_times(seconds: float, shown: str) -> None:
+    assert stamp(seconds) == shown

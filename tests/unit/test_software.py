@@ -1,0 +1,106 @@
+"""Software that a job activates without a container: the lines of each kind, and a real venv that is looked at."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.main import main
+from orchestrator.schedulers.software import activating
+from orchestrator.sites.checks import software as checking
+from orchestrator.spec.load import load
+from orchestrator.spec.software import Software
+
+SITE = "scheduler: local\nlauncher: spawn\nnode: {ranks: 1}\nruns: runs\n"
+RUN = "name: x\nsite: ./site.yaml\nnodes: 1\ncode: none\ncommand: [python, -V]\n"
+
+
+@pytest.mark.parametrize(
+    ("software", "lines"),
+    [
+        (Software(), []),
+        (Software(venv="/opt/my venv"), ["source '/opt/my venv/bin/activate'"]),
+        (
+            Software(module_paths=("/sw/m",), modules=("a/1", "b;c")),
+            ["module use /sw/m", "module load a/1", "module load 'b;c'"],
+        ),
+        (Software(conda="train"), ['eval "$(conda shell.bash hook)"', "conda activate train"]),
+        (Software(conda="/e", root="/opt/conda"), ["source /opt/conda/etc/profile.d/conda.sh", "conda activate /e"]),
+        (
+            Software(conda="train", root="/opt/bin/micromamba"),
+            ['eval "$(/opt/bin/micromamba shell hook --shell bash)"', "micromamba activate train"],
+        ),
+        (Software(spack="/s/env", root="/s"), ["source /s/share/spack/setup-env.sh", "spack env activate /s/env"]),
+        (Software(modules=("spack",), spack="train"), ["module load spack", "spack env activate train"]),
+    ],
+)  # fmt: skip
+def test_the_lines_of_each_kind(software: Software, lines: list[str]) -> None:
+    assert activating(software) == lines
+
+
+@pytest.fixture
+def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text(SITE)
+    words = [sys.executable, "-m", "venv", "--without-pip", "own"]
+    subprocess.run(words, check=True, timeout=60)
+    Path("run.yaml").write_text(f"{RUN}environment: {{venv: {tmp_path}/own}}\n")
+    return tmp_path
+
+
+def test_check_reports_what_the_environment_of_a_run_has(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "run.yaml"]) == 0
+    printed = capsys.readouterr().out
+    assert f"ok       environment        {project}/own/bin/python: Python 3." in printed
+    assert "warning  PyTorch            torch cannot be imported: " in printed and "MPI" in printed
+
+
+def test_a_missing_environment_is_one_failure(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "run.yaml", "--set", "environment.venv=/no/such"]) == 2
+    assert "`source /no/such/bin/activate`: " in capsys.readouterr().out
+
+
+def test_a_torch_that_does_not_fit_the_nodes_fails(project: Path) -> None:
+    site = load(Path("run.yaml")).site
+    gpus = replace(site, node=replace(site.node, gpus=1, architecture="sm_90"))
+    module = next((project / "own" / "lib").glob("python3*")) / "site-packages" / "torch.py"
+    software, outcomes = Software(venv=str(project / "own")), []
+    for cuda, flags in (("None", ""), ("'12.8'", "sm_70"), ("'12.8'", "sm_70 sm_90")):
+        kernels = f"class _C:\n    _cuda_getArchFlags = staticmethod(lambda: {flags!r})\n"
+        module.write_text(f"__version__ = '2.9'\nclass version:\n    cuda = {cuda}\n{kernels}")
+        found = [check for check in checking.checks(gpus, software) if check.name == "PyTorch"]
+        outcomes.append((found[0].outcome, found[0].said))
+    assert outcomes == [
+        ("failed", "torch 2.9, without CUDA, and the site's nodes have GPUs"),
+        ("failed", "torch 2.9, CUDA 12.8, without kernels for sm_90"),
+        ("ok", "torch 2.9, CUDA 12.8"),
+    ]
+
+
+def test_the_script_activates_the_site_s_software_first(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("site.yaml").write_text(f"{SITE}environment: {{venv: {project}/own}}\n")
+    assert main(["submit", "run.yaml", "--print-script", "--set", "environment={conda: late}"]) == 0
+    script = capsys.readouterr().out
+    own, late = f"source {project}/own/bin/activate", "conda activate late"
+    assert 0 < script.index(f"\n{own}\n") < script.index(f"\n{late}\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("{venv: a, conda: b}", "'environment' names venv and conda; write one of them, besides modules"),
+        ("{root: /opt/conda}", "'environment.root' is where conda or spack is installed; name one of these, too"),
+        ("{vnv: a}", "did you mean 'venv'?"),
+    ],
+)
+def test_what_does_not_fit(given: str, says: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "run.yaml", "--set", f"environment={given}"]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_an_image_has_its_software_inside(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "x.sif").touch()
+    assert main(["plan", "run.yaml", "--set", "image=./x.sif"]) == 2
+    assert "'environment' has no effect in an image; remove it, or 'image'" in capsys.readouterr().err
