@@ -54,7 +54,7 @@ torusrun plan examples/recipes/digits.yaml --set train.recipe=fujitsu-70s --set 
 | value | rule |
 |---|---|
 | data set | the run's own, the digits if it names none |
-| model | the recipe's; `resnet-digits`, with the recipe's `zero_gamma`, if images have one channel and are smaller than 32 pixels |
+| model | the recipe's; `resnet-digits`, with the recipe's `zero_gamma`, if images have one channel and are smaller than 32 pixels; `resnet-small` for cifar10, mnist and fashion-mnist below 64 |
 | image size | in proportion to the size of the data set's own images and not above it, or to a given `data.size`: for the digits 8 in place of 224 or 288. A data set of your own keeps its images as they are, uncropped too, unless `data.size` is given |
 | epochs | as published; if `epochs` is given, the ends of all phases in proportion |
 | batch | samples per rank as published; if `batch` is given, those of all phases in proportion; a multiple of the ranks, and not above the training set or a larger `batch` that is given |

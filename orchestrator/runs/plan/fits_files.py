@@ -15,6 +15,8 @@ from orchestrator.runs.plan.named_files import NamedFile, is_missing, leaves, na
 from orchestrator.spec.paths import expanded
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
+from training.data.packed.named import Named, packed_path
+from training.data.packed.sources import SOURCES
 from training.recipe.fits import OF_FILES
 from training.recipe.near import did_you_mean
 
@@ -56,6 +58,9 @@ def _may_be_executed(path: Path) -> bool:
 
 def _data(run: RunSpec, site: Site, later: bool) -> Iterator[tuple[str, str]]:
     root = run.train.data.options.get("root")
+    elsewhere = site.host or later or (not root and {"HOME", "XDG_DATA_HOME"} & {**site.env, **run.env}.keys())
+    if (path := packed_path(run.train.data)) and not elsewhere and is_missing(path):
+        yield "train.data.name", f"'train.data': {Named(SOURCES[run.train.data.name]).missing(path)}"
     if run.train.data.name not in OF_FILES or not isinstance(root, str) or "$" in root:
         return
     with suppress(UserError):  # an invalid path: the options are checked elsewhere
