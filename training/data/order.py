@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from numpy import ndarray
+    from numpy.random import RandomState
 
 
 @lru_cache(maxsize=4)
@@ -24,6 +25,16 @@ def permutation(samples: int, key: str) -> array[int]:
 
     order = np.argsort(_random(f"order/{key}", (samples,)), kind="stable")
     return array("I", order.astype(np.uintc).tobytes())
+
+
+def generator(text: str) -> RandomState:
+    """NumPy's generator in the state of `Random(text)`."""
+    import numpy as np  # the login node imports this file
+
+    _, state, _ = Random(text).getstate()
+    twister = np.random.RandomState()
+    twister.set_state(("MT19937", np.array(state[:-1], dtype=np.uint32), state[-1], 0, 0.0))
+    return twister
 
 
 @lru_cache(maxsize=2)
@@ -49,12 +60,7 @@ def shifts(samples: int, seed: int, epoch: int, reach: int) -> tuple[tuple[int, 
 
 def _random(text: str, shape: tuple[int, ...]) -> ndarray:
     """Random numbers from 0 to 1: those of `Random(text).random()`, in order."""
-    import numpy as np
-
-    _, state, _ = Random(text).getstate()
-    twister = np.random.RandomState()
-    twister.set_state(("MT19937", np.array(state[:-1], dtype=np.uint32), state[-1], 0, 0.0))
-    return twister.random_sample(shape)
+    return generator(text).random_sample(shape)
 
 
 def _sample_at(position: int, samples: int, seed: int) -> tuple[int, int]:

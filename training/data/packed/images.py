@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from training.data import colour
 from training.data.order import draws
 from training.data.packed.sources import Source
 from training.data.view import View
@@ -50,7 +51,7 @@ class PackedImages:
         images, labels = (each[index] for each in self._halves[0])
         if self._view.augment:
             images = self._changed(images, np.stack([self._draws(epoch)[sample] for epoch, sample in samples]))
-        return self._seen(images, self._view.size), labels.long()
+        return self._seen(self._coloured(images.float(), samples), self._view.size), labels.long()
 
     def test_batches(self, rank: int, world: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every `world`-th test image from `rank` on, 500 at a time."""
@@ -72,6 +73,13 @@ class PackedImages:
             return moved
         mirrored = torch.from_numpy(drawn[:, 2] < 0.5)
         return torch.where(mirrored[:, None, None, None], moved.flip(3), moved)
+
+    def _coloured(self, pixels: Tensor, samples: list[tuple[int, int]]) -> Tensor:
+        if not (self._view.augment and self._view.colour):
+            return pixels
+        each = [colour.factors(self._seed, epoch, sample, self._view.colour) for epoch, sample in samples]
+        by = np.array(each, dtype=np.float32).T[:, :, None, None, None]
+        return torch.from_numpy(colour.changed(pixels.numpy(), by))
 
     def _seen(self, images: Tensor, size: int | None) -> Tensor:
         """Bytes as numbers of the network, in another size if one is given: bilinear, smoothed before it shrinks."""
