@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torus_ranks import RankPool
+from training_runs import TRAIN
 
 from training.checkpoint.loading import load
 from training.checkpoint.store import CheckpointFolder
@@ -26,10 +28,11 @@ from training.data import mixing, order
 from training.data.view import View
 from training.evaluation.evaluate import evaluate
 from training.models.compiled import compile_
+from training.parts import build_parts
 from training.recipe import fits
 from training.recipe.phases import PhaseKeys
 from training.recipe.reading import ConfigError
-from training.recipe.train import LarsKeys, NormKeys, OptimizerKeys, SyncKeys, Train
+from training.recipe.train import DataKeys, LarsKeys, ModelKeys, NormKeys, OptimizerKeys, SyncKeys, Train
 
 BATCH, STEPS = 64, 12
 ALL: dict[str, Any] = {"phases": (), "epochs": 1, "clip_norm": 0.5, "ema": 0.9, "mixup": 0.4, "cutmix": 1.0}
@@ -154,7 +157,7 @@ def test_images_that_are_not_changed_are_not_mixed(group: None, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("train", "key", "said"),
     [
-        (Train(batch=6, mixup=0.2), "train.mixup", r"6 / 2 samples are an odd number"),
+        (Train(batch=6, mixup=0.2), "train.mixup", "a batch of 6 gives it 3, an odd number"),
         (Train(batch=6, cutmix=1.0), "train.cutmix", "an odd number"),
         (Train(clip_norm=1.0, sync=SyncKeys(every=2)), "train.clip_norm", "mean gradient"),
         (Train(clip_norm=1.0, optimizer=SHARDED), "train.clip_norm", "no rank"),
@@ -164,6 +167,22 @@ def test_images_that_are_not_changed_are_not_mixed(group: None, tmp_path: Path) 
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(train: Train, key: str, said: str) -> None:
     assert [each for each in fits.misfits(train, 2) if each.key == key and said in each.message]
+
+
+def test_what_is_no_image_cannot_be_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "points.py").write_text(
+        "import types\n"
+        "def build(seed):\n"
+        "    return types.SimpleNamespace(train_samples=4, test_samples=1, classes=2, shape=(3,), train_batch=0,"
+        " test_shard=0)\n"
+        "def linear(classes, shape, seed):\n"
+        "    import torch\n"
+        "    return torch.nn.Linear(3, 2)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    keys = replace(TRAIN, data=DataKeys("points:build"), model=ModelKeys("points:linear"), cutmix=1.0)
+    with pytest.raises(ConfigError, match=r"train\.cutmix: samples of shape \(3,\) are no images"):
+        build_parts(keys, CPU)
 
 
 def test_without_a_compiler_the_ranks_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -124,11 +124,11 @@ def _added(train: Train, ranks: int) -> Iterator[Misfit]:
         yield Misfit("train.ema", "does not go with 'collapse': branches would be in the average", "write 0")
     if train.model.new and not train.model.weights:
         yield Misfit("train.model.new", "is for given weights", "write their file as 'weights'")
-    parts = ranks * train.accumulate
     for batch in {train.batch, *(phase.batch for phase in train.phases if phase.batch)}:
-        if (train.mixup or train.cutmix) and batch % parts == 0 and batch // parts % 2:
+        if (train.mixup or train.cutmix) and batch % ranks == 0 and batch // ranks % 2:
             key = "train.mixup" if train.mixup else "train.cutmix"
-            yield Misfit(key, f"mixes pairs, and {batch} / {parts} samples are an odd number", f"try {batch + parts}")
+            why = f"mixes pairs of a rank's samples, and a batch of {batch} gives it {batch // ranks}, an odd number"
+            yield Misfit(key, why, f"try a batch of {batch + ranks * train.accumulate}")
 
 
 def _phases(train: Train, ranks: int, stretch: tuple[float, float] | None) -> Iterator[Misfit]:
