@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import phased
 import pytest
-import step_ranks
 import torch
 from phased import CPU, SAMPLES, Small, digits, learner
 from phased import group as group
@@ -19,7 +18,6 @@ from states import differing, saved
 from torch import nn
 from torch.nn import functional
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from torus_ranks import RankPool
 from training_runs import TRAIN
 
 from training.checkpoint.loading import load
@@ -68,18 +66,6 @@ def test_clipping_and_the_average_are_those_of_plain_torch(group: None, tmp_path
     shards = [digits().test_shard(0, 1)]
     assert one.evaluate() == evaluate(average.module, shards, CPU, 10), "evaluations are of the average"
     assert one.evaluate() != evaluate(model, shards, CPU, 10)
-
-
-@pytest.mark.parametrize("sync", [{"buckets": "equal"}, {"all_reduce": "ddp"}], ids=str)
-def test_all_ranks_clip_by_the_norm_of_their_mean_gradient(
-    one: RankPool, two: RankPool, tmp_path: Path, sync: dict[str, Any]
-) -> None:
-    keys = {"clip_norm": 0.05, "mixup": 0.4}
-    whole = one.ask(step_ranks.trained, (1,), 8, str(tmp_path), keys, {})[0]
-    for parts in two.ask(step_ranks.trained, (2, 1), 8, str(tmp_path), keys, sync):
-        assert parts["weights"] == pytest.approx(whole["weights"], abs=2e-6)
-    free = one.ask(step_ranks.trained, (1,), 8, str(tmp_path), {"mixup": 0.4}, {})[0]
-    assert free["weights"] != pytest.approx(whole["weights"], abs=1e-3), "nothing was clipped"
 
 
 @pytest.mark.parametrize("steps", [1, 7])
