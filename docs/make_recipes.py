@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from recipe_techniques import INDEX, by_technique
+
 from orchestrator.report.recipes.marks import NO_BREAK, weakest, with_mark
 from training.recipe.files import CERTAINTIES, Mark, Published, load
 from training.recipe.fitting import word
@@ -19,7 +21,6 @@ MOST_NODES_V = 512  # of a job on ABCI's V nodes
 ON_DIGITS = {"fastai-18min": " --set train.batch=128 --set train.epochs=100"}  # few steps in 50 epochs of 1,437 images
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "recipes-2026-11-22.txt"
 LINE = re.compile(r"^(\S+) +(batch 360|without .+?)  +([\d.]+) +([\d.]+) +([-+][\d.]+)  (\S+)", re.MULTILINE)
-INDEX = re.compile(r"\[\d+\]")
 CURVES = ("phases.until", "phases.reach", "phases.power", "phases.lr")  # `recipes show` draws them
 HEAD = """# Recipes: the record trainings
 
@@ -54,7 +55,7 @@ torusrun plan examples/recipes/digits.yaml --set train.recipe=fujitsu-70s --set 
 | value | rule |
 |---|---|
 | data set | the run's own, the digits if it names none |
-| model | the recipe's; `resnet-digits`, with the recipe's `zero_gamma`, if images have one channel and are smaller than 32 pixels |
+| model | the recipe's; `resnet-digits`, with the recipe's `zero_gamma`, if images have one channel and are smaller than 32 pixels; `resnet-small` for cifar10, mnist and fashion-mnist below 64 |
 | image size | in proportion to the size of the data set's own images and not above it, or to a given `data.size`: for the digits 8 in place of 224 or 288. A data set of your own keeps its images as they are, uncropped too, unless `data.size` is given |
 | epochs | as published; if `epochs` is given, the ends of all phases in proportion |
 | batch | samples per rank as published; if `batch` is given, those of all phases in proportion; a multiple of the ranks, and not above the training set or a larger `batch` that is given |
@@ -82,6 +83,13 @@ The letter is the mark: v verified, s secondary, d derived, m memory. Phases may
 each source is in the section of its recipe, which techniques were run with and without is in the next one.
 
 TECHNIQUES
+
+## Every technique of every recipe
+
+The last column is the difference that the recipe makes without the technique on the digits, in 30 epochs ([below](#on-the-digits));
+"not run" says that it was not measured. -25 to -29 points are an artefact, as that section says. If the value in the source is another one, the section of the recipe says so under "Differences from the publication".
+
+BY_TECHNIQUE
 
 ## On the digits
 
@@ -142,6 +150,7 @@ def text() -> str:
     marks = "\n".join(f"| {word} | {means} |" for word, means in CERTAINTIES.items())
     digits = (Path(__file__).parents[1] / "examples" / "recipes" / "digits.yaml").read_text()
     head = HEAD.replace("MARKS", marks).replace("DIGITS", digits).replace("ABLATIONS", "\n".join(_ablations()))
+    head = head.replace("BY_TECHNIQUE", "\n".join(by_technique(_measured()[1], _short)))
     head = head.replace("TECHNIQUES", "\n".join(_techniques()))
     return "\n".join([head, *("\n".join(_section(load(name))) for name in names())])
 
@@ -165,8 +174,8 @@ def _cell(held: list[tuple[object, Mark | None]]) -> str:
     return with_mark(", ".join(values), weakest(*(mark for _, mark in held))).replace(NO_BREAK, " ")
 
 
-def _ablations() -> Iterator[str]:
-    """A row for each technique and a column for each recipe, as the measurements of 30 epochs have them."""
+def _measured() -> tuple[dict[str, str], dict[tuple[str, str], str]]:
+    """The accuracy of each whole recipe, and the difference without each technique, in 30 epochs on the digits."""
     whole, without = dict[str, str](), dict[tuple[str, str], str]()
     for run in RESULTS.read_text().split("$ python -m ")[1:]:
         for recipe, what, mean, spread, difference, shown in LINE.findall(run) if "\n30 epochs" in run else ():
@@ -175,6 +184,12 @@ def _ablations() -> Iterator[str]:
                 without[what.removeprefix("without "), recipe] = cell
             else:
                 whole[recipe] = f"{mean} +- {spread}"
+    return whole, without
+
+
+def _ablations() -> Iterator[str]:
+    """A row for each technique and a column for each recipe, as the measurements of 30 epochs have them."""
+    whole, without = _measured()
     yield f"| left out | {' | '.join(names())} |\n|---|{'---|' * len(names())}"
     yield f"| *nothing* | {' | '.join(whole[name] for name in names())} |"
     for technique in dict.fromkeys(technique for technique, _ in without):

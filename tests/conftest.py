@@ -87,7 +87,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home for the test: the developer's runs, sites and index are not read or written."""
     folder = tmp_path / "home"
     folder.mkdir()
-    for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+    for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(folder))
     return folder

@@ -15,6 +15,7 @@ from training.data.feed import Feed
 from training.evaluation.ensemble import Members
 from training.evaluation.evaluate import Evaluation, evaluate
 from training.meeting.ranks import Ranks
+from training.models.compiled import uncompiled
 from training.norm.convert import convert
 from training.parts import Parts
 from training.progress import Progress
@@ -22,6 +23,7 @@ from training.recipe import fits
 from training.recipe.reading import ConfigError
 from training.reporting.trace import Trace
 from training.step import kinds
+from training.step.average import WeightAverage
 from training.step.backward import Backward
 from training.step.late import Late
 from training.step.waiting import Waiting
@@ -45,8 +47,9 @@ class Learner:
         self.norms = convert(parts.model, config.train.norm, ranks)
         self._backward = Backward(config.train, device)
         self.steps, self._optimizer = kinds.build(config, ranks, parts, self._backward)
-        self._feed = Feed(parts.data, parts.course, ranks, config.train.seed, device)
+        self._feed = Feed(parts.data, parts.course, ranks, config.train, device)
         self._members = Members(self.model, self._optimizer, self.check_alike)
+        self._average = WeightAverage(self.model, config.train.ema) if config.train.ema else None
         self._numbers, self._reading = Late(), Waiting()
         self.trace = Trace(config.trace if config.train.trace and ranks.rank == 0 else None)
         self.progress = self.before = Progress()
@@ -100,6 +103,8 @@ class Learner:
             if following != phase:
                 break
         self._numbers.put(self.steps.meet(stop))
+        if self._average:
+            self._average.step()
         if following != phase:
             self._members.at_phase(phase, following)
         return len(self._numbers.values) > 0 and self._numbers.values[1] > 0
@@ -128,8 +133,9 @@ class Learner:
         self.norms.before_evaluation()
         self._feed.look_once(self.progress)
         batches = self.data.test_batches(self._ranks.rank, self._ranks.world)
-        with self._backward.precision():
-            return evaluate(self.model, batches, self.device, self.data.classes, self._members.states)
+        with self._backward.precision(), uncompiled(self._train):
+            own = self._average.state if self._average else {}
+            return evaluate(self.model, batches, self.device, self.data.classes, self._members.states, own)
 
     def gather(self) -> None:
         """Collect the optimizer's shards on every rank; all ranks must call it together, before `state`."""
@@ -144,6 +150,7 @@ class Learner:
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             **({"loss_scale": self._backward.scale.state_dict()} if self._backward.scale else {}),
+            **({"average": self._average.state} if self._average and self._average.state else {}),
             **({"ensemble": members} if (members := self._members.state_dict()) else {}),
         }
 
@@ -166,6 +173,8 @@ class Learner:
         if self._backward.scale and "loss_scale" in state:
             self._backward.scale.load_state_dict(state["loss_scale"])
         self._members.load_state_dict(state.get("ensemble", {}))
+        if self._average:
+            self._average.load(state.get("average", {}))
 
     def start_alike(self) -> list[int]:
         """Take rank 0's weights if any rank drew others from the seed; returns those ranks. All ranks must call it."""

@@ -33,7 +33,7 @@ def times(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> I
     `cpu_s` is the time of cores for decoding: of a rank, in all its threads.
     """
     data, course = parts.data, parts.course
-    feed = Feed(data, course, ranks, config.train.seed, device)
+    feed = Feed(data, course, ranks, config.train, device)
     if not feed.reads_ahead:
         return
     reads = () if lacks(data, DataSet, "read") else (events.READ, events.READ_AGAIN)

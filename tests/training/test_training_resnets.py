@@ -10,7 +10,7 @@ import torch
 import torchvision_record
 from torch import nn
 
-from training.models import resnet, resnet18, resnet50, resnet_digits
+from training.models import resnet, resnet18, resnet50, resnet_digits, resnet_small
 from training.models.layers import Start
 from training.models.resnet import BasicBlock, Bottleneck
 from training.recipe.facts import DataFacts, model_facts
@@ -105,6 +105,22 @@ def test_so_it_is_of_the_network_for_the_digits(options: dict[str, Any], shape: 
     check(model, DataFacts(100, 10, 7, shape), ModelKeys("resnet-digits", options))
 
 
+@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 15, 6)])
+@pytest.mark.parametrize("options", [{}, {"widths": [4, 8], "blocks": 2, "stem": 1, "channels_last": False}])
+def test_so_it_is_of_the_small_network(options: dict[str, Any], shape: tuple[int, ...]) -> None:
+    model = resnet_small.build(classes=7, shape=shape, seed=1, **options)
+    check(model, DataFacts(100, 10, 7, shape), ModelKeys("resnet-small", options))
+
+
+def test_the_layout_in_memory_changes_no_weight_of_the_small_network() -> None:
+    one, other = (
+        resnet_small.build(classes=7, shape=(3, 8, 8), seed=1, channels_last=last).eval() for last in (False, True)
+    )
+    images = torch.randn(2, 3, 8, 8)
+    assert all(map(torch.equal, one.parameters(), other.parameters()))
+    assert torch.allclose(one(images), other(images), atol=1e-6)
+
+
 def check(model: nn.Module, data: DataFacts, keys: ModelKeys) -> None:
     told = model_facts(Train(model=keys), data)
     assert told is not None
@@ -192,6 +208,8 @@ def test_without_zero_gamma_the_blocks_for_the_digits_begin_with_all_they_have()
         (ModelKeys("resnet50", {"last_std": -1}), "train.model.options.last_std must be at least 0, not -1"),
         (ModelKeys("resnet50", {"last_std": "x"}), "train.model.options.last_std must be a number, not 'x'"),
         (ModelKeys("resnet-digits", {"widths": 16}), "train.model.options.widths: must be a list"),
+        (ModelKeys("resnet-small", {"blocks": 0}), "train.model.options.blocks must be"),
+        (ModelKeys("resnet-small", {"stem": 1.5}), "train.model.options.stem must be a whole number"),
         (ModelKeys("resnet-digits", {"widths": (16, 0)}), "train.model.options.widths: must be a list"),
         (ModelKeys("resnet18", {"depth": 18}), "train.model.options: resnet18 does not take them"),
     ],

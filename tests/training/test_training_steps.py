@@ -33,6 +33,17 @@ def test_micro_batches_give_the_weights_of_whole_ones(
     assert parts["loss"] == pytest.approx(whole["loss"], abs=SUMS)
 
 
+@pytest.mark.parametrize("sync", [{"buckets": "equal"}, {"all_reduce": "ddp"}], ids=str)
+def test_all_ranks_clip_by_the_norm_of_their_mean_gradient(
+    one: RankPool, two: RankPool, tmp_path: Path, sync: dict[str, Any]
+) -> None:
+    keys = {"clip_norm": 0.05, "mixup": 0.4}
+    whole = trained(one, tmp_path, (1,), keys)
+    assert trained(two, tmp_path, (2, 1), keys, **sync)["weights"] == pytest.approx(whole["weights"], abs=SUMS)
+    free = trained(one, tmp_path, (1,), {"mixup": 0.4})
+    assert free["weights"] != pytest.approx(whole["weights"], abs=1e-3), "nothing was clipped"
+
+
 @pytest.mark.parametrize("every", [2, 4])
 def test_local_sgd_is_that_of_plain_torch(two: RankPool, tmp_path: Path, every: int) -> None:
     found = trained(two, tmp_path, (2, 1), {}, every=every)

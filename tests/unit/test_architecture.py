@@ -222,7 +222,7 @@ def test_the_list_of_verbs_needs_no_types() -> None:
     assert "typing" not in modules_after("--help"), "it takes a tenth of the start: import it under TYPE_CHECKING alone"
 
 
-@pytest.mark.parametrize("argv", [["status"], ["sites"], ["doctor"]])
+@pytest.mark.parametrize("argv", [["status"], ["sites"], ["doctor"], ["data"]])
 def test_verbs_of_a_login_node_import_nothing_heavy(argv: list[str], home: Path) -> None:
     loaded = modules_after(*argv)
     assert "argparse" in loaded and not loaded & NOT_FOR_STATUS

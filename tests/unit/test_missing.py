@@ -13,6 +13,7 @@ from orchestrator.runs.plan import named_files
 from orchestrator.runs.plan.plan import plan
 
 SITE = "scheduler: {scheduler}\nlauncher: spawn\nnode: {{ranks: 2}}\nruns: {folder}/runs\n{more}"
+WEIGHTS = "train: {model: {weights: ROOT.safetensors}}"
 DATA = "train: {model: resnet18, data: {name: imagefolder, options: {root: ROOT}}}"
 
 
@@ -59,6 +60,7 @@ def written(folder: Path, run: str, scheduler: str = "local", more: str = "") ->
         ("image: docker-archive:gone.tar\ncommand: [x]", "3:8", "'image': there is no FOLDER/gone.tar"),
         ("image: ready.sif\ncommand: [python, gone.py]", "4:19", "there is no FOLDER/gone.py"),
         (DATA, "3:68", "'train.data.options.root': there is no FOLDER/images"),
+        (WEIGHTS, "3:26", "'train.model.weights': there is no FOLDER/images.safetensors"),
     ],
 )
 def test_what_is_missing_is_refused(
@@ -91,6 +93,7 @@ def test_what_is_missing_is_refused(
         ("image: /there/x.sif\ncommand: [gone]", "host: login.example"),
         (DATA, "host: login.example"),
         (DATA, "setup: [unpack]"),
+        (WEIGHTS, "setup: [fetch]"),
         (f"image: ready.sif\n{DATA}", ""),
         (DATA.replace("ROOT", "$SCRATCH/images"), ""),
     ],

@@ -46,6 +46,14 @@ def test_small_images_in_colours_keep_the_network() -> None:
     assert fitted("sony-224s", 2).train.model.name == "resnet-digits"
 
 
+@pytest.mark.parametrize("data", ["cifar10", "mnist", "fashion-mnist"])
+def test_the_small_data_sets_get_the_small_network_and_their_own_size(data: str) -> None:
+    train = fitted("google-77s", 4, data=data).train
+    assert (train.model.name, train.model.options) == ("resnet-small", {"zero_gamma": True})
+    assert train.data.size == (32 if data == "cifar10" else 28)
+    assert fitted("google-77s", 4, data={"name": data, "size": 128}).train.model.name == "resnet50"
+
+
 def test_why_a_batch_changes_is_reported() -> None:
     def why(data: dict[str, object]) -> str:
         (found,) = (each for each in fitted("nvidia-80s", 100, data=data).changes if each.key == "batch")
@@ -119,10 +127,12 @@ def test_a_given_batch_above_the_training_set_does_not_turn_the_recipe_around() 
 @pytest.mark.parametrize("name", names())
 def test_what_is_given_for_the_whole_run_holds_in_every_phase(name: str) -> None:
     data = {"name": "imagefolder", "area": [0.3, 0.7], "aspect": [1.0, 2.0], "augment": False, "rectangular": False}
-    train, changes = written(name, data={**data, "test_size": 99, "test_margin": 1.5}, optimizer={"weight_decay": 0.25})
+    train, changes = written(
+        name, data={**data, "test_size": 99, "test_margin": 1.5, "colour": 0.4}, optimizer={"weight_decay": 0.25}
+    )
     for phase in phases_of(train, 1000):
         assert phase.weight_decay == 0.25
-        assert phase.view[1:] == (99, (0.3, 0.7), (1.0, 2.0), False, False, 1.5)
+        assert phase.view[1:] == (99, (0.3, 0.7), (1.0, 2.0), False, False, 1.5, 0.4)
     lost = {key for phase in load(name).written["phases"] for key in phase} & {"weight_decay", "area", "rectangular"}
     assert {f"phases.{key}" for key in lost} <= {change.key for change in changes}
 

@@ -134,7 +134,8 @@ def test_phases_are_a_list_of_sections_and_a_number_is_a_list_of_one() -> None:
 def test_the_schema_takes_a_name_alone_or_a_section() -> None:
     section, alone = schema(Train, "x")["properties"]["model"]["anyOf"]
     assert "options" in section["properties"]
-    assert alone["type"] == "string" and alone["anyOf"][0] == {"enum": ["resnet-digits", "resnet18", "resnet50"]}
+    assert alone["type"] == "string"
+    assert alone["anyOf"][0] == {"enum": ["resnet-digits", "resnet-small", "resnet18", "resnet50"]}
 
 
 def test_a_null_is_the_default_only_where_there_may_be_none() -> None:

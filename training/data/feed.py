@@ -7,23 +7,26 @@ from torch import Tensor
 
 from training.complete import lacks
 from training.data import order
+from training.data.mixing import mix_of, mixed
 from training.data.view import View
 from training.meeting.ranks import Ranks
 from training.progress import Progress
 from training.recipe.protocols import DataSet
+from training.recipe.train import Train
 from training.schedule.phases import Course
 
 
 class Feed:
     """This rank's share of each batch, on `device`. It sets the data set's view, and announces the next samples."""
 
-    def __init__(self, data: DataSet, course: Course, ranks: Ranks, seed: int, device: torch.device) -> None:
-        self._data, self._course, self._ranks, self._seed, self._device = data, course, ranks, seed, device
+    def __init__(self, data: DataSet, course: Course, ranks: Ranks, train: Train, device: torch.device) -> None:
+        self._data, self._course, self._ranks, self._device = data, course, ranks, device
+        self._seed, self._mixup, self._cutmix = train.seed, train.mixup, train.cutmix
         self._view: View | None = None
         self.reads_ahead = not lacks(data, DataSet, "prefetch")
 
     def take(self, progress: Progress) -> tuple[Tensor, Tensor]:
-        """Inputs [B, ...] and labels [B] of the step after `progress`."""
+        """Inputs [B, ...] and labels [B] of the step after `progress`; targets [B, classes] of mixed images."""
         found = self.alone(progress)
         if self.reads_ahead:
             self._announce(progress.after(self._course.batch_at(progress)))
@@ -33,6 +36,10 @@ class Feed:
         """The same, and no samples are announced."""
         self.look(progress)
         images, labels = self._data.train_batch(self.samples(progress))
+        if self._mixup or self._cutmix:
+            mix = mix_of(self._seed, progress.samples, self._mixup, self._cutmix)
+            if self._course.view_at(progress).augment:
+                images, labels = mixed(mix, images, labels, self._data.classes)
         return self._moved(images), self._moved(labels)
 
     def _announce(self, following: Progress) -> None:

@@ -1,4 +1,4 @@
-"""A small batch-normalized residual network for 8 x 8 images (He et al. 2015, section 4.2, CIFAR form)."""
+"""A small batch-normalized residual network for images of some pixels (He et al. 2015, section 4.2, CIFAR form)."""
 
 from __future__ import annotations
 
@@ -26,25 +26,46 @@ class Block(nn.Module):
 
 
 class SmallResNet(nn.Module):
-    """Maps [N, 1, 8, 8] to [N, classes]: a stem, then one block per width, halving 8 to 4 to 2 pixels.
+    """Maps [N, channels, height, width] to [N, classes]: a stem, then `blocks` blocks for each of the `widths`.
 
-    `widths` are the channels by block; weights are drawn from `seed`. With `zero_gamma` the last norm of every block
-    starts at 0, so the block is an identity at first (Goyal et al. 2017, section 5.1).
+    The stem has the stride `stem`; the first block of each width but the first halves the image. Weights are drawn from
+    `seed`. With `zero_gamma` the last norm of every block starts at 0, so the block is an identity at first (Goyal et
+    al. 2017, section 5.1).
     """
 
-    def __init__(self, classes: int, widths: tuple[int, ...], seed: int, zero_gamma: bool) -> None:
+    def __init__(
+        self,
+        classes: int,
+        channels: int,
+        widths: tuple[int, ...],
+        seed: int,
+        *,
+        zero_gamma: bool,
+        blocks: int = 1,
+        stem: int = 1,
+        channels_last: bool = False,
+    ) -> None:
         super().__init__()
+        self._channels_last = channels_last
         torch.manual_seed(seed)
-        self.stem = nn.Sequential(nn.Conv2d(1, widths[0], 3, padding=1, bias=False), nn.BatchNorm2d(widths[0]))
-        inputs = (widths[0], *widths)
-        blocks = [Block(inputs[i], width, 1 if i == 0 else 2) for i, width in enumerate(widths)]
-        self.blocks = nn.Sequential(*blocks)
+        first = nn.Conv2d(channels, widths[0], 3, stem, padding=1, bias=False)
+        self.stem = nn.Sequential(first, nn.BatchNorm2d(widths[0]))
+        made, inputs = list[Block](), widths[0]
+        for stage, width in enumerate(widths):
+            for number in range(blocks):
+                made.append(Block(inputs, width, 2 if stage and not number else 1))
+                inputs = width
+        self.blocks = nn.Sequential(*made)
         self.head = nn.Linear(widths[-1], classes)
         if zero_gamma:
-            for block in blocks:
+            for block in made:
                 nn.init.zeros_(block.norm2.weight)
+        if channels_last:
+            self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
+        if self._channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
         features = self.blocks(functional.relu(self.stem(images)))
         logits: Tensor = self.head(features.mean(dim=(2, 3)))
         return logits

@@ -46,6 +46,7 @@ def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None
         yield from _local_sgd(train)
     if train.checkpoints.memory:
         yield from _memory(train)
+    yield from _added(train, ranks)
     if train.optimizer.name == "lars" and not shards_fit(train):
         yield Misfit("train.optimizer.lars.form", f"'sharded' needs {SHARDS_NEED}", "write 'auto'")
 
@@ -107,6 +108,27 @@ def _memory(train: Train) -> Iterator[Misfit]:
     if train.norm.statistics == "last":
         why = "does not go with 'norm: {statistics: last}': the ranks have different statistics after a step"
         yield Misfit(key, why, "write 'memory: false', or 'statistics: moving'")
+
+
+def _added(train: Train, ranks: int) -> Iterator[Misfit]:
+    """Clipping, the average of weights, mixed images and given weights beside other keys."""
+    if train.clip_norm and train.optimizer.name == "lars" and train.optimizer.lars.form == "sharded":
+        why = "does not go with 'lars: {form: sharded}': no rank has the whole gradient"
+        yield Misfit("train.clip_norm", why, "write 'form: auto'")
+    if train.clip_norm and train.sync.every > 1:
+        yield Misfit("train.clip_norm", "is for the ranks' mean gradient, not for 'sync.every' above 1", "write 0")
+    if train.ema and train.norm.statistics == "last":
+        why = "does not go with 'norm: {statistics: last}': the ranks have different statistics after a step"
+        yield Misfit("train.ema", why, "write 0, or 'statistics: moving'")
+    if train.ema and any(phase.collapse for phase in train.phases):
+        yield Misfit("train.ema", "does not go with 'collapse': branches would be in the average", "write 0")
+    if train.model.new and not train.model.weights:
+        yield Misfit("train.model.new", "is for given weights", "write their file as 'weights'")
+    for batch in {train.batch, *(phase.batch for phase in train.phases if phase.batch)}:
+        if (train.mixup or train.cutmix) and batch % ranks == 0 and batch // ranks % 2:
+            key = "train.mixup" if train.mixup else "train.cutmix"
+            why = f"mixes pairs of a rank's samples, and a batch of {batch} gives it {batch // ranks}, an odd number"
+            yield Misfit(key, why, f"try a batch of {batch + ranks * train.accumulate}")
 
 
 def _phases(train: Train, ranks: int, stretch: tuple[float, float] | None) -> Iterator[Misfit]:

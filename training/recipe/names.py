@@ -45,8 +45,10 @@ def _modules(package: str, *names: str) -> Names:
     return Names({name: f"{package}.{name.replace('-', '_')}:build" for name in names})
 
 
-MODELS = _modules("training.models", "resnet-digits", "resnet18", "resnet50")
-DATA_SETS = _modules("training.data", "digits", "imagefolder", "tar-shards", "synthetic")
+MODELS = _modules("training.models", "resnet-digits", "resnet-small", "resnet18", "resnet50")
+DATA_SETS = _modules(
+    "training.data", "digits", "cifar10", "mnist", "fashion-mnist", "imagefolder", "tar-shards", "synthetic"
+)
 OPTIMIZERS = _modules("training.optim", "sgd", "lars", "rmsprop-warmup")
 _DECAYS = ("cosine", "polynomial", "linear", "constant", "step", "cyclic-polynomial")
 SCHEDULES = Names({name: f"training.schedule.learning_rate:build_{name.replace('-', '_')}" for name in _DECAYS})

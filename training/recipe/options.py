@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterable, Iterator
 
 from training.data.images.image_options import check_options, facts_of
+from training.data.packed.sources import SOURCES
 from training.recipe.facts import DataFacts, data_facts, model_facts
 from training.recipe.fits import OF_FILES
 from training.recipe.names import DATA_SETS, MODELS, Names
@@ -28,7 +29,7 @@ def complaints(train: Train) -> Iterator[tuple[str, str]]:
     if unknown:
         return
     try:
-        if data.name in OF_FILES:
+        if data.name in (*OF_FILES, *SOURCES):
             check_options(data)
     except ConfigError as error:
         yield "train.data.options", str(error)

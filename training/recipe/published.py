@@ -3,7 +3,8 @@
 The user's keys win. Other changes follow these rules, and each change names its rule:
 
 data        the run's own; a recipe names none
-model       the recipe's, but resnet-digits if images of one channel are too small for the recipe's network
+model       the recipe's, but resnet-digits if images of one channel are too small for the recipe's network, and
+            resnet-small for the data sets of 28 or 32 pixels
 images      in proportion to the size of the data set's own and not above it, or to a given `data.size`;
             a data set of the user's own keeps its images unless that is given
 epochs      as published; if `epochs` is given, all values in epochs, such as the ends of phases, in proportion
@@ -23,6 +24,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 from training.counted import counted
+from training.data.packed.sources import SOURCES
 from training.recipe.files import Change, Published, as_document, as_train, load, merged, names
 from training.recipe.fitting import Fitting, word
 from training.recipe.names import is_own
@@ -31,10 +33,15 @@ from training.recipe.train import Train
 __all__ = ["Change", "Published", "Resolved", "load", "names", "resolve"]
 
 SMALLEST = 32  # pixels: ResNet-50 halves its images five times
-OPTIONS = {"resnet-digits": {"zero_gamma"}, "resnet18": None, "resnet50": None}  # options that are kept; None: all
+OPTIONS = {  # that are kept; None: all
+    "resnet-digits": {"zero_gamma"},
+    "resnet-small": {"zero_gamma", "channels_last"},
+    "resnet18": None,
+    "resnet50": None,
+}
 MAY_BE_IMAGENET = ("imagefolder", "tar-shards")
 RATES = ("lr", "power", "shape", "reach")
-IMAGES = ("size", "test_size", "area", "aspect", "augment", "rectangular", "test_margin")
+IMAGES = ("size", "test_size", "area", "aspect", "augment", "rectangular", "test_margin", "colour")
 IN_ALL_PHASES = (*(f"data.{name}" for name in IMAGES if name != "size"), "optimizer.weight_decay")
 
 
@@ -81,13 +88,22 @@ def _data(run: Fitting) -> None:
 
 def _model(run: Fitting) -> None:
     model, given = run.held["model"], run.user.model.name if run.has("model.name") else None
-    small = run.data is not None and run.data.shape[0] == 1 and min(run.data.shape[1:]) < SMALLEST
-    name = given or ("resnet-digits" if small else model["name"])
+    name = given or _small(run) or model["name"]
     kept = OPTIONS.get(name, set())
     options = {key: value for key, value in model["options"].items() if kept is None or key in kept}
-    reason = "given" if given else f"images of one channel below {SMALLEST} pixels are too small for it"
+    reason = "given" if given else "the images are too small for it"
     run.change("model", _shown(model["name"], model["options"]), _shown(name, options), reason)
     run.held["model"] = {"name": name, "options": options}
+
+
+def _small(run: Fitting) -> str | None:
+    """The network for images that are too small for ResNet-50; None if it can take them."""
+    if run.data is None:
+        return None
+    side = min(run.data.shape[1:])
+    if run.user.data.name in SOURCES and side < 2 * SMALLEST:
+        return "resnet-small"
+    return "resnet-digits" if run.data.shape[0] == 1 and side < SMALLEST else None
 
 
 def _optimizer(run: Fitting) -> None:

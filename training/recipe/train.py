@@ -11,11 +11,13 @@ from typing import Annotated, Literal
 from .key import key
 from .limits import Limits, Pattern
 from .names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, RecipeName, is_own
-from .phases import MARGINS, PIXELS, RATE, PhaseKeys, Ratio, Share
+from .phases import COLOUR, MARGINS, PIXELS, RATE, PhaseKeys, Ratio, Share
 
 Option = str | int | float | bool | tuple[int | float, ...]
 Options = dict[Annotated[str, Pattern("the name of an argument", r"[A-Za-z_][A-Za-z0-9_]{0,63}")], Option]
 STEPS = Limits(at_least=1, at_most=10**9)
+MIXING = Limits(at_least=0, at_most=100)
+WEIGHTS = Pattern("the absolute path of a .safetensors file", r"[/~$].{0,4000}\.safetensors")
 AREA, ASPECT, MARGIN = (0.08, 1.0), (3 / 4, 4 / 3), 1.14
 
 
@@ -25,6 +27,12 @@ class ModelKeys:
 
     name: Annotated[str, MODELS] = key("resnet-digits", "the network")
     options: Options = key({}, "arguments of its builder")
+    weights: Annotated[str, WEIGHTS] | None = key(
+        None, "a safetensors file with the weights at the start, by an absolute path that all nodes have"
+    )
+    new: tuple[str, ...] = key(
+        (), "beginnings of names of weights that are not taken from the file, as fc. for a new last layer"
+    )
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,11 @@ class DataKeys:
         ASPECT, "smallest and largest width / height of a random crop", source="torchvision, verified"
     )
     augment: bool = key(True, "change training images at random")
+    colour: Annotated[float, COLOUR] = key(
+        0.0,
+        "with `augment`: brightness, contrast and saturation each change by a factor from 1 - colour to 1 + colour",
+        source="torchvision's ColorJitter, verified",
+    )
     rectangular: bool = key(
         False, "test images keep their aspect ratio, in batches of similar ones", source="fast.ai 2018, verified"
     )
@@ -238,6 +251,22 @@ class Train:
     device: Literal["auto", "cpu", "cuda"] = key("auto", "auto takes a GPU if there is one")
     epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(20, "passes over the training set")
     batch: Annotated[int, Limits(at_least=1, at_most=10**9)] = key(64, "samples per step, over all ranks")
+    clip_norm: Annotated[float, Limits(at_least=0, at_most=1e9)] = key(
+        0.0, "largest norm of the ranks' mean gradient, over all weights; 0: any", source="torch's clip_grad_norm_"
+    )
+    ema: Annotated[float, Limits(at_least=0, at_most=0.999999)] = key(
+        0.0,
+        "above 0: evaluations are of an average of the weights, of which a step keeps this share",
+        source="torch.optim.swa_utils, verified",
+    )
+    mixup: Annotated[float, MIXING] = key(
+        0.0, "above 0: training images are mixed in pairs, by Beta(mixup, mixup)", source="Zhang et al. 2018"
+    )
+    cutmix: Annotated[float, MIXING] = key(
+        0.0,
+        "above 0: a part of a training image is that of another, by Beta(cutmix, cutmix); each batch takes one of both",
+        source="Yun et al. 2019",
+    )
     accumulate: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
         1, "backward passes of a rank in one step, each on an equal part of its share of the batch"
     )
@@ -245,6 +274,7 @@ class Train:
         "fp32", "of matrix products and convolutions; weights stay in fp32, and fp16 waits for the device once a step"
     )
     loss_scale: LossScaleKeys = key(LossScaleKeys(), "by what fp16 multiplies the loss")
+    compile: bool = key(False, "torch.compile the network, in the first steps; it needs a C++ compiler on a CPU")
     label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = key(
         0.1, "share of the target spread over all classes"
     )

@@ -29,7 +29,7 @@ def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> tup
     own = synchronization.in_shards(parts.optimizer, sync)
     optimizer, keys = complete(own, Optimizer), config.train.sync
     if keys.every == 1:
-        return MeanGradient(backward, optimizer, sync, planner, steps_in_parts(own)), optimizer
+        return MeanGradient(backward, optimizer, sync, planner, steps_in_parts(own), config.train.clip_norm), optimizer
     assert keys.all_reduce != "ddp", "recipe/fits.py refuses it"
     reduce = all_reduce.build(keys.all_reduce, config.grid, hybrid_bytes=keys.hybrid_bytes)
     return OwnGradient(backward, optimizer, sync, StateAverage(parts.model, optimizer, reduce)), optimizer
@@ -48,10 +48,16 @@ class MeanGradient:
     """
 
     def __init__(
-        self, backward: Backward, optimizer: Optimizer, sync: Synchronization, planner: Planner | None, in_parts: bool
+        self,
+        backward: Backward,
+        optimizer: Optimizer,
+        sync: Synchronization,
+        planner: Planner | None,
+        in_parts: bool,
+        clip_norm: float,
     ) -> None:
         self._backward, self._optimizer, self._sync, self._planner = backward, optimizer, sync, planner
-        self._in_parts, self._waiting = in_parts, Waiting()
+        self._in_parts, self._clip_norm, self._waiting = in_parts, clip_norm, Waiting()
 
     def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
         """Take one step on this rank's share of a batch, after `steps` others."""
@@ -62,10 +68,11 @@ class MeanGradient:
         self._backward.run(
             sync.module, inputs, labels, holding=sync.holding, before_last=lambda loss: sync.begin(loss, stop)
         )
-        if scale := self._backward.scale:
-            gradients = [p.grad for some in self._arriving() for p in some if p.grad is not None]
-            if scale.unscale_(gradients):
-                self._optimizer.step(rate)
+        scale = self._backward.scale
+        if scale or self._clip_norm:
+            learning = [parameter for some in self._arriving() for parameter in some]
+            if not scale or scale.unscale_([p.grad for p in learning if p.grad is not None]):
+                self._move_at_once(learning, rate)
         else:
             self._move_as_they_arrive(rate)
 
@@ -84,6 +91,13 @@ class MeanGradient:
 
     def _arriving(self) -> Iterator[Sequence[Parameter]]:
         return self._waiting.arriving(self._sync.arriving())
+
+    def _move_at_once(self, learning: list[Parameter], rate: float) -> None:
+        """Move all weights, by gradients of at most `clip_norm`: all ranks have the same ones, and clip alike."""
+        if self._clip_norm:
+            torch.nn.utils.clip_grad_norm_(learning, self._clip_norm)
+        self._optimizer.step(rate)
+        self._optimizer.finish()
 
     def _move_as_they_arrive(self, rate: float) -> None:
         """Move the weights of each bucket as it arrives, or all at the end if the optimizer does not step in parts."""

@@ -20,6 +20,7 @@ from orchestrator.runs.image.building import cache, caches
 from orchestrator.runs.image.recorded import Image
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.spec.site import Site
+from training.data.packed.named import packed_path
 
 
 class Unusable(UserError):
@@ -105,11 +106,13 @@ def _each(named: source.NamedImage, site: Site) -> Iterator[CachedImage]:
 
 
 def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:
-    """How this plan's ranks run in its image. They see the run folder, the training, and the site's binds."""
+    """How this plan's ranks run in its image. They see the run folder, the training, its data, and the site's binds."""
     site = plan.site.container
+    packed = None if plan.run.command else packed_path(plan.run.train.data)
     binds = (
         Bind(str(plan.folder)),
         *((Bind(folder),) if (folder := plan.run.checkpoints.folder) and os.path.isabs(folder) else ()),
+        *((Bind(str(packed.parent), read_only=True),) if packed and packed.exists() else ()),
         *mounts.needed(image.bound_training, site.host_mpi if site.mpi == "host" else None),
         *(Bind.parse(text) for text in site.bind),
     )

@@ -15,10 +15,12 @@ from orchestrator.runs.plan.named_files import NamedFile, is_missing, leaves, na
 from orchestrator.spec.paths import expanded
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
+from training.data.packed.named import Named, packed_path
+from training.data.packed.sources import SOURCES
 from training.recipe.fits import OF_FILES
 from training.recipe.near import did_you_mean
 
-ROOT = "train.data.options.root"
+ROOT, WEIGHTS = "train.data.options.root", "train.model.weights"
 MOST_NAMES = 10_000  # names to compare with a misspelt one
 
 
@@ -30,6 +32,8 @@ def misfits(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> I
                 yield named.key, f"'command': {wrong}"
     elif run.program == "train":
         yield from _data(run, site, later)
+        for key, place in ((ROOT, _root(run)), (WEIGHTS, run.train.model.weights)):
+            yield from _named(key, place, run, site, later)
     if run.image and not site.host and not source.misfit(run.image) and (wrong := _image(run.image, folder)):
         yield "image", f"'image': {wrong}"
 
@@ -55,13 +59,31 @@ def _may_be_executed(path: Path) -> bool:
 
 
 def _data(run: RunSpec, site: Site, later: bool) -> Iterator[tuple[str, str]]:
+    """An error if a data set is not prepared. In the user's own folder it must be here before the run is submitted."""
+    if (path := packed_path(run.train.data)) is None:
+        return
+    if run.train.data.options.get("root"):
+        certain = sees(path, run, site, later=later)
+    else:
+        certain = not (site.host or later or {"HOME", "XDG_DATA_HOME"} & {**site.env, **run.env}.keys())
+    if certain and is_missing(path):
+        yield "train.data.name", f"'train.data': {Named(SOURCES[run.train.data.name]).missing(path)}"
+
+
+def _root(run: RunSpec) -> str | None:
+    """The folder of the images, if the data set is in one."""
     root = run.train.data.options.get("root")
-    if run.train.data.name not in OF_FILES or not isinstance(root, str) or "$" in root:
+    return root if run.train.data.name in OF_FILES and isinstance(root, str) else None
+
+
+def _named(key: str, place: str | None, run: RunSpec, site: Site, later: bool) -> Iterator[tuple[str, str]]:
+    """An error if the ranks will certainly find nothing at `place`."""
+    if place is None or "$" in place:
         return
     with suppress(UserError):  # an invalid path: the options are checked elsewhere
-        path = expanded(root)
+        path = expanded(place)
         if path.is_absolute() and sees(path, run, site, later=later) and is_missing(path):
-            yield ROOT, f"{ROOT!r}: {_missing(path)}"
+            yield key, f"{key!r}: {_missing(path)}"
 
 
 def _image(text: str, folder: Path) -> str:

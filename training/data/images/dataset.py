@@ -10,6 +10,7 @@ from functools import partial
 
 import torch
 
+from training.data import colour
 from training.data.images import crops, decode, rectangles
 from training.data.images.ahead import Ahead, Batch, Decoding, Samples
 from training.data.images.corrupt import Register
@@ -97,9 +98,12 @@ class Images:
         for candidate in self._bad.candidates(sample):
             draw = crops.draws(self._seed, epoch, sample)
             flip = draw() < 0.5
+            by = None
+            if view.augment and view.colour:
+                by = colour.factors(self._seed, epoch, sample, view.colour)
             box_of = partial(crops.train_box, view=view, size=images.shape[-1], draw=draw)
             try:
-                decode.train_pixels(self._train.read(candidate), box_of, flip, self._settings.draft, images[at])
+                decode.train_pixels(self._train.read(candidate), box_of, flip, self._settings.draft, images[at], by)
             except decode.Corrupt as error:
                 self._bad.add(candidate, str(error))
                 continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from PIL.PpmImagePlugin import PpmImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
+from training.data import colour
 from training.data.images.crops import Box
 from training.recipe.reading import ConfigError
 
@@ -58,14 +59,27 @@ def size_of(data: bytes) -> tuple[int, int]:
         raise Corrupt(_why(error)) from None
 
 
-def train_pixels(data: bytes, box_of: Callable[[int, int], Box], flip: bool, draft: bool, into: Pixels) -> None:
-    """Write the part `box_of(width, height)` of an image into `into`, scaled to its size. Raises Corrupt."""
+def train_pixels(
+    data: bytes,
+    box_of: Callable[[int, int], Box],
+    flip: bool,
+    draft: bool,
+    into: Pixels,
+    by: Sequence[float] | None = None,
+) -> None:
+    """Write the part `box_of(width, height)` of an image into `into`, scaled to its size. Raises Corrupt.
+
+    Its colours change `by` three factors.
+    """
     height, width = into.shape[1:]
     try:
         image = _part(data, lambda w, h: (box_of(w, h), width, height), draft)
     except Exception as error:
         raise Corrupt(_why(error)) from None
-    _put(np.asarray(image)[:, ::-1] if flip else np.asarray(image), into)
+    pixels = np.asarray(image)[:, ::-1] if flip else np.asarray(image)
+    if by:
+        pixels = colour.changed(pixels.transpose(2, 0, 1).astype(np.float32), by).transpose(1, 2, 0)
+    _put(pixels, into)
 
 
 def test_pixels(data: bytes, middle_of: Callable[[int, int], Middle], into: Pixels) -> None:

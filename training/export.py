@@ -1,0 +1,51 @@
+"""`python -m training.export CHECKPOINT FILE.safetensors`: the weights of a checkpoint, for other programs.
+
+CHECKPOINT is a folder `step-...`, or a folder of checkpoints, of which the newest complete one is taken. With
+`train.ema` the weights are the average, unless --own is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+
+from training.checkpoint.loading import RefusedCheckpoint, load
+from training.checkpoint.manifest import STATE, IncompleteCheckpoint, newest_complete, step_of, verify
+from training.files import safetensors
+
+
+def main(arguments: list[str]) -> int:
+    """Write the file; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m training.export", description="A checkpoint's weights in a file.")
+    parser.add_argument("checkpoint", type=Path, help="a checkpoint, or a folder of checkpoints")
+    parser.add_argument("file", type=Path, help="the file to write, as weights.safetensors; replaced if it is there")
+    parser.add_argument("--own", action="store_true", help="the weights themselves, and not their average (train.ema)")
+    asked = parser.parse_args(arguments)
+    try:
+        print(export(asked.checkpoint, asked.file, own=asked.own))
+    except (OSError, ValueError, RefusedCheckpoint) as error:
+        print(f"export: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def export(checkpoint: Path, file: Path, *, own: bool = False) -> str:
+    """Write the weights; returns what was written. Raises ValueError without a complete checkpoint, or OSError."""
+    named = step_of(checkpoint.name) is not None
+    found = verify(checkpoint) if named else newest_complete(checkpoint)
+    if found is None:
+        raise IncompleteCheckpoint(f"{checkpoint}: there is no complete checkpoint in it")
+    state = load(found.path.parent, found.name, found.sha256[STATE], torch.device("cpu"))
+    averaged = "average" in state and not own
+    weights = state["average"] if averaged else state["model"]
+    kind = "the average of weights" if averaged else "the weights"
+    metadata = {"format": "pt", "step": str(found.progress.steps), "epoch": f"{found.epoch:.6g}", "weights": kind}
+    safetensors.write(file, weights, metadata)
+    return f"{file}: {kind} after step {found.progress.steps}, {len(weights)} tensors"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
