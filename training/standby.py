@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 
 from training.checkpoint import writer
@@ -65,6 +66,10 @@ class StandbyRank:
         text, descriptors = self._places.get() if self._elastic else self._received()
         if not text:
             sys.exit(0)
+        if self._elastic:
+            from training.meeting import rendezvous
+
+            rendezvous.again()
         log, self._lock = descriptors
         found = json.loads(text)
         os.environ.update(found["variables"])
@@ -112,7 +117,8 @@ class StandbyRank:
             else:
                 from training.meeting import rendezvous
 
-                rendezvous.cut()
+                with suppress(Exception):  # the groups may just be ended
+                    rendezvous.cut()
             if not text:
                 return
 

@@ -17,20 +17,22 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from orchestrator.base.errors import SITE_FAILED, TorusrunError
 from orchestrator.base.json_files import write_json
 from orchestrator.job.ranks.beginning import begin
-from orchestrator.job.ranks.elastic import STAYS, ElasticProgram
 from orchestrator.job.ranks.rank_program import RankProgram
 from orchestrator.job.start.launch_order import Rank, ordered
 from orchestrator.network.placement.binding import bind
 from orchestrator.network.placement.mapping import misplaced
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.log_times import Recorder, index_of
-from orchestrator.runs.folder.records import Meaning, RankEnd
+from orchestrator.runs.folder.records import Meaning, RankEnd, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+
+if TYPE_CHECKING:
+    from orchestrator.job.ranks.elastic import ElasticProgram
 
 MISPLACED = 64
 Begin = Callable[[Rank, int, IO[bytes], contextlib.ExitStack], "subprocess.Popen[bytes]"]
@@ -85,10 +87,13 @@ def _work(attempt: Attempt, *, waits: bool) -> int:
 
 def _elastic(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> int:
     """Run the program of `rank`, and of the ranks here in the next attempts; the exit code for the launcher."""
+    from orchestrator.job.ranks.elastic import STAYS, ElasticProgram
+
     program = ElasticProgram(rank, held)
     while True:
         code, end = _ranked(rank, program.begin, cores, held, program)
-        if not program.leaves and (end.told or end.meaning not in STAYS):
+        wanted = program.leaves or (not end.told and end.meaning in STAYS)
+        if not wanted or is_done(rank.attempt):
             return code
         program.renew()
         if (found := program.placed()) is None:

@@ -100,7 +100,8 @@ class Running:
     def _leave(self) -> None:
         """Have the ranks leave the attempt: the wrappers end those that do not."""
         self.leaving = True
-        self.attempt.leave.touch()
+        with contextlib.suppress(OSError):  # then the launcher is ended a moment later
+            self.attempt.leave.touch()
         self.launcher.send_signal(signal.SIGUSR1)
 
     def _look(self, now_s: float) -> None:

@@ -67,8 +67,6 @@ def supervise(run: RunFolder, number: int, job: str, ready: ReadyRanks | None = 
         supervisor, end = _supervised(run, number, job, ready, elastic=channel is not None)
         following = supervisor.left.following(channel) if supervisor.left and channel else None
         if following is None:
-            if supervisor.left:
-                supervisor.left.end()
             return end
         (number, job), ready = following, supervisor.left
 

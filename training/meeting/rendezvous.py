@@ -80,8 +80,12 @@ def abandoned() -> bool:
         cut()
         dist.destroy_process_group()
     _kept.clear()
-    _left.clear()
     return True
+
+
+def again() -> None:
+    """Other ranks are to be met from now on: an earlier `cut` no longer counts."""
+    _left.clear()
 
 
 def cut() -> None:

@@ -10,18 +10,20 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.base import proc
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_json
 from orchestrator.job.ranks import stacks
-from orchestrator.job.ranks.elastic import ElasticProgram
 from orchestrator.job.start.launch_order import Rank
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.log_times import Recorder
 from orchestrator.runs.folder.run_folder import RunFolder
 from training.reporting.exits import EXIT_CUT_OFF
+
+if TYPE_CHECKING:
+    from orchestrator.job.ranks.elastic import ElasticProgram
 
 POLL_S = 0.2
 LEAVE_S = 1.0  # for a program that has to leave its attempt

@@ -35,11 +35,12 @@ class Survivors(ReadyRanks):
         self._begun, self.messages = launcher, messages
 
     def following(self, channel: socket.socket) -> tuple[int, str] | None:
-        """Wait for the word of the job: (the next attempt, the job's name); None if there is none.
+        """Wait for the word of the job: (the next attempt, the job's name); None if there is none, and all are ended.
 
         From the return on, the output and the variables of this process are those of the next attempt.
         """
         signal.signal(signal.SIGTERM, _end)
+        found = None
         try:
             if (found := word.awaited(channel)) is None:
                 return None
@@ -52,7 +53,11 @@ class Survivors(ReadyRanks):
             return following.number, found["job"]
         except (TorusrunError, OSError) as error:
             print(f"torusrun: {error}", file=sys.stderr)
+            found = None
             return None
+        finally:
+            if found is None:
+                self.end()
 
     def _why_not(self, following: Attempt) -> str:
         order, placement = ordered(following)
