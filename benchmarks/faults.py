@@ -46,12 +46,12 @@ KIND_NAMES = ("kill-rank", "segv-rank", "kill-wrapper", "stop-rank", "bad-python
 KEEP_GOING = "keep_going={{attempts: 20, without_progress: {}, standby: {}, elastic: {}}}"
 SINGLE = KEEP_GOING.format(3, "false", "false")
 # 20: a fault often strikes a restart
-OFTEN, WARM, LEFT = (KEEP_GOING.format(20, *how) for how in (("false", "false"), ("true", "false"), ("false", "true")))
+OFTEN, WARM, LEFT = (KEEP_GOING.format(20, *how) for how in (("false", "false"), ("true", "false"), ("true", "true")))
 MEMORY = "train.checkpoints.memory=true"
 OURS = {
     "torusrun": [OFTEN],
     "torusrun, memory and standby": [WARM, MEMORY],
-    "torusrun, memory and elastic": [LEFT, MEMORY],
+    "torusrun, memory, standby and elastic": [LEFT, MEMORY],
 }
 RESULTS = Path(__file__).parent / "results"
 FIRST_LOOK_S = 15.0  # at a training without faults, for the interval of checkpoints

@@ -92,10 +92,15 @@ class Running:
         return None if self.ending or self.left else self.launcher.returncode
 
     def _all_left(self) -> bool:
-        """Whether all ranks of an elastic training have left it, but for those of lost hosts; nobody asked for it."""
-        if not self.program.elastic or self.stop or self.ending or is_done(self.attempt):
+        """Whether all ranks of an elastic training have left it, and nobody asked for that."""
+        if self.ending or not self._may_leave():
             return False
         return not self._incomplete() and (self.leaving or any(end.failed for end in self.ranks.ends.values()))
+
+    def _may_leave(self) -> bool:
+        """Whether the ranks can leave the attempt without their launcher, which ends with a lost host."""
+        lost = self.hang is not None and self.hang.cause is Cause.HOST_LOST
+        return bool(self.program.elastic) and not (lost or self.stop or is_done(self.attempt))
 
     def _leave(self) -> None:
         """Have the ranks leave the attempt: the wrappers end those that do not."""
@@ -116,7 +121,7 @@ class Running:
             self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
         elif hang := self.hangs.look(now_s):  # ranks that still handle signals may leave a checkpoint
             self.hang = hang
-            if self.program.elastic:  # none can leave one
+            if self._may_leave():  # none can leave a checkpoint
                 return self._end_by(now_s)
             self.launcher.send_signal(self.stop_signal)
             self._end_by(now_s + self._follow_s())
@@ -151,7 +156,7 @@ class Running:
 
         The ranks of an elastic training first get the chance to leave the attempt without it.
         """
-        if now_s > self.over_s and self.program.elastic and not (self.leaving or self.stop or is_done(self.attempt)):
+        if now_s > self.over_s and self._may_leave() and not self.leaving:
             self._leave()
             self.over_s = now_s + FOLLOW_S
         if now_s > self.over_s and not self.ending:
@@ -173,5 +178,4 @@ class Running:
 
     def _incomplete(self) -> bool:
         self.ranks.read()
-        lost = self.hang.hosts if self.hang and self.hang.cause is Cause.HOST_LOST else ()
-        return any(slot.rank not in self.ranks.ends for slot in self.placement.slots if slot.host not in lost)
+        return len(self.ranks.ends) < self.placement.grid.ranks

@@ -24,7 +24,7 @@ def steps(run: Path, attempt: int) -> list[int]:
 
 
 def test_the_ranks_that_are_left_continue_in_their_processes(place: Place, undisturbed: Path, chance: Random) -> None:
-    only_on(place, "local")
+    only_on(place, "local", "slurm")
     memory = place.cluster == "local"  # the hosts of a lab share their memory with this machine
     run = place.submit(*ELASTIC, *(MEMORY if memory else ()))
     after = chance.randrange(30, 60)

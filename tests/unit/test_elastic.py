@@ -22,7 +22,6 @@ from orchestrator.network.placement.mapping import place
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import plan
 from orchestrator.schedulers import launchers
-from orchestrator.schedulers.launchers.launcher import Launch
 from tests.unit.run_folders import write_specs
 from tests.waiting import until
 
@@ -49,7 +48,7 @@ def test_what_is_left_of_an_attempt_is_the_next_one_as_often_as_it_is_left(tmp_p
     child = standby.begin(first, {}, [])
     for number in (2, 3):
         until(lambda: standby.remains, "the supervisor to wait")
-        assert standby.become(run.attempt(number), "7", {}, ["n2"] if number == 3 else []) is child
+        assert standby.become(run.attempt(number), "7", {}, []) is child
     assert child.wait(60) == 0
     assert (tmp_path / "said").read_text() == "2\n3\n"
     standby.close()
@@ -75,13 +74,14 @@ def launcher() -> Iterator[subprocess.Popen[bytes]]:
     ("hosts", "waiting", "begins"),
     [
         (("n1", "n2", "n3"), range(6), True),
-        (("n3", "n1"), (0, 1, 4, 5), True),
-        (("n1", "n3"), (0, 1, 4), False),
-        (("n1", "n4"), range(6), False),
+        (("n3", "n1", "n2"), range(6), True),
+        (("n1", "n2", "n3"), range(5), False),
+        (("n1", "n2", "n4"), range(6), False),
+        (("n1", "n2"), range(6), False),
     ],
-    ids=["the same hosts", "fewer hosts, in another order", "a rank that has not come back", "another host"],
+    ids=["the same hosts", "in another order", "a rank that has not come back", "another host", "fewer hosts"],
 )
-def test_the_ranks_of_the_hosts_that_are_left_begin_in_the_next_attempt(
+def test_the_ranks_that_are_left_begin_in_the_next_attempt_on_the_same_hosts(
     hosts: Sequence[str], waiting: Sequence[int], begins: bool, home: Path, launcher: subprocess.Popen[bytes],
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -131,11 +131,3 @@ def test_a_lost_program_is_replaced_by_the_one_that_waits_or_else_by_a_new_one(m
         elastic.renew()
         assert begun == ["elastic", "spare", "elastic"], "a program that lives stays"
     assert child.wait(60) == 0, "it ends with its wrapper"
-
-
-def test_srun_keeps_the_other_ranks_of_an_elastic_run_only(tmp_path: Path) -> None:
-    srun = launchers.named("srun")
-    plain = srun.command(Launch("python", 2, 4, 1, tmp_path))
-    elastic = srun.command(Launch("python", 2, 4, 1, tmp_path, elastic=True))
-    assert "--kill-on-bad-exit=1" in plain and "--no-kill" not in plain
-    assert "--kill-on-bad-exit=0" in elastic and "--no-kill" in elastic

@@ -96,7 +96,7 @@ class Standby:
         """Why the standby cannot be the attempt `following`, as far as this job knows; '' if it can."""
         if self._beside != following.number - 1 or following.stdout.exists():
             return "it was not started for this attempt"
-        if self._lost != [*lost] and not self._elastic:
+        if self._lost != [*lost]:
             return "the job has lost hosts on which it waits"
         return "it has ended" if self._child and self._child.poll() is not None else ""
 

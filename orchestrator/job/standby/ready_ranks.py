@@ -17,7 +17,6 @@ from orchestrator.job.start.launch_order import LaunchOrder, ordered
 from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.plan.plan import Plan
 
-OTHER_HOSTS = "the attempt runs on other hosts"
 END_S = 5.0  # how long the launcher may take to end its processes
 
 
@@ -95,12 +94,7 @@ class ReadyRanks:
 def why_not(before: LaunchOrder, now: LaunchOrder, hosts_before: Collection[str], hosts: Collection[str]) -> str:
     """Why ranks that wait by one launch order cannot begin by another one; '' if they can."""
     if {*hosts_before} != {*hosts}:
-        return OTHER_HOSTS
-    return other_start(before, now)
-
-
-def other_start(before: LaunchOrder, now: LaunchOrder) -> str:
-    """Why ranks that wait by one launch order cannot begin by another one on the same hosts; '' if they can."""
+        return "the attempt runs on other hosts"
     if not (before.program.standby or before.program.elastic) or _without_attempt(before) != _without_attempt(now):
         return "the attempt starts another program, or starts it in another way"
     return ""

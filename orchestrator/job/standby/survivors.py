@@ -17,8 +17,7 @@ from types import FrameType
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.private import READABLE, open_regular
 from orchestrator.job.standby import word
-from orchestrator.job.standby.ready_ranks import OTHER_HOSTS, ReadyRanks, other_start
-from orchestrator.job.start.launch_order import ordered
+from orchestrator.job.standby.ready_ranks import ReadyRanks
 from orchestrator.runs.folder.end_words import listed
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.plan.plan import Plan
@@ -60,16 +59,12 @@ class Survivors(ReadyRanks):
                 self.end()
 
     def _why_not(self, following: Attempt) -> str:
-        order, placement = ordered(following)
-        needed = [slot.rank for slot in self.placement.slots if slot.host in placement.hosts]
-        if len(needed) != len(placement.slots):
-            return OTHER_HOSTS
-        until_s = time.monotonic() + WAIT_S
-        while missing := [rank for rank in needed if not self.attempt.rank_standby(rank).exists()]:
+        until_s, ranks = time.monotonic() + WAIT_S, range(len(self.placement.slots))
+        while missing := [rank for rank in ranks if not self.attempt.rank_standby(rank).exists()]:
             if time.monotonic() > until_s or self._begun is None or self._begun.poll() is not None:
                 return f"{listed(missing)} did not come back"
             time.sleep(LOOK_S)
-        return other_start(self.order, order)
+        return super()._why_not(following)
 
 
 def _write_to(attempt: Attempt) -> None:

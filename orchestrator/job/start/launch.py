@@ -54,7 +54,6 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[
         passed=tuple(name for name in PASSED if name in inherited),
         mpi=bool(plan.run.command),
         beside=plan.stands_by and not plan.elastic,
-        elastic=plan.elastic,
     )
 
 

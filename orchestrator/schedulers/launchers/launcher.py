@@ -29,8 +29,7 @@ class Launch:
 
     `remote_shell` is a command before HOST COMMAND... that runs COMMAND on another host, None if the launcher needs
     none. `passed` are the variables that the ranks on other hosts get. `mpi`: the ranks may run an MPI program.
-    `beside`: the ranks share their cores and memory with those of another launcher in the same job. `elastic`: the
-    other ranks continue if a host is lost, where the launcher can let them.
+    `beside`: the ranks share their cores and memory with those of another launcher in the same job.
     """
 
     python: str
@@ -42,7 +41,6 @@ class Launch:
     passed: tuple[str, ...] = ()
     mpi: bool = False
     beside: bool = False
-    elastic: bool = False
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Srun(Launcher):
             "--cpu-bind=none",
             *(() if launch.mpi else ("--mpi=none",)),
             *(("--overlap",) if launch.beside else ()),
-            *(("--no-kill", "--kill-on-bad-exit=0", "--wait=0") if launch.elastic else ("--kill-on-bad-exit=1",)),
+            "--kill-on-bad-exit=1",
             "--export=ALL",
         ]
 
