@@ -7,21 +7,18 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from orchestrator import schedulers
 from orchestrator.base import process
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.states import State
-from orchestrator.images import runtime
 from orchestrator.job import around, copies, gather, study
 from orchestrator.job.daemon import Daemon
-from orchestrator.job.image import stage
+from orchestrator.job.image.made_ready import made_ready
 from orchestrator.job.recorded import failed, forget_first, recorded, settled_end
 from orchestrator.job.running import POLL_S, Running
 from orchestrator.job.standby import word
@@ -89,13 +86,6 @@ def _supervised(
     return supervisor, end
 
 
-def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
-    try:
-        work()
-    except Exception as error:
-        wrong.append(error)
-
-
 class Supervisor:
     """Runs one attempt: places and launches its ranks, and determines its end."""
 
@@ -157,7 +147,7 @@ class Supervisor:
         placement = self._place(hosts)
         image = image_kept.kept(self.folder)
         program = prepare(self.plan, self.folder, self.attempt, placement, image, starter, elastic=self.elastic)
-        if image and (end := self._ready(image)):
+        if image and (end := made_ready(self.plan, self.attempt, image, sent=self._sent_before, asked=self._asked)):
             return end
         reason = self.plan.chosen.reason if self.plan.chosen else ""
         waited = self.ready if self.ready and self.ready.fit(self.attempt) else None
@@ -241,35 +231,6 @@ class Supervisor:
                     return ended(How.STILL_AT_WORK, earlier=number, path=earlier.alive)
                 time.sleep(POLL_S)
         return None
-
-    def _ready(self, image: Image) -> End | None:
-        """Verify the ranks' image, or send it to the nodes; the attempt's end if that fails or it has to stop.
-
-        Both can take minutes. So they run in a thread, while this one checks for requests to stop.
-        """
-        wrong: list[Exception] = []
-        thread = threading.Thread(target=_caught, args=(lambda: self._verify(image), wrong), daemon=True)
-        thread.start()
-        while thread.is_alive():
-            if stop := self._asked():
-                return stop
-            thread.join(POLL_S)
-        if wrong and isinstance(wrong[0], TorusrunError):
-            return ended(How.IMAGE_ERROR, why=wrong[0])
-        if wrong:
-            raise wrong[0]
-        return None
-
-    def _verify(self, image: Image) -> None:
-        """Verify the image if all ranks start the same file. If it is staged, each node verifies its own copy."""
-        site = self.plan.site.container
-        if site.verify == "signature":
-            runtime.check_signature(runtime.required(site.runtime), Path(image.path))
-        if not site.stage:
-            image_kept.verify(image)
-        elif not self._sent_before(image):
-            scheduler = schedulers.get(self.plan.site.scheduler)
-            stage.broadcast(scheduler, image, site.stage, self.plan.python, self.attempt.folder)
 
     def _sent_before(self, image: Image) -> bool:
         """Whether this job has sent the image to its nodes before; the ranks still verify their copy."""
