@@ -43,10 +43,16 @@ from tests.e2e.places import BATCH, Place
 # The kinds after which a run should continue by itself: no request of a user, and harm that is over or can be left out.
 KIND_NAMES = ("kill-rank", "segv-rank", "kill-wrapper", "stop-rank", "bad-python", "kill-supervisor", "kill-launcher",
               "kill-shell", "node-dies-other", "node-dies-first", "link-cut-other")  # fmt: skip
-KEEP_GOING = "keep_going={{attempts: 20, without_progress: {}, standby: {}}}"
-SINGLE = KEEP_GOING.format(3, "false")
-OFTEN, WARM = (KEEP_GOING.format(20, standby) for standby in ("false", "true"))  # 20: a fault often strikes a restart
-OURS = {"torusrun": [OFTEN], "torusrun, memory and standby": [WARM, "train.checkpoints.memory=true"]}
+KEEP_GOING = "keep_going={{attempts: 20, without_progress: {}, standby: {}, elastic: {}}}"
+SINGLE = KEEP_GOING.format(3, "false", "false")
+# 20: a fault often strikes a restart
+OFTEN, WARM, LEFT = (KEEP_GOING.format(20, *how) for how in (("false", "false"), ("true", "false"), ("true", "true")))
+MEMORY = "train.checkpoints.memory=true"
+OURS = {
+    "torusrun": [OFTEN],
+    "torusrun, memory and standby": [WARM, MEMORY],
+    "torusrun, memory, standby and elastic": [LEFT, MEMORY],
+}
 RESULTS = Path(__file__).parent / "results"
 FIRST_LOOK_S = 15.0  # at a training without faults, for the interval of checkpoints
 NO_EVALUATION = f"train.evaluate.first={runs.NEVER}"

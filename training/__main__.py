@@ -1,6 +1,6 @@
 """`python -m training CONFIG`: one rank, numbered by RANK, WORLD_SIZE and LOCAL_RANK (0, 1, 0 by default).
 
-With `--standby DESCRIPTOR` in place of CONFIG, it first waits for all of these (standby.py).
+With an option of standby.py in place of CONFIG, it first waits for all of these.
 """
 
 from __future__ import annotations
@@ -26,9 +26,17 @@ from training.step.stop import StopRequest
 
 def main(arguments: list[str]) -> int:
     """Run one rank to its end; returns the exit code (see `training.reporting.exits`)."""
-    writing = None
-    if arguments[:1] == [standby.OPTION]:
-        arguments, writing = standby.wait(int(arguments[1]), _loop)
+    if not {*arguments[:1]} & {*standby.OPTIONS}:
+        return _run(arguments, None)
+    waiting = standby.StandbyRank(arguments[0], int(arguments[1]), _loop)
+    while True:
+        code = _run(*waiting.placed())
+        if code != EXIT_CUT_OFF or not waiting.leaves():
+            return code
+
+
+def _run(arguments: list[str], writing: writer.Writer | None) -> int:
+    """Run one rank in one attempt; the exit code."""
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # torusrun sends it when a run hangs: the stacks show where this rank is
     try:

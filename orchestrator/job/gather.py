@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
@@ -29,8 +30,9 @@ MOST_LOGS = 256  # the most logs that are read: those of the ranks that failed f
 class RankRecords:
     """The records of an attempt's ranks, read as they appear."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Attempt, messages: Path | None = None) -> None:
         self.attempt = attempt
+        self._messages = messages or attempt.stderr
         self.ends: dict[int, RankEnd] = {}
 
     def read(self) -> None:
@@ -72,8 +74,8 @@ class RankRecords:
         return found
 
     def launcher_said(self) -> Words:
-        """The launcher's messages in the job's standard error."""
-        return words(b"\n".join(tail(self.attempt.stderr)).decode(errors="replace"))
+        """The launcher's messages in the standard error of the job, or of the attempt that started it."""
+        return words(b"\n".join(tail(self._messages)).decode(errors="replace"))
 
     def _recorded(self, kind: str) -> list[int]:
         """The ranks that have a record of this kind."""

@@ -75,7 +75,7 @@ class Jobs:
         self.child: subprocess.Popen[bytes] | None = None
         self.begun = 0  # the newest attempt that this job began
         self.asked_s = 0.0  # when this job was asked to end; 0.0 if it was not
-        self.standby = Standby(run, wanted=plan.stands_by)
+        self.standby = Standby(run, wanted=plan.stands_by, elastic=plan.elastic)
         self.pulse = JobPulse(first, plan, self.scheduler, self.name)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._on_signal)
@@ -135,10 +135,10 @@ class Jobs:
         """Run an attempt to its end, by the standby or by its script."""
         attempt, lost = self.run.attempt(number), list(self.lost)
         own = around.variables(self.name, self.until_s, lost, checked=self.checked)
-        self.child = self.standby.become(attempt, self.name, own, lost) or around.begin(attempt, {**os.environ, **own})
+        self.child = self.standby.become(attempt, self.name, own, lost) or self.standby.begin(attempt, own, lost)
         if self.asked_s:  # meanwhile
             self._pass_on(signal.SIGTERM)
-        while self.child.poll() is None:
+        while self.child.poll() is None and not self.standby.remains:
             if self.asked_s and time.time() > self.asked_s + self.plan.site.kill_after_s + LONGER_S:
                 self._pass_on(signal.SIGKILL)
             if not self.asked_s:

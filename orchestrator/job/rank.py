@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from orchestrator.base.errors import SITE_FAILED, TorusrunError
 from orchestrator.base.json_files import write_json
@@ -28,8 +28,11 @@ from orchestrator.network.placement.binding import bind
 from orchestrator.network.placement.mapping import misplaced
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.log_times import Recorder, index_of
-from orchestrator.runs.folder.records import Meaning, RankEnd
+from orchestrator.runs.folder.records import Meaning, RankEnd, is_done
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+
+if TYPE_CHECKING:
+    from orchestrator.job.ranks.elastic import ElasticProgram
 
 MISPLACED = 64
 Begin = Callable[[Rank, int, IO[bytes], contextlib.ExitStack], "subprocess.Popen[bytes]"]
@@ -70,34 +73,65 @@ def _work(attempt: Attempt, *, waits: bool) -> int:
     bind(order.beside, local_rank)
     rank = Rank(number, attempt, order, placement)
     with contextlib.ExitStack() as held:
+        if order.program.elastic and not waits:
+            return _elastic(rank, cores, held)
         if not waits:
-            return _ranked(rank, begin, cores, held)
+            return _ranked(rank, begin, cores, held)[0]
         from orchestrator.job.ranks.standby import StandbyProgram
 
         ready = StandbyProgram(rank, held)
+        ready.ready()
         found = ready.placed()
-        return _ranked(found, ready.begin, cores, held) if found else 0
+        return _ranked(found, ready.begin, cores, held)[0] if found else 0
 
 
-def _ranked(rank: Rank, begin: Begin, cores: Collection[int], held: contextlib.ExitStack) -> int:
-    """Run the program of `rank` and record its end; the exit code for the launcher."""
+def _elastic(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> int:
+    """Run the program of `rank`, and of the ranks here in the next attempts; the exit code for the launcher."""
+    from orchestrator.job.ranks.elastic import STAYS, ElasticProgram
+
+    program = ElasticProgram(rank, held)
+    while True:
+        code, end = _ranked(rank, program.begin, cores, held, program)
+        wanted = program.leaves or (not end.told and end.meaning in STAYS)
+        if not wanted or is_done(rank.attempt):
+            return code
+        program.renew()
+        if (found := program.placed()) is None:
+            return 0
+        rank = found
+
+
+def _ranked(
+    rank: Rank,
+    begin: Begin,
+    cores: Collection[int],
+    held: contextlib.ExitStack,
+    elastic: ElasticProgram | None = None,
+) -> tuple[int, RankEnd]:
+    """Run the program of `rank` and record its end; (the exit code for the launcher, the record).
+
+    If it is `elastic`, this process releases the lock of the attempt before the record is there.
+    """
     attempt, order = rank.attempt, rank.order
 
-    def record(**how: Any) -> None:
+    def record(**how: Any) -> RankEnd:
         end = RankEnd(rank.number, socket.gethostname(), rank.slot.local_rank, time.time(), **how)
         end.write(attempt.rank_end(rank.number))
+        return end
 
     try:
         lock = claim.hold(attempt)
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
-        code, told = _run(rank, begin, lock, cores, held)
+        code, told = _run(rank, begin, lock, cores, held, elastic)
     except TorusrunError as error:  # an image that cannot be staged or is not the run's, or a newer attempt
         of_image = order.container and not isinstance(error, claim.Superseded)
         record(error=str(error), meaning=Meaning.NO_IMAGE if of_image else Meaning.FAILED)
         raise
     exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
-    record(exit_code=exit_code, signal=by_signal, told=told, meaning=order.program.meaning(code))
-    return code if code >= 0 else 128 - code
+    if elastic:
+        os.close(lock)
+    end = record(exit_code=exit_code, signal=by_signal, told=told, meaning=order.program.meaning(code))
+    return code if code >= 0 else 128 - code, end
 
 
 def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[int, int]:
@@ -108,7 +142,14 @@ def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[in
     return rank, local_rank
 
 
-def _run(rank: Rank, begin: Begin, lock: int, cores: Collection[int], held: contextlib.ExitStack) -> tuple[int, bool]:
+def _run(
+    rank: Rank,
+    begin: Begin,
+    lock: int,
+    cores: Collection[int],
+    held: contextlib.ExitStack,
+    elastic: ElasticProgram | None,
+) -> tuple[int, bool]:
     """Run the program of this rank: (its exit code, negative for a signal; whether it had been asked to stop).
 
     `cores` are the job's cores on this node. What the program needs stays until `held` is closed, which waits for the
@@ -133,7 +174,7 @@ def _run(rank: Rank, begin: Begin, lock: int, cores: Collection[int], held: cont
 
             node_memory.remove_overdue(time.time())
             watched.enter_context(of_node(attempt, rank.order, rank.placement, cores))
-        return RankProgram(child, rank, times).wait()
+        return RankProgram(child, rank, times, elastic).wait()
 
 
 if __name__ == "__main__":

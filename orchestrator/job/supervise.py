@@ -7,24 +7,23 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from orchestrator import schedulers
 from orchestrator.base import process
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.states import State
-from orchestrator.images import runtime
 from orchestrator.job import around, copies, gather, study
 from orchestrator.job.daemon import Daemon
-from orchestrator.job.image import stage
+from orchestrator.job.image.made_ready import made_ready
 from orchestrator.job.recorded import failed, forget_first, recorded, settled_end
 from orchestrator.job.running import POLL_S, Running
+from orchestrator.job.standby import word
 from orchestrator.job.standby.ready_ranks import ReadyRanks
+from orchestrator.job.standby.survivors import Survivors
 from orchestrator.job.start.launch import command, environment, launcher
 from orchestrator.job.start.prepare import prepare
 from orchestrator.job.stop_requests import StopRequests
@@ -56,39 +55,56 @@ EARLIER_S = 60.0  # how long an earlier attempt may take to end, in addition to 
 
 
 def supervise(run: RunFolder, number: int, job: str, ready: ReadyRanks | None = None) -> End:
-    """Run one attempt to its end, and record the end whatever happens; `ready` are ranks that may be waiting for it."""
+    """Run an attempt to its end, and record the end whatever happens; `ready` are ranks that may be waiting for it.
+
+    If its ranks are left in the end, it goes on with the attempts for which they are given, up to the last one's end.
+    """
+    channel = word.channel()
+    while True:
+        supervisor, end = _supervised(run, number, job, ready, elastic=channel is not None)
+        following = supervisor.left.following(channel) if supervisor.left and channel else None
+        if following is None:
+            return end
+        (number, job), ready = following, supervisor.left
+
+
+def _supervised(
+    run: RunFolder, number: int, job: str, ready: ReadyRanks | None, *, elastic: bool
+) -> tuple[Supervisor, End]:
+    """Run one attempt: (its supervisor, the recorded end)."""
     attempt = run.attempt(number)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
     jobs = around.found()
     in_jobs = bool(jobs and jobs.job)
-    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times, ready).run(job), keeps_going=in_jobs)
+    supervisor = Supervisor(run, attempt, times, ready, elastic=elastic)
+    end = recorded(run, attempt, lambda: supervisor.run(job), keeps_going=in_jobs)
     study.report(run, number, end)
     if not jobs and end.state is not State.COMPLETED:  # a job around the attempt has others, which continue from them
         copies.remove(run, number)
     for recorder in times:
         recorder.look(last=True)
-    return end
-
-
-def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
-    try:
-        work()
-    except Exception as error:
-        wrong.append(error)
+    return supervisor, end
 
 
 class Supervisor:
     """Runs one attempt: places and launches its ranks, and determines its end."""
 
     def __init__(
-        self, run: RunFolder, attempt: Attempt, times: Sequence[Recorder], ready: ReadyRanks | None = None
+        self,
+        run: RunFolder,
+        attempt: Attempt,
+        times: Sequence[Recorder],
+        ready: ReadyRanks | None = None,
+        *,
+        elastic: bool = False,
     ) -> None:
         self.started_s = time.monotonic()
         self.daemon = Daemon()
         self.folder = run
         self.attempt = attempt
         self.times = times
-        self.ready = ready
+        self.ready, self.elastic = ready, elastic
+        self.left: Survivors | None = None  # its ranks, if they wait for the next attempt
         self.planned = read_attempt(run, attempt.number)
         self.plan: Plan = self.planned.plan
         self.requests = StopRequests(run, attempt)
@@ -130,8 +146,8 @@ class Supervisor:
             return hosts
         placement = self._place(hosts)
         image = image_kept.kept(self.folder)
-        program = prepare(self.plan, self.folder, self.attempt, placement, image, starter)
-        if image and (end := self._ready(image)):
+        program = prepare(self.plan, self.folder, self.attempt, placement, image, starter, elastic=self.elastic)
+        if image and (end := made_ready(self.plan, self.attempt, image, sent=self._sent_before, asked=self._asked)):
             return end
         reason = self.plan.chosen.reason if self.plan.chosen else ""
         waited = self.ready if self.ready and self.ready.fit(self.attempt) else None
@@ -139,10 +155,21 @@ class Supervisor:
         ledger.append(self.folder.ledger, Started(self.attempt.number, job, hosts, dims, reason, bool(waited)))
         begin.from_job(self.folder, self.attempt.number, self.plan.notify.moments, ["start"], wait=False)
         started = waited.begin_as(self.attempt) if waited else self._launched(starter)
+        messages = (waited.messages if waited else None) or self.attempt.stderr
         running = Running(
-            self.plan, self.folder, self.attempt, placement, program, started, self._asked, starter.stop_signal
+            self.plan,
+            self.folder,
+            self.attempt,
+            placement,
+            program,
+            started,
+            self._asked,
+            starter.stop_signal,
+            messages,
         )
         code = running.watch()
+        if running.left:
+            self.left = Survivors(self.plan, self.attempt, started, messages)
         if running.hang and not is_done(self.attempt):
             return running.hang
         evidence = self._evidence(running, code)
@@ -204,35 +231,6 @@ class Supervisor:
                     return ended(How.STILL_AT_WORK, earlier=number, path=earlier.alive)
                 time.sleep(POLL_S)
         return None
-
-    def _ready(self, image: Image) -> End | None:
-        """Verify the ranks' image, or send it to the nodes; the attempt's end if that fails or it has to stop.
-
-        Both can take minutes. So they run in a thread, while this one checks for requests to stop.
-        """
-        wrong: list[Exception] = []
-        thread = threading.Thread(target=_caught, args=(lambda: self._verify(image), wrong), daemon=True)
-        thread.start()
-        while thread.is_alive():
-            if stop := self._asked():
-                return stop
-            thread.join(POLL_S)
-        if wrong and isinstance(wrong[0], TorusrunError):
-            return ended(How.IMAGE_ERROR, why=wrong[0])
-        if wrong:
-            raise wrong[0]
-        return None
-
-    def _verify(self, image: Image) -> None:
-        """Verify the image if all ranks start the same file. If it is staged, each node verifies its own copy."""
-        site = self.plan.site.container
-        if site.verify == "signature":
-            runtime.check_signature(runtime.required(site.runtime), Path(image.path))
-        if not site.stage:
-            image_kept.verify(image)
-        elif not self._sent_before(image):
-            scheduler = schedulers.get(self.plan.site.scheduler)
-            stage.broadcast(scheduler, image, site.stage, self.plan.python, self.attempt.folder)
 
     def _sent_before(self, image: Image) -> bool:
         """Whether this job has sent the image to its nodes before; the ranks still verify their copy."""

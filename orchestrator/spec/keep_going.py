@@ -37,6 +37,12 @@ class KeepGoing:
         "rank; our training without an image only",
     )
 
+    elastic: bool = key(
+        False,
+        "when a rank is lost, the others continue in the same processes, and only the lost one is started again; "
+        "our training without an image only",
+    )
+
     @property
     def most_in_vain(self) -> int:
         """The attempts in a row without a new checkpoint that end the run."""

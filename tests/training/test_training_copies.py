@@ -146,3 +146,13 @@ def test_copies_of_jobs_that_must_be_over_are_removed_and_others_stay(
     node_memory.remove_overdue(now_s)
     assert sorted(path.name for path in mine.iterdir()) == ["memory-link", "memory-new", "memory-works", "other"]
     assert (mine / "other" / "0.0").exists(), "a link was followed"
+
+
+def test_an_attempt_that_is_over_leaves_no_file_open_in_a_process_that_continues(tmp_path: Path) -> None:
+    (rank,) = mates(tmp_path / "node", 1)
+    before = len(os.listdir("/proc/self/fd"))
+    for step in (1, 2):
+        rank.put({"a": torch.ones(10)}, step)
+    assert len(os.listdir("/proc/self/fd")) > before
+    del rank
+    assert len(os.listdir("/proc/self/fd")) == before

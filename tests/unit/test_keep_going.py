@@ -16,6 +16,7 @@ from orchestrator.base.errors import UserError
 from orchestrator.base.states import State
 from orchestrator.job import around
 from orchestrator.job.image import stage
+from orchestrator.job.image.made_ready import verify
 from orchestrator.job.supervise import Supervisor
 from orchestrator.runs.attempts import create, submit
 from orchestrator.runs.attempts.keep_going import Here, next_step
@@ -162,7 +163,7 @@ def test_a_staged_image_is_sent_again_only_if_no_ranks_have_begun_in_the_job(
         supervisor = Supervisor(run, run.attempt(1), [])
         site = replace(supervisor.plan.site, container=ContainerSettings(stage="/local"))
         supervisor.plan = replace(supervisor.plan, site=site)
-        supervisor._verify(Image("/x.sif", "0" * 64, "x"))
+        verify(supervisor.plan, supervisor.attempt, Image("/x.sif", "0" * 64, "x"), supervisor._sent_before)
         assert len(sent) == times, "each attempt of a job must not send it anew, and each job must send it"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -63,6 +64,8 @@ class SharedMemory:
         self._places = Places([layout(tensor) for tensor in tensors], head_bytes)
         self._bytes = self._places.bytes
         self.descriptor, self._mapped = _mapped(max(self._bytes, 1), opened or _nameless)
+        self._closed = weakref.finalize(self, os.close, self.descriptor)  # also if an attempt of this process is over
+        self._closed.atexit = False
         self._host = self._places.on(self._mapped)
         self.views = self._places.views(self._host)
         self.copied: torch.cuda.Event | None = None
@@ -123,7 +126,7 @@ class SharedMemory:
             self.copied.synchronize()
         if self._locked:
             torch.cuda.cudart().cudaHostUnregister(self._address)  # type: ignore[no-untyped-call]
-        os.close(self.descriptor)
+        self._closed()
 
     @property
     def _address(self) -> int:

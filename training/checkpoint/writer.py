@@ -104,12 +104,17 @@ class Writer:
         found, self._order, self._written = self._written, None, None
         return found
 
-    def close(self) -> None:
-        """End the process; no order may be in flight. A writer that was forked ends with the training."""
-        if self._orders and self._process:
+    def leave(self) -> None:
+        """Let the process end by itself, after the order in flight if there is one."""
+        if self._orders:
             self._orders.shutdown(socket.SHUT_RDWR)  # `close` is not enough: workers that load data may have it open
             self._orders.close()
             self._orders = None
+
+    def close(self) -> None:
+        """End the process; no order may be in flight. A writer that was forked ends with the training."""
+        if self._orders and self._process:
+            self.leave()
             self._process.wait(END_S)
 
     def _parsed(self, answer: bytes, order: Order) -> Written:

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.base import proc
 from orchestrator.base.errors import TorusrunError
@@ -20,8 +20,14 @@ from orchestrator.job.start.launch_order import Rank
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.log_times import Recorder
 from orchestrator.runs.folder.run_folder import RunFolder
+from training.reporting.exits import EXIT_CUT_OFF
+
+if TYPE_CHECKING:
+    from orchestrator.job.ranks.elastic import ElasticProgram
 
 POLL_S = 0.2
+LEAVE_S = 1.0  # for a program that has to leave its attempt
+SOON_S = 0.05  # between looks whether the program has left its attempt: the others wait for it
 HOST_PULSE_S = 2.0  # at least, between the signs of life that one rank of each host gives
 HOSTS_PER_S = 50  # that give one
 NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, but may have ended
@@ -33,9 +39,17 @@ def host_pulse_s(hosts: int) -> float:
 
 
 class RankProgram:
-    """The program of a rank from its start to its end, and the requests to its wrapper meanwhile."""
+    """The program of a rank from its start to its end, and the requests to its wrapper meanwhile.
 
-    def __init__(self, child: subprocess.Popen[bytes], rank: Rank, times: Recorder) -> None:
+    An `elastic` program ends, for this attempt, if it leaves it.
+    """
+
+    def __init__(
+        self, child: subprocess.Popen[bytes], rank: Rank, times: Recorder, elastic: ElasticProgram | None = None
+    ) -> None:
+        self.elastic, self.poll_s = elastic, SOON_S if elastic else POLL_S
+        self.leave_s: float | None = None  # when a program that has to leave the attempt is killed
+        self.query = False  # whether there was a query: it may mean that the program has to leave
         self.child, self.attempt, self.rank, self.times = child, rank.attempt, rank.number, times
         self.program, self.kill_after_s = rank.order.program, rank.order.kill_after_s
         self.pulse_s = time.monotonic() if rank.slot.local_rank == 0 else float("inf")
@@ -53,11 +67,14 @@ class RankProgram:
         noted = False
         while True:
             try:
-                code = self.child.wait(timeout=POLL_S)
+                code = self.child.wait(timeout=self.poll_s)
                 self._kill()
                 self.times.look(last=True)
-                return code, self.told_s is not None
+                return code, self.told_s is not None or self.leave_s is not None
             except subprocess.TimeoutExpired:
+                if self.elastic and self._left(self.elastic):
+                    self.times.look(last=True)
+                    return EXIT_CUT_OFF, self.told_s is not None
                 self.times.look()
                 if self.told_s and not noted:
                     noted = True
@@ -75,6 +92,15 @@ class RankProgram:
                 if self.asked_where:
                     self.asked_where = False
                     self._answer()
+
+    def _left(self, elastic: ElasticProgram) -> bool:
+        """Whether the program has left the attempt; the supervisor may have said, by a query, that it has to."""
+        if self.leave_s is None and self.query and self.attempt.leave.exists():
+            self.leave_s = time.monotonic() + LEAVE_S
+            elastic.leave()
+        if self.leave_s is not None and time.monotonic() > self.leave_s:
+            self._kill()
+        return elastic.left()
 
     def _answer(self) -> None:
         """Record where the program is, for the supervisor."""
@@ -104,7 +130,7 @@ class RankProgram:
         """On the supervisor's query where the ranks are: the program writes its stack to its log, if it can."""
         if self.program.shows_stack:
             self._send(signal.SIGUSR1)
-        self.asked_where = True
+        self.asked_where = self.query = True
 
     def _send(self, number: int) -> None:
         if self.child.poll() is None:

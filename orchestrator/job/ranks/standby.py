@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from typing import IO
 
 from orchestrator.base.errors import SiteError
@@ -31,19 +32,34 @@ class StandbyProgram:
 
     def __init__(self, rank: Rank, held: contextlib.ExitStack) -> None:
         self._rank, self._launcher = rank, os.getppid()
+        self._start(rank.order.program.standby, None, held)
+
+    def _start(self, command: Sequence[str], output: IO[bytes] | None, held: contextlib.ExitStack) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            argv = [*rank.order.program.standby, str(theirs.fileno())]
-            self._child = started(rank, argv, [theirs.fileno()], None, held)
+            argv = [*command, str(theirs.fileno())]
+            self._child = started(self._rank, argv, [theirs.fileno()], output, held)
         held.callback(self._channel.close)  # first of all: a program that still waits then ends
+
+    @property
+    def lives(self) -> bool:
+        """Whether the program has not ended."""
+        return self._child.poll() is None
+
+    def taken(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        """(the program, the socket to it), which belong to the caller from now on."""
+        return self._child, self._channel
+
+    def ready(self) -> None:
+        """Wait until the program has imported everything. Raises SiteError if it ended."""
+        if self._channel.recv(len(standby.READY)) != standby.READY:
+            raise SiteError("the program that waited for the next attempt has ended")
 
     def placed(self) -> Rank | None:
         """Wait for the next attempt; this program's rank in it, or None if it has none or is not needed.
 
         Raises SiteError if the program ended, or the next attempt starts another one.
         """
-        if self._channel.recv(len(standby.READY)) != standby.READY:
-            raise SiteError("the program that waited for the next attempt has ended")
         number, attempt = self._awaited(), self._rank.attempt
         if number is None:
             self._child.kill()
@@ -58,13 +74,17 @@ class StandbyProgram:
 
     def begin(self, rank: Rank, lock: int, log: IO[bytes], held: contextlib.ExitStack) -> subprocess.Popen[bytes]:
         """Have the waiting program begin as `rank`, as `beginning.begin` does."""
+        self._give(rank, lock, log)
+        self._channel.close()
+        return self._child
+
+    def _give(self, rank: Rank, lock: int, log: IO[bytes]) -> None:
+        """Give the program the place of `rank`."""
         variables, arguments = rank.variables(None, os.environ), [rank.order.program.argv[-1]]
         try:
             socket.send_fds(self._channel, [standby.message(variables, arguments)], [log.fileno(), lock])
         except OSError as error:
             raise SiteError(f"the program that waited for this attempt has ended: {error.strerror}") from None
-        self._channel.close()
-        return self._child
 
     def _awaited(self) -> int | None:
         """Record that this rank waits, and wait for the word: the number of the next attempt, None if it has to end.

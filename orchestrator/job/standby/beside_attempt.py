@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
-from orchestrator.job import gather
-from orchestrator.job.standby.supervisor import CHANNEL, READY, TAKEN
+from orchestrator.job import around, gather
+from orchestrator.job.standby.word import CHANNEL, READY, TAKEN
 from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 
 LOOK_S = 1.0  # between looks for the first steps of the attempt
@@ -24,10 +24,13 @@ END_S = 10.0  # for the end of all its processes
 
 
 class Standby:
-    """The processes of the next attempt of `run`. There are none if they are not `wanted`."""
+    """The processes of the next attempt of `run`. There are none if they are not `wanted`.
 
-    def __init__(self, run: RunFolder, *, wanted: bool) -> None:
-        self._run, self._wanted = run, wanted
+    If the run is `elastic`, they are what is left of the attempt before.
+    """
+
+    def __init__(self, run: RunFolder, *, wanted: bool, elastic: bool = False) -> None:
+        self._run, self._wanted, self._elastic = run, wanted and not elastic, elastic
         self._beside = 0  # the attempt beside which it was started
         self._lost: list[str] = []  # the hosts that the job had lost by then
         self._looked_s = 0.0
@@ -52,6 +55,23 @@ class Standby:
             self._beside, self._lost = number, [*lost]
             self._begin(attempt)
 
+    def begin(self, attempt: Attempt, variables: Mapping[str, str], lost: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start an attempt by its script; if the run is elastic, what is left of it in the end is a standby."""
+        environment = {**os.environ, **variables}
+        if not self._elastic:
+            return around.begin(attempt, environment)
+        channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            environment[CHANNEL] = str(theirs.fileno())
+            child = around.begin(attempt, environment, [theirs.fileno()])
+        self._beside, self._lost, self._child, self._channel = attempt.number, [*lost], child, channel
+        return child
+
+    @property
+    def remains(self) -> bool:
+        """Whether the attempt is over and what is left of it waits for the next one."""
+        return self._elastic and self.ready
+
     def become(
         self, following: Attempt, job: str, variables: Mapping[str, str], lost: Sequence[str]
     ) -> subprocess.Popen[bytes] | None:
@@ -61,7 +81,11 @@ class Standby:
         word = {"attempt": following.number, "job": job, "variables": dict(variables)}
         why = self._why_not(following, lost)
         if not why and self._said(json.dumps(word).encode()):
-            child, self._child = self._child, None
+            child = self._child
+            if self._elastic:  # it may be left again
+                self._beside, self._lost = following.number, [*lost]
+            else:
+                self._child = None
             return child
         why = why or "it was not ready"
         print(f"torusrun: attempt {following.number} starts without the standby: {why}", flush=True)

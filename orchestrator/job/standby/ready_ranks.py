@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 
 from orchestrator.base import process
 from orchestrator.base.json_files import write_json
@@ -27,10 +28,11 @@ class ReadyRanks:
         self.starter = launcher(plan, os.environ)
         self.order, self.placement = ordered(attempt)
         self._begun: subprocess.Popen[bytes] | None = None
+        self.messages: Path | None = None  # where the launcher writes, if not to the output of the next attempt
 
     def begin(self) -> None:
         """Start the launcher, if it can run beside the one that is at work."""
-        _forget(self.attempt)
+        forget(self.attempt)
         if why := self._impossible():
             print(f"torusrun: no standby: {why}", flush=True)
             return
@@ -83,7 +85,7 @@ class ReadyRanks:
     def _why_not(self, following: Attempt) -> str:
         """Why the waiting ranks cannot be those of the attempt `following`; '' if they can."""
         order, placement = ordered(following)
-        waiting = sum(name.endswith(".standby.json") for name in os.listdir(self.attempt.ranks))
+        waiting = sum(self.attempt.rank_standby(slot.rank).exists() for slot in self.placement.slots)
         if waiting < len(self.placement.slots):
             return f"{waiting} of {len(self.placement.slots)} ranks are ready"
         return why_not(self.order, order, self.placement.hosts, placement.hosts)
@@ -93,7 +95,7 @@ def why_not(before: LaunchOrder, now: LaunchOrder, hosts_before: Collection[str]
     """Why ranks that wait by one launch order cannot begin by another one; '' if they can."""
     if {*hosts_before} != {*hosts}:
         return "the attempt runs on other hosts"
-    if not before.program.standby or _without_attempt(before) != _without_attempt(now):
+    if not (before.program.standby or before.program.elastic) or _without_attempt(before) != _without_attempt(now):
         return "the attempt starts another program, or starts it in another way"
     return ""
 
@@ -103,7 +105,7 @@ def _without_attempt(order: LaunchOrder) -> LaunchOrder:
     return replace(order, program=replace(order.program, argv=order.program.argv[:-1]))
 
 
-def _forget(attempt: Attempt) -> None:
+def forget(attempt: Attempt) -> None:
     """Remove the records of an earlier standby: the scheduler may have begun the job again."""
     attempt.standby.unlink(missing_ok=True)
     for path in attempt.ranks.glob("*.standby.json"):

@@ -53,7 +53,7 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[
         remote_shell=_remote_shell(plan, launcher),
         passed=tuple(name for name in PASSED if name in inherited),
         mpi=bool(plan.run.command),
-        beside=plan.stands_by,
+        beside=plan.stands_by and not plan.elastic,
     )
 
 

@@ -24,15 +24,27 @@ FOR_SCRIPTS = "for_scripts"  # the folder below our training that users' scripts
 
 
 def prepare(
-    plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, image: Image | None, launcher: Launcher
+    plan: Plan,
+    run: RunFolder,
+    attempt: Attempt,
+    placement: Placement,
+    image: Image | None,
+    launcher: Launcher,
+    *,
+    elastic: bool = False,
 ) -> Program:
-    """Write the placement, the launcher's host file and the launch order; the program that every rank starts."""
+    """Write the placement, the launcher's host file and the launch order; the program that every rank starts.
+
+    An `elastic` program continues in later attempts if its plan says so.
+    """
     attempt.logs.mkdir(exist_ok=True)
     attempt.ranks.mkdir(exist_ok=True)
     write_json(attempt.placement, placement.as_json())
     write_text(attempt.hostfile, placement.hostfile)
     (command if plan.run.command else training).make_ready(plan, run, attempt)
     program = program_of(plan, run, attempt, image)
+    if not elastic:
+        program = replace(program, elastic=())
     found = runtime.required(plan.site.container.runtime) if image else None
     order = launch_order(plan, program, launcher, image, found)
     write_json(attempt.launch, order.as_json(), secret=True)  # it has values of env

@@ -45,7 +45,8 @@ def scripts(planned: AttemptPlan, attempt: Attempt, asked: Request, *, held: boo
 
     `held` says that a process of a job starts it, in an allocation that exists already.
     """
-    standby = script(planned, attempt, asked, held=True, standby=True) if planned.plan.stands_by else ""
+    beside = planned.plan.stands_by and not planned.plan.elastic
+    standby = script(planned, attempt, asked, held=True, standby=True) if beside else ""
     if planned.plan.keeps_going and not held:
         return Scripts(script(planned, attempt, asked, held=True), _jobs(planned, attempt, asked), standby)
     return Scripts(script(planned, attempt, asked, held=held), standby=standby)

@@ -104,7 +104,7 @@ class Started(Event):
     """The job began on these hosts, in the order in which ranks fill them.
 
     If the run leaves the grid to the job, `grid_reason` says why the job chose this grid. `standby` says that its ranks
-    had been started beside the attempt before, and waited.
+    had been started before it, and waited.
     """
 
     kind = "started"

@@ -21,7 +21,19 @@ class Held:
     name: str
     what: str = ""
     of: Literal[
-        "", "image", "train", "command", "code", "hold", "shells", "keep_going", "standby", "preflight", "secrets"
+        "",
+        "image",
+        "train",
+        "command",
+        "code",
+        "hold",
+        "shells",
+        "keep_going",
+        "standby",
+        "elastic",
+        "waits",
+        "preflight",
+        "secrets",
     ] = ""
 
 
@@ -54,7 +66,7 @@ class Attempt:
     standby_script = At("standby.sh", "the script that starts the standby of the next attempt", "standby")
     standby_output = Held("standby.out standby.err", "the output of the standby until it is an attempt", "standby")
     standby_stdout, standby_stderr = At("standby.out"), At("standby.err")
-    standby = At("standby.json", "which attempt the standby became", "standby")
+    standby = At("standby.json", "which attempt the processes that wait became", "waits")
     output = Held("job.out job.err", "the output of the job: of the supervisor and the launcher")
     stdout, stderr = At("job.out"), At("job.err")
     times = Held("job.out.times job.err.times", "when they had grown how far (runs/folder/log_times.py)")
@@ -81,12 +93,13 @@ class Attempt:
     rank_start = OfRank("ranks/NNNN.start.json", "where each rank runs")
     rank_end = OfRank("ranks/NNNN.end.json", "how each rank ended")
     rank_told = OfRank("ranks/NNNN.told.json", "a note that the rank received a request to end")
-    rank_standby = OfRank("ranks/NNNN.standby.json", "that a program waits for the next attempt", "standby")
+    rank_standby = OfRank("ranks/NNNN.standby.json", "that a program waits for the next attempt", "waits")
     rank_seen = OfRank("ranks/NNNN.seen.json", "the state of a rank's process in a hang")
     node_load = OfRank("ranks/NNNN.load.json", "the load of a node, and the step times of its ranks, by its first rank")
     beat = At("ranks/beat.json", "what the training does now, by the wrapper of rank 0", "train")
     heartbeat = At("ranks/heartbeat", "what the command may touch or write while it makes progress", "command")
     slow = At("ranks/slow.json", "the ranks that compute longer than the others, by the supervisor", "train")
+    leave = At("ranks/leave", "that the ranks have to leave the attempt: some are lost, and do not end", "elastic")
     probe = At("ranks/probe", "written by the supervisor in a pause, which shows whether the disk answers")
     rank_variables = OfRank("ranks/NNNN.env", "values that the container's runtime cannot carry", "image")
     alive = At("alive", "held locked by the ranks (runs/folder/claim.py)")

@@ -111,6 +111,11 @@ class Plan:
         return self.keeps_going and self.run.keep_going.standby
 
     @property
+    def elastic(self) -> bool:
+        """Whether ranks that are left continue in the same processes in the next attempt. In an image they do not."""
+        return self.keeps_going and self.run.keep_going.elastic and not self.run.image
+
+    @property
     def outlives_hosts(self) -> bool:
         """Whether the job of the run is to continue without the hosts that it loses."""
         settings = self.run.keep_going

@@ -17,7 +17,7 @@ from orchestrator.spec.write import as_written
 from training.checkpoint import node_memory
 from training.config import SCHEMA as CONFIG_SCHEMA
 from training.reporting import exits
-from training.standby import OPTION
+from training.standby import ELASTIC, SPARE, STANDBY
 
 RENDEZVOUS_TIMEOUT_S = 120.0
 STAGING_TIMEOUT_S = 3600.0  # if nodes first copy shards to their own disks, which takes different times
@@ -40,6 +40,7 @@ def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
 
 def program(plan: Plan, attempt: Attempt, python: str) -> Program:
     """The training or the measurement of an attempt."""
+    waits = SPARE if plan.elastic else STANDBY
     return Program(
         tuple(process.module(python, MODULES[plan.run.program], attempt.config)),
         exit_codes={str(code): meaning for code, meaning in EXIT_CODES.items()},
@@ -47,7 +48,8 @@ def program(plan: Plan, attempt: Attempt, python: str) -> Program:
         shows_stack=True,
         rendezvous=False,
         own_group=False,
-        standby=tuple(process.module(python, MODULES["train"], OPTION)) if plan.stands_by else (),
+        standby=tuple(process.module(python, MODULES["train"], waits)) if plan.stands_by else (),
+        elastic=tuple(process.module(python, MODULES["train"], ELASTIC)) if plan.elastic else (),
     )
 
 

@@ -36,7 +36,8 @@ class Program:
     `rendezvous` says that its ranks meet at MASTER_ADDR and MASTER_PORT. `own_group` says that it starts in its own
     process group, which the launcher's signals do not reach. `metrics` is None if it writes the run's metrics
     itself. `standby` is the command that waits for a rank of the next attempt, without its last argument (the
-    descriptor of a socket: training/standby.py); () if there is none.
+    descriptor of a socket: training/standby.py); () if there is none. `elastic` is the same for a program that
+    continues in later attempts.
     """
 
     argv: tuple[str, ...]
@@ -50,6 +51,7 @@ class Program:
     own_group: bool = True
     metrics: MetricsSource | None = None
     standby: tuple[str, ...] = ()
+    elastic: tuple[str, ...] = ()
 
     def meaning(self, exit_code: int) -> Meaning:
         """The meaning of an exit code (negative: a signal)."""

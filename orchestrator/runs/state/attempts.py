@@ -18,7 +18,7 @@ class AttemptFacts:
     `until_s` is when it ended, or now. If its end was not recorded, it is the last time that its records name, or the
     submission of the next attempt. `cause` is '' before its end. `resumes` is the checkpoint, or the memory of a host,
     from which it continues; None is step 0. `follows` is the attempt whose job submitted it; 0 if a client did.
-    `standby` says that its ranks had been started beside the attempt before, and waited.
+    `standby` says that its ranks had been started before it, and waited.
     """
 
     attempt: int

@@ -1,0 +1,64 @@
+"""Makes the ranks' image ready, while the supervisor checks for requests to stop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from orchestrator import schedulers
+from orchestrator.base.errors import TorusrunError
+from orchestrator.images import runtime
+from orchestrator.job.image import stage
+from orchestrator.runs.folder.end_words import ended
+from orchestrator.runs.folder.how_ended import How
+from orchestrator.runs.folder.records import End
+from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.image import recorded as image_kept
+from orchestrator.runs.image.recorded import Image
+from orchestrator.runs.plan.plan import Plan
+
+POLL_S = 0.25
+
+
+def made_ready(
+    plan: Plan, attempt: Attempt, image: Image, *, sent: Callable[[Image], bool], asked: Callable[[], End | None]
+) -> End | None:
+    """Verify the ranks' image, or send it to the nodes; the attempt's end if that fails or it has to stop.
+
+    `sent` returns whether this job has sent the image before. Both can take minutes. So they run in a thread, while
+    this one checks for requests to stop.
+    """
+    wrong: list[Exception] = []
+    work = partial(verify, plan, attempt, image, sent)
+    thread = threading.Thread(target=_caught, args=(work, wrong), daemon=True)
+    thread.start()
+    while thread.is_alive():
+        if stop := asked():
+            return stop
+        thread.join(POLL_S)
+    if wrong and isinstance(wrong[0], TorusrunError):
+        return ended(How.IMAGE_ERROR, why=wrong[0])
+    if wrong:
+        raise wrong[0]
+    return None
+
+
+def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
+    try:
+        work()
+    except Exception as error:
+        wrong.append(error)
+
+
+def verify(plan: Plan, attempt: Attempt, image: Image, sent: Callable[[Image], bool]) -> None:
+    """Verify the image if all ranks start the same file. If it is staged, each node verifies its own copy."""
+    site = plan.site.container
+    if site.verify == "signature":
+        runtime.check_signature(runtime.required(site.runtime), Path(image.path))
+    if not site.stage:
+        image_kept.verify(image)
+    elif not sent(image):
+        scheduler = schedulers.get(plan.site.scheduler)
+        stage.broadcast(scheduler, image, site.stage, plan.python, attempt.folder)
