@@ -241,6 +241,8 @@ class Jobs:
         """This job, and the later ones, have nothing to do."""
         if not isinstance(step, Resume):
             print(f"torusrun: no further attempt of {self.run.run_id}: {step.why}", flush=True)
+        if isinstance(step, Stop) and step.later_job:
+            return State.COMPLETED
         self._leave_no_jobs()
         self._send_notices()
         return State.COMPLETED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -129,10 +130,35 @@ def test_a_job_of_another_submission_or_a_superseded_one_leaves_the_run_alone(ru
         planned = replace(plan_files.read_attempt(run, 1), number=2)
         create.attempt(run.attempt(2), planned, scripts(planned, run.attempt(2), request(planned, run.attempt(2))))
         ledger.append(run.ledger, Submitting(2, "kept.2", jobs=5))  # whether it was submitted is not known
-    for here in (HERE, replace(HERE, first=2, begun=1)):
-        assert next_step(run, here, begin=True) == Stop("continues in another job")
+    assert next_step(run, HERE, begin=True) == Stop("continues in another job")
+    later = replace(HERE, first=2, begun=1)
+    assert next_step(run, later, begin=True) == Stop("continues in another job", later_job=True)
     assert not [event for event in ledger.events(run.ledger) if isinstance(event, KeptGoing)]
     assert next_step(run, replace(HERE, job="8", name="8_0", first=2), begin=True) == Resume(2)
+
+
+ENDS = """
+import sys
+from pathlib import Path
+from orchestrator.job.keep_going import Jobs
+from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.runs.plan import plan_files
+from orchestrator.runs.state.decide import Stop
+run = RunFolder(Path(sys.argv[1]))
+Jobs(run, run.attempt(1), plan_files.read_first(run, 1))._nothing_left(Stop("is over", later_job=sys.argv[2] == "True"))
+"""
+
+
+@pytest.mark.parametrize("later_job", [True, False])
+def test_a_job_keeps_later_tasks_if_one_of_them_works_for_the_run(run: RunFolder, home: Path, later_job: bool) -> None:
+    (home / "bin").mkdir()
+    (home / "bin" / "scancel").write_text(f'#!/bin/sh\necho "$*" >> {home}/cancelled\n')
+    (home / "bin" / "scancel").chmod(0o755)
+    task = {"SLURM_JOB_NODELIST": "n[1-4]", "SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
+    environment = {**os.environ, **task, "PATH": f"{home}/bin:{os.environ['PATH']}"}
+    argv = [sys.executable, "-c", ENDS, str(run.folder), str(later_job)]
+    subprocess.run(argv, env=environment, check=True, timeout=60)
+    assert (home / "cancelled").exists() != later_job
 
 
 def test_fewer_hosts_mean_the_most_nodes_that_the_batch_fits_on_and_the_next_job_has_all_again(run: RunFolder) -> None:

@@ -73,7 +73,7 @@ def next_step(run: RunFolder, here: Here, *, begin: bool) -> Step:
             step = newest.refuse() if here.bad else newest.make_next()
         if isinstance(step, Stop) and not newest.in_other_job:
             close(run, newest.number, step)
-        return step
+        return replace(step, later_job=newest.in_later_job) if isinstance(step, Stop) else step
 
 
 def close(run: RunFolder, number: int, stop: Stop) -> None:
@@ -100,8 +100,19 @@ class _Newest:
     @property
     def in_other_job(self) -> bool:
         """Whether another submission, or another job of the same array, works for the run now."""
-        begun_elsewhere = 0 < self.here.begun < self.number
-        return begun_elsewhere or first_of_submission(self.events, self.number) != self.here.first
+        return 0 < self.here.begun < self.number or not self._of_this_submission
+
+    @property
+    def in_later_job(self) -> bool:
+        """Whether a later job of the same submission works for the run now, although this one has not ended.
+
+        Seen on Slurm 22.05: a job with --no-kill lost a host, and the array's next task began beside it.
+        """
+        return 0 < self.here.begun < self.number and self._of_this_submission
+
+    @property
+    def _of_this_submission(self) -> bool:
+        return first_of_submission(self.events, self.number) == self.here.first
 
     @property
     def history(self) -> History:

@@ -24,12 +24,14 @@ class Resume:
 class Stop:
     """No attempt follows. Messages print `why` after the run's name. `by_user` says that the user wants this.
 
-    `hosts` are the bad hosts that are the cause, if any are.
+    `hosts` are the bad hosts that are the cause, if any are. `later_job` says that a later job of the same submission
+    works for the run: it must stay.
     """
 
     why: str
     by_user: bool = False
     hosts: tuple[str, ...] = ()
+    later_job: bool = False
 
 
 @dataclass(frozen=True)
