@@ -23,7 +23,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -44,7 +44,6 @@ from tests.e2e.places import BATCH, Place
 KIND_NAMES = ("kill-rank", "segv-rank", "kill-wrapper", "stop-rank", "bad-python", "kill-supervisor", "kill-launcher",
               "kill-shell", "node-dies-other", "node-dies-first", "link-cut-other")  # fmt: skip
 KEEP_GOING = "keep_going={{attempts: 20, without_progress: {}, standby: {}, elastic: {}}}"
-SINGLE = KEEP_GOING.format(3, "false", "false")
 # 20: a fault often strikes a restart
 OFTEN, WARM, LEFT = (KEEP_GOING.format(20, *how) for how in (("false", "false"), ("true", "false"), ("true", "true")))
 MEMORY = "train.checkpoints.memory=true"
@@ -53,6 +52,7 @@ OURS = {
     "torusrun, memory and standby": [WARM, MEMORY],
     "torusrun, memory, standby and elastic": [LEFT, MEMORY],
 }
+Found = Iterator[tuple[str, str, dict[str, Any]]]  # title, table and values of what is measured so far
 RESULTS = Path(__file__).parent / "results"
 FIRST_LOOK_S = 15.0  # at a training without faults, for the interval of checkpoints
 NO_EVALUATION = f"train.evaluate.first={runs.NEVER}"
@@ -61,21 +61,21 @@ NO_EVALUATION = f"train.evaluate.first={runs.NEVER}"
 def main() -> int:
     asked = _asked()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwinds: trainings end, labs stop
-    about = _about()
+    about, day = _about(), time.strftime("%Y-%m-%d")
     with ExitStack() as stack:
         ((name, place),) = places([asked.place], stack).items()
-        title, table, values = MEASURE[asked.what](asked, name, place)
-    about += f"; load {os.getloadavg()[0]:.1f} at the end"
-    text = f"# {title}\n\n{about}\n\n{table}\n"
+        for title, table, values in MEASURE[asked.what](asked, name, place):  # so far: a measurement may be killed
+            now = f"{about}; load {os.getloadavg()[0]:.1f} at the end"
+            text = f"# {title}\n\n{now}\n\n{table}\n"
+            if asked.results:
+                path = asked.results / f"faults-{asked.what}-{name}-{day}"
+                path.with_suffix(".md").write_text(text)
+                path.with_suffix(".json").write_text(json.dumps({"about": now, **values}, indent=1) + "\n")
     print(f"\n{text}")
-    if asked.results:
-        path = asked.results / f"faults-{asked.what}-{name}-{time.strftime('%Y-%m-%d')}"
-        path.with_suffix(".md").write_text(text)
-        path.with_suffix(".json").write_text(json.dumps({"about": about, **values}, indent=1) + "\n")
     return 0
 
 
-def at_steps(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
+def at_steps(asked: argparse.Namespace, name: str, place: Place) -> Found:
     """Strike runs with faults of all kinds at random steps."""
     kinds = [kind for kind in asked.kinds if KINDS[kind].possible(place)]
     planned = single.in_runs(schedule(asked.seed, asked.faults, {name: kinds}), asked.per_run)
@@ -83,11 +83,11 @@ def at_steps(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, s
     whole = runs.undisturbed(place, words)
     rows: list[Struck] = []
     for faults in planned:
-        struck = single.strike_all(place, faults, whole, [*words[:2], SINGLE, *asked.settings])
+        struck = single.strike_all(place, faults, whole, [*words[:2], _keep_going(place, 20, 3), *asked.settings])
         rows += struck
         print(*map(_line, struck), sep="\n", flush=True)
-    title = f"{len(rows)} faults at random steps on {name}, seed {asked.seed}, {asked.per_run} in a run"
-    return title, _single_table(kinds, rows), {"rows": [row.as_json() for row in rows]}
+        title = f"{len(rows)} faults at random steps on {name}, seed {asked.seed}, {asked.per_run} in a run"
+        yield title, _single_table(kinds, rows), {"rows": [row.as_json() for row in rows]}
 
 
 def _line(row: Struck) -> str:
@@ -114,7 +114,7 @@ def _single_table(kinds: Sequence[str], rows: Sequence[Struck]) -> str:
     )
 
 
-def at_times(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
+def at_times(asked: argparse.Namespace, name: str, place: Place) -> Found:
     """Strike a training at random times, then the peers with the same faults."""
     duration_s, (saved_s, step_s) = asked.minutes * 60, _checkpoint(asked, place)
     lines: list[Line] = []
@@ -130,24 +130,28 @@ def at_times(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, s
             lines.append(Line(peer.name, mean_s, len(faults), every, told.samples_per_s, told.next_step_s,
                               told.lost, told.again, vars(told)))  # fmt: skip
         print(*lines[-len(OURS) - len(asked.peers) :], sep="\n", flush=True)
-    title = f"A rank killed at random times on {name}, seed {asked.seed}, {asked.minutes:g} minutes each"
-    values = {"checkpoint_s": saved_s, "trials": [vars(line) for line in lines]}
-    table = "\n\n".join([_ettr_table(lines, saved_s), *(peer.about() for peer in asked.peers)])
-    return title, table, values
+        title = f"A rank killed at random times on {name}, seed {asked.seed}, {asked.minutes:g} minutes each"
+        values = {"checkpoint_s": saved_s, "trials": [vars(line) for line in lines]}
+        table = "\n\n".join([_ettr_table(lines, saved_s), *(peer.about() for peer in asked.peers)])
+        yield title, table, values
 
 
-def over_limits(asked: argparse.Namespace, name: str, place: Place) -> tuple[str, str, dict[str, Any]]:
+def over_limits(asked: argparse.Namespace, name: str, place: Place) -> Found:
     """Let one run continue over many time limits."""
-    spares = ", spares: 1" if place.power_off else ""
-    keep_going = f"keep_going={{attempts: 60, without_progress: 4{spares}}}"
     words = [f"train.epochs={asked.epochs}", NO_EVALUATION, *asked.settings]
-    found = chain(place, place.stop_before_s() + asked.limit, runs.undisturbed(place, words), [*words, keep_going])
+    limit_s, going = place.stop_before_s() + asked.limit, _keep_going(place, 60, 4)
+    found = chain(place, limit_s, runs.undisturbed(place, words), [*words, going])
     title = f"One submit over many time limits on {name}, {asked.limit:g} s each"
     titles = ["state", "attempts", "jobs", "submits", "ends", "lost", "minutes", "wrong"]
     ends = ", ".join(f"{times} {cause}" for cause, times in found.causes.items())
     row = [found.state, found.attempts, found.jobs, found.submits, ends, found.lost, f"{found.took_s / 60:.1f}",
            "; ".join(found.trouble) or "nothing: the same bits"]  # fmt: skip
-    return title, markdown(titles, [row]), asdict(found)
+    yield title, markdown(titles, [row]), asdict(found)
+
+
+def _keep_going(place: Place, attempts: int, without_progress: int) -> str:
+    spares = ", spares: 1" if place.power_off else ""
+    return f"keep_going={{attempts: {attempts}, without_progress: {without_progress}, standby: false{spares}}}"
 
 
 @dataclass(frozen=True)

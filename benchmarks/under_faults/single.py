@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.under_faults.runs import ENDS_S, Rows, settings
 from tests.campaign import leftovers
+from tests.campaign.faults import hosts
 from tests.campaign.schedule import Planned
 from tests.campaign.trial import OVER, Trial
 from tests.campaign.witness import Witness
 from tests.e2e.places import BATCH, IMAGES, Place, assert_same_bits, ledger, metrics
 
+HOST_KINDS = {fault.kind for fault in hosts.FAULTS}
 APART = 150  # steps between the earliest steps of two faults of a run
-REST = 90  # steps after the last fault of a run
+REST = 300  # steps after the last fault of a run: on a busy machine it takes seconds to strike
 
 
 @dataclass
 class Struck:
     """One fault and what followed. Times are seconds from the fault; None if it did not come to that.
 
-    `lost` are the steps that were computed again. `caught_up_s` is when the step of the fault was reached again.
+    `load` is that of the machine once the next step was there. `lost` are the steps that were computed again.
+    `caught_up_s` is when the step of the fault was reached again.
     """
 
     planned: Planned
@@ -40,6 +45,7 @@ class Struck:
     caught_up_s: float | None = None
     identical: bool = False
     note: str = ""
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
 
     @property
     def recovered(self) -> bool:
@@ -55,9 +61,18 @@ def epochs(faults: int) -> int:
 
 
 def in_runs(planned: Sequence[Planned], per_run: int) -> list[list[Planned]]:
-    """The faults of each run: in order, apart, each at its own random step."""
-    runs = [planned[n : n + per_run] for n in range(0, len(planned), per_run)]
+    """The faults of each run: apart, each at its own random step. Others come between two that take a host away."""
+    runs = [_spread(planned[n : n + per_run]) for n in range(0, len(planned), per_run)]
     return [[replace(one, step=one.step + n * APART) for n, one in enumerate(of)] for of in runs]
+
+
+def _spread(planned: Sequence[Planned]) -> list[Planned]:
+    at_hosts = [one for one in planned if one.kind in HOST_KINDS]
+    found = [one for one in planned if one.kind not in HOST_KINDS]
+    apart = math.ceil(len(planned) / max(len(at_hosts), 1))
+    for n, one in enumerate(at_hosts):
+        found.insert(n * apart, one)
+    return found
 
 
 def strike_all(place: Place, faults: Sequence[Planned], whole: Path, words: Sequence[str]) -> list[Struck]:
@@ -69,13 +84,18 @@ def strike_all(place: Place, faults: Sequence[Planned], whole: Path, words: Sequ
     rows = [Struck(one, run.name) for one in faults]
     with ExitStack() as stack, Witness(place, run) as witness:
         stack.callback(leftovers.remove, place, run)
+        back = stack.enter_context(ThreadPoolExecutor(1))
+        undone: list[Future[None]] = []  # a host may take longer to come back than the next steps
         for trial, row in zip(trials, rows, strict=True):
             stack.push(trial.undo)
             trial.run = run
             try:
+                while row.planned.kind in HOST_KINDS and undone:
+                    undone.pop().result()
                 _strike(trial, row)
             except Exception as error:  # the other faults are tried still
                 row.note = f"{type(error).__name__}: {str(error).strip()[:300]}"
+            undone.append(back.submit(trial.undo.close))
             if not row.recovered:
                 row.note = row.note or "no step followed; resumed by hand"
                 _by_hand(place, run)
@@ -89,15 +109,16 @@ def _strike(trial: Trial, row: Struck) -> None:
     """Strike once the step of the fault is recorded, and wait for the next attempt's first step."""
     rows = Rows(trial.run)
     rows.wait(lambda: rows.newest["step"] >= row.planned.step)
+    assert not rows.is_done, "the run was done before this fault"
     trial.attempt = row.attempt = rows.newest["attempt"]
     struck_s = time.time()
     trial.fault.strike(trial)
     rows.wait(lambda: rows.newest["attempt"] > row.attempt)
-    trial.undo.close()
     _measure(rows, row, struck_s)
 
 
 def _measure(rows: Rows, row: Struck, struck_s: float) -> None:
+    row.load = os.getloadavg()[0]
     row.step = [step for step in rows.steps if step["attempt"] == row.attempt][-1]["step"]
     following = next((step for step in rows.steps if step["attempt"] > row.attempt), None)
     ends = [event for event in ledger(rows.run, "ended") if event["attempt"] == row.attempt]

@@ -11,7 +11,7 @@ from tests.e2e.places import Place
 SEED = 11
 SAMPLE = {
     "local": ["kill-shell", "resume-races"],
-    "slurm": ["stop-rank", "node-dies-other"],
+    "slurm": ["stop-rank", "link-cut-other"],
     "gridengine": ["kill-wrapper", "node-dies-first"],
     "pbs": ["outside-cancel"],
 }

@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from tests.campaign import leftovers
+from tests.campaign.schedule import Planned
+from tests.campaign.trial import Trial
 from tests.e2e.places import (
     LAST_STEP,
     LONG,
@@ -35,6 +37,14 @@ OVER_FOUR = (
     'cd "$TORUSRUN_CHECKPOINTS"; test "$RANK" != 0 || touch "step-$(ls | wc -l)"; '
     'until test "$(ls | wc -l)" -ge 4; do sleep 0.2; done'
 )
+
+# A rank is killed in every place by the tests of the standby below.
+STRUCK = {
+    "local": ("kill-rank", "killed"),
+    "slurm": ("kill-launcher", "launcher"),
+    "gridengine": ("kill-supervisor", "killed"),
+    "pbs": ("kill-rank", "killed"),
+}
 
 
 def kill(place: Place, run: Path, rank: int, by: int = signal.SIGKILL) -> None:
@@ -86,15 +96,16 @@ def test_a_run_ends_as_well_by_jobs_that_are_submitted_in_turn(place: Place) -> 
     assert place.view(run)["state"] == "COMPLETED"
 
 
-def test_after_a_killed_rank_the_next_attempt_begins_in_the_same_job(
-    place: Place, undisturbed: Path, chance: Random
-) -> None:
+def test_after_a_fault_the_next_attempt_begins_in_the_same_job(place: Place, undisturbed: Path, chance: Random) -> None:
+    kind, cause = STRUCK[place.cluster]
     run = place.submit("--set", "keep_going.attempts=2")
-    wait_for_step(run, chance.randrange(30, 100))
-    kill(place, run, chance.randrange(4))
+    trial = Trial(place, Planned(1, place.cluster, kind, chance.randrange(30, 100), chance.randrange(4)), undisturbed)
+    trial.run = run
+    wait_for_step(run, trial.planned.step)
+    trial.fault.strike(trial)
     said = place.watch(run)
     assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
-    assert [event["cause"] for event in ledger(run, "ended")] == ["killed", "done"]
+    assert [event["cause"] for event in ledger(run, "ended")] == [cause, "done"]
     assert len({event["job"] for event in ledger(run, "started")}) == 1
     assert metrics(run, "done")[-1]["step"] == LAST_STEP
     assert_same_bits(run, undisturbed)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import statistics
+from itertools import pairwise
 
 import pytest
 
 from benchmarks.under_faults import peers, stretch
 from benchmarks.under_faults.figures import arrivals, best_interval_s, bound, expected_ettr, of, undisturbed_step_s
+from benchmarks.under_faults.single import HOST_KINDS, in_runs
+from tests.campaign.schedule import schedule
 
 SEED = 7
 
@@ -90,3 +93,14 @@ def test_the_steps_of_rank_0_show_what_was_computed_twice_or_never() -> None:
     )
     assert (found.steps, found.again, found.skipped, found.attempts) == (5, 2, 2, 3)
     assert found.next_step_s == (5.5, 8.0)
+
+
+def test_other_faults_come_between_two_that_take_a_host_away() -> None:
+    kinds = (*HOST_KINDS, "kill-rank", "segv-rank", "stop-rank", "bad-python", "kill-shell")
+    for seed in range(20):
+        planned = schedule(seed, len(kinds), {"slurm": kinds})
+        (faults,) = in_runs(planned, len(kinds))
+        at = [n for n, fault in enumerate(faults) if fault.kind in HOST_KINDS]
+        assert all(later - earlier > 1 for earlier, later in pairwise(at)), (seed, faults)
+        assert sorted(fault.kind for fault in faults) == sorted(kinds)
+        assert faults == sorted(faults, key=lambda fault: fault.step), "they strike in this order"

@@ -80,6 +80,7 @@ class BadPython(Fault):
 
     def settings(self, trial: Trial) -> list[str]:
         trial.place.run(["mkdir", "-p", "injected"])
+        trial.place.run(["rm", "-f", self._file(trial)])  # of an earlier campaign in the same folder
         trial.place.put("injected/sitecustomize.py", INJECTED.read_text())
         find = "import orchestrator, pathlib; print(pathlib.Path(orchestrator.__file__).parents[1])"
         ours = trial.place.run(["python", "-c", find]).stdout.strip()
