@@ -27,6 +27,8 @@ from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.plan.job_request import request
 from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.schedulers.script import loading
+from orchestrator.schedulers.software import activating
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.site import Site
 from tests.unit import hostile
@@ -34,6 +36,7 @@ from tests.unit import hostile
 PREFIXES = ("#SBATCH", "#PBS", "#BSUB", "#$", "#@", "#COBALT", "#PJM", "#MSUB", "#OAR", "#HQ", "# @")
 PREFIX = {"slurm": "#SBATCH ", "pbs": "#PBS ", "gridengine": "#$ ", "local": "#"}
 STUB = '#!/bin/sh\n: > end.json\nexec /bin/cat "/proc/$$/environ" > {seen}\n'
+ACTIVATES = ("module", "source", "conda", "spack", "mamba", "micromamba")
 KEPT = ("runs", "python", "scheduler", "setup")  # setup is shell, not a value
 PLACES = [replace(at, key=("run", *at.key)) for at in hostile.places(RunSpec) if at.key[0] != "setup"]
 PLACES += [replace(at, key=("site", *at.key)) for at in hostile.places(Site) if at.key[0] not in KEPT]
@@ -73,16 +76,20 @@ def check_exports(made: Plan, text: str, folder: Path) -> None:
     attempt.folder.mkdir(parents=True)
     Path(made.python).write_text(STUB.format(seen=shlex.quote(str(seen))))
     Path(made.python).chmod(0o700)
-    loaded = f"() {{ printf '%s\\0' \"$@\" >> {shlex.quote(str(folder / 'loaded'))}; }}"
-    environment = {"PATH": "/usr/bin:/bin", "BASH_FUNC_module%%": loaded}
+    called = f'() {{ printf \'%s\\0\' "$FUNCNAME" "$@" >> {shlex.quote(str(folder / "called"))}; }}'
+    environment = {"PATH": "/usr/bin:/bin", **{f"BASH_FUNC_{name}%%": called for name in ACTIVATES}}
     said = subprocess.run(["bash"], input=text.encode(), capture_output=True, timeout=20, env=environment, cwd=folder)
     assert said.returncode == 0, said.stderr
     found = dict(entry.split(b"=", 1) for entry in seen.read_bytes().split(b"\0") if entry)
     for name, value in made.environment.items():
         if name != "PYTHONPATH":  # relative entries of which are taken out
             assert found[name.encode()] == value.encode(), name
-    modules = (folder / "loaded").read_bytes().split(b"\0")[:-1] if made.site.modules else []
-    assert modules == [word for module in made.site.modules for word in (b"load", module.encode())]
+    lines = [*loading(made.site), *activating(made.run.software)]
+    words = [shlex.split(re.sub(r'^eval "\$\((.*)\)"$', r"\1", line)) for line in lines]
+    wanted = [word.encode() for line in words if line[0] in ACTIVATES for word in line]
+    assert wanted == ((folder / "called").read_bytes().split(b"\0")[:-1] if wanted else [])
+    loads = [(b"module", b"load", module.encode()) for module in made.site.modules]
+    assert wanted[: 3 * len(loads)] == [word for load in loads for word in load]
 
 
 def tricks(base: dict[str, Any]) -> Iterator[dict[str, Any]]:
