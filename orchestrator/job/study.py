@@ -64,7 +64,7 @@ def begin(run: RunFolder, planned: AttemptPlan) -> AttemptPlan:
 def report(run: RunFolder, number: int, end: End) -> None:
     """Report the end of attempt `number` to the run's study, if it has one.
 
-    The trial of an attempt that was cut off, or that another one follows without the user, goes on. So does the trial
+    The trial of an attempt that was cut off, or that another one follows without the user, continues. So does the trial
     that a newer attempt has taken up. A problem is printed: the end of the member is what it is.
     """
     if not (end.kept_going or end.followed_by or end.state in CUT_OFF):

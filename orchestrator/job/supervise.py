@@ -57,7 +57,7 @@ EARLIER_S = 60.0  # how long an earlier attempt may take to end, in addition to 
 def supervise(run: RunFolder, number: int, job: str, ready: ReadyRanks | None = None) -> End:
     """Run an attempt to its end, and record the end whatever happens; `ready` are ranks that may be waiting for it.
 
-    If its ranks are left in the end, it goes on with the attempts for which they are given, up to the last one's end.
+    If its ranks are left in the end, it continues with the attempts for which they are given, up to the last one's end.
     """
     channel = word.channel()
     while True:

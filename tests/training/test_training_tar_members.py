@@ -49,7 +49,7 @@ def test_what_follows_the_end_of_a_shard_is_an_error_and_not_left_out(root: Path
     shard.write_bytes(whole + bytes(600_000))  # as with a large --blocking-factor
     assert len(open_shards(root).train) == 2
     shard.write_bytes(whole + whole)
-    with pytest.raises(ConfigError, match=r"/train-0\.tar goes on after the end .* byte 4096.*tar --concatenate"):
+    with pytest.raises(ConfigError, match=r"/train-0\.tar continues after the end .* byte 4096.*tar --concatenate"):
         open_shards(root)
     os.truncate(shard, 4096)
     os.truncate(shard, 1 << 34)  # a hole, which must not be read

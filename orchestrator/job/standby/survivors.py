@@ -48,7 +48,8 @@ class Survivors(ReadyRanks):
             _write_to(following)
             os.chdir(following.folder)
             os.environ.update(found["variables"])
-            print(f"torusrun: attempt {following.number} of {run.run_id}, job {found['job']}, goes on", flush=True)
+            which = f"attempt {following.number} of {run.run_id}, job {found['job']}"
+            print(f"torusrun: {which}, continues in the processes that are left", flush=True)
             return following.number, found["job"]
         except (TorusrunError, OSError) as error:
             print(f"torusrun: {error}", file=sys.stderr)
@@ -62,7 +63,7 @@ class Survivors(ReadyRanks):
         until_s, ranks = time.monotonic() + WAIT_S, range(len(self.placement.slots))
         while missing := [rank for rank in ranks if not self.attempt.rank_standby(rank).exists()]:
             if time.monotonic() > until_s or self._begun is None or self._begun.poll() is not None:
-                return f"{listed(missing)} did not come back"
+                return f"{listed(missing)}: no process is ready"
             time.sleep(LOOK_S)
         return super()._why_not(following)
 

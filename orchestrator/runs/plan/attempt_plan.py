@@ -80,8 +80,8 @@ def _from_epoch(plan: Plan, epochs: float) -> Plan:
 def with_former_grid(planned: AttemptPlan, history: Sequence[Event]) -> Plan:
     """The plan of an attempt. If the run leaves the grid to the job, it is the grid of the previous attempt.
 
-    Only the same grid resumes to the same bits. The previous grid is not used if it does not fit the number of ranks,
-    or if the user requests a new choice (--grid auto).
+    Only the same grid resumes with bit-identical results. The previous grid is not used if it does not fit the number
+    of ranks, or if the user requests a new choice (--grid auto).
     """
     plan = planned.plan
     if plan.has_grid or planned.changes.grid is not None:

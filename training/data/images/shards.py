@@ -220,7 +220,7 @@ def _check_end(tar: tarfile.TarFile, shard: Path, size: int) -> None:
         raise tarfile.ReadError(f"no header at byte {tar.offset}")
     if any(rest):
         raise ConfigError(
-            f"{ROOT}: {shard} goes on after the end of its archive at byte {tar.offset}, as tar files do that were "
+            f"{ROOT}: {shard} continues after the end of its archive at byte {tar.offset}, as tar files do that were "
             "joined by cat; join them by 'tar --concatenate', or make each a shard"
         )
     if size - tar.offset > LONGEST_PADDING_BYTES:
