@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 Sentence = Callable[..., str]
 SENTENCES: dict[str, Sentence] = {
     r"the following arguments are required: (.*)": "{0}: it is missing".format,
-    r"argument ([^:]*): invalid choice: (.*) \(choose from (.*)\)": "{0}: it must be one of {2}, not {1}".format,
+    r"argument ([^:]*): invalid choice: (.*) \(choose from (.*)\)": lambda name, word, known: (
+        f"{name}: it must be one of {known.replace(chr(39), '')}, not {word}"  # some Pythons quote them
+    ),
     r"argument ([^:]*): invalid int value: (.*)": "{0}: it must be a whole number, not {1}".format,
     r"argument ([^:]*): invalid float value: (.*)": "{0}: it must be a number, not {1}".format,
     r"argument ([^:]*): expected .*": "{0}: its value is missing; write one that begins with '-' after '='".format,
@@ -37,7 +39,7 @@ class Parser(argparse.ArgumentParser):
         return f"{program} help {verb}".strip()
 
     def _sentence(self, message: str) -> str:
-        verb = self.prog.partition(" ")[2]
+        verb = self.prog.partition(" ")[2] or self.prog
         for pattern, sentence in SENTENCES.items():
             if found := re.fullmatch(pattern, message, re.DOTALL):
                 return sentence(*found.groups())

@@ -68,8 +68,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Run the verb, and print its results as JSON if --json is given and the verb prints none itself."""
-    if not getattr(args, "results_as_json", False):
+    """Run the verb, and print its results as JSON if --json is given and the verb prints none itself.
+
+    A verb may print its own for some of its words alone (`prints_json`).
+    """
+    wanted = getattr(args, "results_as_json", False)
+    if getattr(args, "json", False) and not args.prints_json(args):
+        args.json, wanted = False, True
+    if not wanted:
         return int(args.run(args))
     from orchestrator.cli.results import as_json
 
@@ -101,7 +107,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         raise UserError(f"{empty}: its value is empty; write one, or leave it out")
     args = verb.parse_args(words)
     args.command = command
-    args.run = module.run
+    args.run, args.prints_json = module.run, getattr(module, "prints_json", lambda args: True)
     return args
 
 

@@ -7,17 +7,21 @@ import json
 from collections.abc import Callable
 from contextlib import redirect_stdout
 
+from orchestrator.base import ending
 from orchestrator.base.terminal.remarks import set_quiet
 
 SCHEMA = 1
 
 
 def as_json(act: Callable[[], int]) -> int:
-    """Run a verb, and print the lines that --quiet leaves as a list. After an error it is printed if it has any."""
+    """Run a verb, and print the lines that --quiet leaves as a list.
+
+    After an error, or on SIGTERM and SIGHUP, it is printed if it has any: a submitted run must not lose its id.
+    """
     set_quiet(True)
     text, done = io.StringIO(), False
     try:
-        with redirect_stdout(text):
+        with ending.in_order(), redirect_stdout(text):
             code = act()
         done = True
         return code

@@ -44,6 +44,8 @@ def of_jobs(client: Client, jobs: Sequence[str]) -> Mapping[str, float]:
         return known or any(_is_younger(kept, job, LEAST_S) for job in kept if not job.startswith(REQUEST))
 
     def query() -> Mapping[str, float]:
+        if not client.left_s:
+            return {}  # there was no query, so nothing is known
         with contextlib.suppress(SiteError):
             return {**dict.fromkeys(jobs, NONE_S), **client.starts(jobs)}
         return dict.fromkeys(jobs, NONE_S)
@@ -85,7 +87,7 @@ def _shared(client: Client, holds: Callable[[Kept], bool], query: Callable[[], M
     with ExitStack() as stack:
         with contextlib.suppress(SiteError):  # a home folder that cannot be written to: each process sends its own
             private.make(place.parent)
-            stack.enter_context(lock.held(place.with_suffix(".lock"), wait_s=client.timeout_s))
+            stack.enter_context(lock.held(place.with_suffix(".lock"), wait_s=client.left_s))
         kept = _read(place)
         if not holds(kept):
             found, now_s = query(), time.time()

@@ -43,7 +43,7 @@ def cost(sweep: PlannedSweep) -> SweepCost:
     try:
         if sweep.study:
             raise UserError("its study chooses the values in the jobs")
-        begin, times_s = starts(plans[0]), _predicted_s(plans)
+        times_s, begin = _predicted_s(plans), starts(plans[0])
         times_s = [time_s + (begin.each_s if begin else 0.0) for time_s in times_s]
     except TorusrunError as error:
         begin = None

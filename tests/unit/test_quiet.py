@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from orchestrator.base.states import State
 from orchestrator.base.terminal import remarks
 from orchestrator.cli.main import main
+from orchestrator.cli.results import as_json
 from orchestrator.cli.verb_list import VERBS, parser_of
 from orchestrator.runs.folder.records import End
 from tests.unit.run_folders import make, write_specs
@@ -70,9 +72,23 @@ def test_the_results_of_a_verb_that_acts_are_json(
     assert results("cp", f"{one.run_id}:metrics.jsonl", "copy.jsonl") == [f"{home}/copy.jsonl"]
     assert results("collect", one.run_id, other.run_id, "all") == [f"{home}/all/{run.run_id}" for run in (one, other)]
     assert results("run", "--save", "new.yaml", "--", "true") == ["new.yaml"]
+    assert results("examples", "programs/ddp", "--save", "ddp.yaml") == [f"{home}/ddp.yaml"]
+    assert results("image", "render", "pytorch-cpu")[0].startswith("Bootstrap:")
     assert results("cancel", one.run_id, code=2) == [], "an error is on standard error, and nothing else is printed"
     assert results("export", "last", "out", "out", code=2) == []
     assert results("rm", "--yes", one.run_id, other.run_id) == [one.run_id, other.run_id]
+
+
+def test_a_signal_loses_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+    def act() -> int:
+        print("digits-1")
+        signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    with pytest.raises(SystemExit) as ended:
+        as_json(act)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert json.loads(capsys.readouterr().out)["results"] == ["digits-1"]
 
 
 def test_watch_prints_how_runs_ended_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,7 +66,7 @@ REFUSED = {
     "export last": "FOLDER: it is missing",
     "export last run.yaml": "metrics.csv: cannot be written: Not a directory",
     "export last /sys/out": "metrics.csv: cannot be written",
-    "export last out --as xml": "--as: it must be one of 'csv', 'parquet', 'tensorboard', not 'xml'",
+    "export last out --as xml": "--as: it must be one of csv, parquet, tensorboard, not 'xml'",
     "gc --older-than yesterday": "--older-than: 'yesterday' is no time",
     "gc --older-than -3d": "--older-than: its value is missing",
     "gc --keep-checkpoints 0": "at least 1 stays",
@@ -127,7 +127,7 @@ REFUSED = {
     "rm": "which runs?",
     "rm --state done": "there is no state 'done'",
     "rm --older-than x": "--before, --older-than: 'x' is no time",
-    "completion tcsh": "it must be one of 'bash', 'zsh', 'fish', not 'tcsh'",
+    "completion tcsh": "it must be one of bash, zsh, fish, not 'tcsh'",
 }
 FILE_SYSTEM = {"cp last:metrics.jsonl /sys/out", "report last -o /sys/x.html", "debug last --to /sys/x.tar.gz"}
 SEVERAL_LINES = {"submit RUN --sweep train.epochs=1,x", "submit RUN --set grid=3x1"}  # a line for each problem

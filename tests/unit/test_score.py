@@ -105,6 +105,10 @@ def test_ranks_share_a_step_between_computing_communication_and_the_slowest() ->
     assert sum(found[name].actual_s for name in ("compute", "waiting")) == pytest.approx(STEP_S)
     predicted = parts(replace(FORECAST, stragglers_s=0.05), trained(), ranks(0.3, 0.42), is_complete=True)
     assert predicted["waiting"].forecast_s == predicted["exposed"].forecast_s == pytest.approx(0.15)
+    fewer = parts(replace(FORECAST, stragglers_s=-0.05), trained(), ranks(0.3, 0.42), is_complete=True)
+    assert (fewer["waiting"].forecast_s, fewer["compute"].forecast_s) == (0.1, pytest.approx(0.25)), (
+        "a rate of more ranks contains their wait"
+    )
     assert found["input"] == ScoredPart(pytest.approx(0.05)), "which is part of compute, and is not predicted"
     on_gpus = parts(FORECAST, trained(), ranks(0.3, 0.42, gpu=True), is_complete=True)
     assert on_gpus["input"] == found["input"] and "compute" not in on_gpus and "waiting" not in on_gpus
@@ -176,7 +180,7 @@ def test_nineteen_runs_are_needed_for_an_interval_of_ninety_percent(chance: rand
             *before, new = [chance.lognormvariate(0.05, 0.2) for _ in range(runs + 1)]
             low, high = own_interval(before) or (0.0, 0.0)
             inside += low <= new <= high
-        assert 0.88 <= inside / 2000 <= 0.92, f"{runs} runs: it must hold for 90 % of the next runs"
+        assert 0.87 <= inside / 2000 <= 0.93, f"{runs} runs: it must hold for 90 % of the next runs"
 
 
 def test_a_part_is_within_the_interval_of_its_forecast_or_not() -> None:

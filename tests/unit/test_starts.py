@@ -154,6 +154,12 @@ def test_equal_requests_share_an_answer_before_their_submission(client: Client, 
         starts.before_submission(Client(PBS(), 10.0), "script", request)
 
 
+def test_a_query_for_which_no_time_is_left_keeps_nothing(client: Client) -> None:
+    assert not starts.of_jobs(replace(client, until_s=time.monotonic() - 1.0), ["1"])
+    assert count(client) == 0
+    assert starts.of_jobs(client, ["1"]) and count(client) == 1
+
+
 def test_a_scheduler_without_estimates_is_not_queried() -> None:
     for name in ("local", "gridengine"):
         assert starts.of_jobs(Client(schedulers.get(name), 10.0), ["1"]) == {}
@@ -193,6 +199,9 @@ def test_status_shows_when_a_waiting_run_starts_and_is_done(
     assert main(["status", "--long"]) == 0
     line = "starts about 2036-11-21 00:36 (slurm's estimate), done about 2036-11-21 01:06 (predicted: 30 min)"
     assert line in capsys.readouterr().out
+    forecast(3580.0)
+    assert main(["status", "--long"]) == 0
+    assert "needs 2 attempts by its time limit" in capsys.readouterr().out, "it is asked to stop before its limit"
     forecast(9000.0)
     assert main(["status", "--long"]) == 0
     assert "and needs 3 attempts by its time limit (predicted: 2.5 h)" in capsys.readouterr().out

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 NPM_S = 3600.0  # 139 MB over a slow line
 
 
+def prints_json(args: argparse.Namespace) -> bool:
+    """Whether these words print JSON of their own."""
+    return args.what == "ls"
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("ls", "get"), nargs="?", default="ls", help="default: ls, the list")
     parser.add_argument("name", metavar="NAME", nargs="?", help="get: the data set, as in the list")
@@ -33,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--into", metavar="FOLDER", help="the folder of packed files; default: ~/.local/share/torusrun/data"
     )
-    parser.add_argument("--json", action="store_true", help="ls: as JSON")
+    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

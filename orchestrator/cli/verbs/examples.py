@@ -20,6 +20,12 @@ from pathlib import Path
 from orchestrator.base import private
 from orchestrator.base.errors import DONE, UserError, explained
 from orchestrator.base.shipped import examples
+from orchestrator.base.terminal.remarks import result
+
+
+def prints_json(args: argparse.Namespace) -> bool:
+    """Whether these words print JSON of their own."""
+    return args.save is None
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,4 +94,4 @@ def _save(path: Path, text: str, name: str) -> None:
             target.unlink()
         raise
     also = f", and {', '.join(sorted(beside))} beside it" if beside else ""
-    print(f"{name}{also}: `torusrun submit {shlex.quote(name)}` submits it")
+    result(str(file), f"{name}{also}: `torusrun submit {shlex.quote(name)}` submits it")

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run or not found:
         return _end(rows, as_json=args.json)
     if not chosen.confirmed(f"remove {counted(len(found), 'thing')} and free {size(total)}", yes=args.yes):
-        return DONE
+        return _end(rows, as_json=args.json)
     with busy("removing it"):
         still = found if args.yes else _found(args, site, now_s)  # somebody may use it since the question
         errors = dict(_removed(still, {one.path for one in found}))

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import DONE, SITE_FAILED, SiteError, UserError
-from orchestrator.base.terminal.remarks import busy, progress
+from orchestrator.base.terminal.remarks import busy, progress, result
 from orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from orchestrator.images.builds.cache import Cache, CachedImage
     from orchestrator.images.builds.caches import Caches
     from orchestrator.spec.site import Site
+
+
+def prints_json(args: argparse.Namespace) -> bool:
+    """Whether these words print JSON of their own."""
+    return args.what in ("ls", "inspect")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,10 +79,10 @@ def run(args: argparse.Namespace) -> int:
         if wrong := cache.verify(entry):
             print(wrong)
             return SITE_FAILED
-        print(f"{entry.path}: unchanged since it was built")
+        result(str(entry.path), f"{entry.path}: unchanged since it was built")
     elif args.what == "rm":
         caches.writable(entry, "remove").remove(entry)
-        print(f"{entry.path}: removed")
+        result(str(entry.path), f"{entry.path}: removed")
     elif args.what == "export":
         print(_exported(cache, entry, args.to))
     else:
@@ -159,4 +164,4 @@ def _sign(cache: Cache, entry: CachedImage, command: str | None) -> None:
     if process.interact([program, "sign", str(entry.path)]) != 0:
         raise SiteError(f"{entry.path}: signing failed; if you have no key yet, make one with `{program} key newpair`")
     cache.keep_checksum(entry)
-    print(f"{entry.path}: signed")
+    result(str(entry.path), f"{entry.path}: signed")

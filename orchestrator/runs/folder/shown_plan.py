@@ -36,6 +36,7 @@ class Planned:
     notices: tuple[str, ...] = ()  # the moments of notices, if there are any
     command: bool = False  # whether the run is a user's program, which need not record steps
     time_s: float | None = None  # the time limit of its jobs; None if the plan does not have it
+    stop_before_s: float = 0.0  # how long before the limit the training is asked to stop
 
 
 def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
@@ -87,6 +88,7 @@ def read(path: Path) -> Planned | None:
         _moments(spec.get("notify"), site.get("notify")),
         bool(spec.get("command")),
         _limit_s(spec.get("time")),
+        _stop_before_s(spec, site),
     )
 
 
@@ -95,6 +97,12 @@ def _limit_s(value: object) -> float | None:
         return seconds(value) if type(value) is str else None
     except ValueError:
         return None
+
+
+def _stop_before_s(spec: dict[str, Any], site: dict[str, Any]) -> float:
+    stop = spec.get("stop")
+    own = _limit_s(stop.get("before")) if isinstance(stop, dict) else None
+    return (_limit_s(site.get("stop_before")) or 0.0) if own is None else own
 
 
 def _moments(of_run: object, of_site: object) -> tuple[str, ...]:

@@ -174,7 +174,7 @@ def _reading(plan: Plan) -> InputTime | None:
     """The input as `torusrun calibrate` measured it for the run's data set."""
     name = plan.run.train.data.name
     decode_us = plan.site.decode_us.get(name)
-    if decode_us is None:
+    if not decode_us:  # 0 is no measurement
         return None
     return InputTime(decode_us / 1e6, (decode_us + plan.site.read_us.get(name, 0.0)) / 1e6)
 

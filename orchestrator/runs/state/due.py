@@ -76,4 +76,5 @@ def _due(record: Record, starts_s: float) -> Due:
         rows = metrics.read(record.folder.metrics, TAIL_BYTES)
     step = (metrics.newest(rows, *rows_of.ALONG) or {}).get("step", 0)
     left_s = kept.total_s * max(1 - step / kept.steps, 0.0)
-    return Due(starts_s, left_s, chain.attempts(left_s, limit_s) if limit_s else None)
+    before_s = record.plan.stop_before_s if record.plan else 0.0
+    return Due(starts_s, left_s, chain.attempts(left_s, limit_s, before_s) if limit_s else None)

@@ -173,10 +173,12 @@ def _of_ranks(kept: KeptForecast, ranks: Sequence[RankSteps]) -> dict[str, Score
     if len(waited_s) < len(ranks):
         return found
     computed_s = [max(one.all_s / one.all_steps - each_s, 0.0) for one, each_s in zip(ranks, waited_s, strict=True)]
-    waiting_s = None if kept.exposed_s is None else kept.exposed_s + (kept.stragglers_s or 0.0)
+    late_s = kept.stragglers_s or 0.0  # below 0: the wait of a larger run that was measured, which compute contains
+    waiting_s = None if kept.exposed_s is None else kept.exposed_s + max(late_s, 0.0)
+    compute_s = None if kept.compute_s is None else kept.compute_s + min(late_s, 0.0)
     return {
         **found,
-        COMPUTE: ScoredPart(mean(computed_s), kept.compute_s),
+        COMPUTE: ScoredPart(mean(computed_s), compute_s),
         WAITING: ScoredPart(mean(waited_s), waiting_s),
         EXPOSED: ScoredPart(min(waited_s), waiting_s),
         STRAGGLERS: ScoredPart(max(computed_s) - mean(computed_s)),
