@@ -28,7 +28,7 @@ NPM_S = 3600.0  # 139 MB over a slow line
 
 def prints_json(args: argparse.Namespace) -> bool:
     """Whether these words print JSON of their own."""
-    return args.what == "ls"
+    return bool(args.what == "ls")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
