@@ -26,6 +26,7 @@ from training.checkpoint import writer
 from training.checkpoint.writer import Writer
 from training.meeting.ranks import Ranks
 from training.reporting.exits import EXIT_CUT_OFF
+from training.script.given import still_open
 
 STANDBY, ELASTIC, SPARE = "--standby", "--elastic", "--spare"
 OPTIONS = (STANDBY, ELASTIC, SPARE)
@@ -105,8 +106,14 @@ class StandbyRank:
         late.cancel()
         self._send(CUT_OFF)
         if had:
-            self._writing = writer.start_anew()
+            self._writing = writer.start_anew(self._kept())
         return True
+
+    def _kept(self) -> list[int]:
+        """The open pipes by which the wrapper of this rank waits for the process that writes checkpoints."""
+        return [
+            number for number in still_open(os.environ.get("TORUSRUN_KEEP", "")) if number != self._channel.fileno()
+        ]
 
     def _listen(self) -> None:
         """Handle what arrives, in a thread of its own, since this rank may wait for others meanwhile."""

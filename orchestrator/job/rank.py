@@ -93,7 +93,7 @@ def _elastic(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> 
     while True:
         code, end = _ranked(rank, program.begin, cores, held, program)
         wanted = program.leaves or (not end.told and end.meaning in STAYS)
-        if not wanted or is_done(rank.attempt):
+        if not wanted or program.superseded or is_done(rank.attempt):
             return code
         program.renew()
         if (found := program.placed()) is None:

@@ -61,29 +61,36 @@ def supervise(run: RunFolder, number: int, job: str, ready: ReadyRanks | None = 
     """
     channel = word.channel()
     while True:
-        supervisor, end = _supervised(run, number, job, ready, elastic=channel is not None)
-        following = supervisor.left.following(channel) if supervisor.left and channel else None
+        left, end = _supervised(run, number, job, ready, elastic=channel is not None)
+        following = left.following(channel) if left and channel else None
         if following is None:
             return end
-        (number, job), ready = following, supervisor.left
+        (number, job), ready = following, left
 
 
 def _supervised(
     run: RunFolder, number: int, job: str, ready: ReadyRanks | None, *, elastic: bool
-) -> tuple[Supervisor, End]:
-    """Run one attempt: (its supervisor, the recorded end)."""
+) -> tuple[Survivors | None, End]:
+    """Run one attempt: (its ranks, if they wait for the next attempt; the recorded end)."""
     attempt = run.attempt(number)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
     jobs = around.found()
     in_jobs = bool(jobs and jobs.job)
-    supervisor = Supervisor(run, attempt, times, ready, elastic=elastic)
-    end = recorded(run, attempt, lambda: supervisor.run(job), keeps_going=in_jobs)
+    left: list[Survivors] = []
+
+    def work() -> End:
+        supervisor = Supervisor(run, attempt, times, ready, elastic=elastic)
+        end = supervisor.run(job)
+        left.extend([supervisor.left] if supervisor.left else ())
+        return end
+
+    end = recorded(run, attempt, work, keeps_going=in_jobs)
     study.report(run, number, end)
     if not jobs and end.state is not State.COMPLETED:  # a job around the attempt has others, which continue from them
         copies.remove(run, number)
     for recorder in times:
         recorder.look(last=True)
-    return supervisor, end
+    return (left[0] if left else None), end
 
 
 class Supervisor:

@@ -143,8 +143,8 @@ def test_images_that_are_not_changed_are_not_mixed(group: None, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("train", "key", "said"),
     [
-        (Train(batch=6, mixup=0.2), "train.mixup", "a batch of 6 gives it 3, an odd number"),
-        (Train(batch=6, cutmix=1.0), "train.cutmix", "an odd number"),
+        (Train(batch=6, mixup=0.2), "train.batch", "6 gives each rank 3 samples, an odd number, and train.mixup mixes"),
+        (Train(batch=6, cutmix=1.0), "train.batch", "train.cutmix mixes pairs"),
         (Train(clip_norm=1.0, sync=SyncKeys(every=2)), "train.clip_norm", "mean gradient"),
         (Train(clip_norm=1.0, optimizer=SHARDED), "train.clip_norm", "no rank"),
         (Train(ema=0.9, norm=NormKeys(statistics="last")), "train.ema", "different statistics"),
@@ -153,6 +153,55 @@ def test_images_that_are_not_changed_are_not_mixed(group: None, tmp_path: Path) 
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(train: Train, key: str, said: str) -> None:
     assert [each for each in fits.misfits(train, 2) if each.key == key and said in each.message]
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        Train(
+            epochs=4, batch=64, mixup=0.2, phases=(PhaseKeys(2, batch=64, nodes=1), PhaseKeys(4, batch=128, nodes=32))
+        ),
+        Train(epochs=4, batch=64, mixup=0.2, phases=(PhaseKeys(2, batch=128), PhaseKeys(4, batch=256))),
+    ],
+)
+def test_only_batches_that_these_ranks_train_must_have_pairs(train: Train) -> None:
+    assert not [each for each in fits.misfits(train, 64, (2, 4)) if "pairs" in each.message]
+
+
+def test_an_average_is_evaluated_with_tied_weights(group: None) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.Linear(64, 64))
+    model[2].weight = model[1].weight
+    average = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    shards = [digits().test_shard(0, 1)]
+    assert evaluate(model, shards, CPU, 64, own=average) == evaluate(model, shards, CPU, 64)
+
+
+def compiled_by(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `backend` take the graphs: the default one needs half a minute, a C++ compiler and the headers of Python."""
+    compiled = nn.Module.compile
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **keys: compiled(self, backend=backend, **keys))
+    monkeypatch.setenv("CXX", "true")
+
+
+def test_a_compiled_network_is_the_same_program_for_a_batch_whatever_came_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = list[str]()
+
+    def keep(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        found.append(str([getattr(each, "shape", each) for each in inputs]))
+        return graph.forward
+
+    def program(*batches: int) -> str:
+        torch._dynamo.reset()
+        model = Small()
+        compile_(model, CPU)
+        for batch in batches:
+            model(torch.ones(batch, 1, 8, 8))
+        return found[-1]
+
+    compiled_by(keep, monkeypatch)
+    assert program(8, 16) == program(16)
 
 
 def test_what_is_no_image_cannot_be_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,15 +226,22 @@ def test_without_a_compiler_the_ranks_say_so(monkeypatch: pytest.MonkeyPatch, tm
         compile_(Small(), CPU)
 
 
-class Linear(nn.Sequential):
+class Linear(nn.Module):
+    """A small network. An nn.Sequential would not be compiled at all."""
+
     def __init__(self) -> None:
+        super().__init__()
         torch.manual_seed(3)
-        super().__init__(nn.Flatten(), nn.Linear(64, 10))
+        self.layer = nn.Linear(64, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.layer(images.flatten(1))
 
 
 def test_a_compiled_network_learns_the_same_and_resumes(
     group: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    compiled_by("aot_eager", monkeypatch)
     monkeypatch.setattr(phased, "Small", Linear)
     keys = {"phases": (), "epochs": 1, "ema": 0.9}
     plain, compiled = learner(tmp_path, **keys)[0], learner(tmp_path, compile=True, **keys)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
 from orchestrator.job.ranks import standby as waiting_rank
 from orchestrator.job.ranks.elastic import ElasticProgram
@@ -131,3 +133,39 @@ def test_a_lost_program_is_replaced_by_the_one_that_waits_or_else_by_a_new_one(m
         elastic.renew()
         assert begun == ["elastic", "spare", "elastic"], "a program that lives stays"
     assert child.wait(60) == 0, "it ends with its wrapper"
+
+
+def test_a_spare_takes_neither_the_requests_nor_the_program_of_the_rank_at_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[str] = []
+
+    def started(rank: object, argv: list[str], keep: list[int], *others: object) -> subprocess.Popen[bytes]:
+        begun.append(argv[0])
+        for number in (signal.SIGUSR1, signal.SIGUSR2):  # as `beginning.started` does for the program
+            signal.signal(number, signal.SIG_IGN)
+        if argv[0] == "spare":
+            raise SiteError("Resource temporarily unavailable")
+        return subprocess.Popen([sys.executable, "-c", PROGRAM, str(keep[0])], pass_fds=keep)
+
+    def hear(number: int, frame: object) -> None:
+        """A handler of the wrapper."""
+
+    monkeypatch.setattr(waiting_rank, "started", started)
+    monkeypatch.setattr("orchestrator.job.ranks.elastic.SPARE_S", 0.0)
+    program = SimpleNamespace(standby=("spare",), elastic=("elastic",), argv=("", "config.json"))
+    rank = SimpleNamespace(order=SimpleNamespace(program=program), variables=lambda *_: {})
+    before = [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)]
+    try:
+        with ExitStack() as held, open("/dev/null", "wb") as log:
+            elastic = ElasticProgram(rank, held)  # type: ignore[arg-type]
+            child = elastic.begin(rank, log.fileno(), log, held)  # type: ignore[arg-type]
+            for number in (signal.SIGUSR1, signal.SIGUSR2):
+                signal.signal(number, hear)
+            assert not elastic.left() and not elastic.left() and begun == ["elastic", "spare"], "one try in an attempt"
+            assert [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)] == [hear, hear]
+            assert child.poll() is None
+        assert child.wait(60) == 0
+    finally:
+        for number, handler in zip((signal.SIGUSR1, signal.SIGUSR2), before, strict=True):
+            signal.signal(number, handler)

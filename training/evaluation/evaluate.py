@@ -80,8 +80,8 @@ def _outputs(
     model: nn.Module, own: Mapping[str, Tensor] | None, states: Sequence[dict[str, Tensor]], inputs: Tensor
 ) -> list[Tensor]:
     """Logits [N, classes] of the model, of each member, and of the ensemble (the log of the mean softmax output)."""
-    first = functional_call(model, dict(own), (inputs,)) if own else model(inputs)
-    logits = [first, *(functional_call(model, state, (inputs,)) for state in states)]
+    first = functional_call(model, dict(own), (inputs,), tie_weights=False) if own else model(inputs)
+    logits = [first, *(functional_call(model, state, (inputs,), tie_weights=False) for state in states)]
     if states:
         each = torch.stack([functional.log_softmax(some.float(), dim=1) for some in logits[1:]])
         logits.append(torch.logsumexp(each, dim=0) - math.log(len(states)))

@@ -27,7 +27,7 @@ def compile_(model: nn.Module, device: torch.device) -> None:
         names = " or ".join(COMPILERS)
         why = f"torch.compile needs a C++ compiler on a CPU, and there is no {names} on the ranks' PATH"
         raise ConfigError(f"train.compile: {why}; load a module that has one, or write false")
-    model.compile()
+    model.compile(dynamic=False)  # so a resumed training compiles the same programs, in whatever phase it begins
 
 
 def uncompiled(train: Train) -> AbstractContextManager[object]:

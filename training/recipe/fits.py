@@ -46,7 +46,7 @@ def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None
         yield from _local_sgd(train)
     if train.checkpoints.memory:
         yield from _memory(train)
-    yield from _added(train, ranks)
+    yield from _added(train)
     if train.optimizer.name == "lars" and not shards_fit(train):
         yield Misfit("train.optimizer.lars.form", f"'sharded' needs {SHARDS_NEED}", "write 'auto'")
 
@@ -110,7 +110,7 @@ def _memory(train: Train) -> Iterator[Misfit]:
         yield Misfit(key, why, "write 'memory: false', or 'statistics: moving'")
 
 
-def _added(train: Train, ranks: int) -> Iterator[Misfit]:
+def _added(train: Train) -> Iterator[Misfit]:
     """Clipping, the average of weights, mixed images and given weights beside other keys."""
     if train.clip_norm and train.optimizer.name == "lars" and train.optimizer.lars.form == "sharded":
         why = "does not go with 'lars: {form: sharded}': no rank has the whole gradient"
@@ -124,11 +124,6 @@ def _added(train: Train, ranks: int) -> Iterator[Misfit]:
         yield Misfit("train.ema", "does not go with 'collapse': branches would be in the average", "write 0")
     if train.model.new and not train.model.weights:
         yield Misfit("train.model.new", "is for given weights", "write their file as 'weights'")
-    for batch in {train.batch, *(phase.batch for phase in train.phases if phase.batch)}:
-        if (train.mixup or train.cutmix) and batch % ranks == 0 and batch // ranks % 2:
-            key = "train.mixup" if train.mixup else "train.cutmix"
-            why = f"mixes pairs of a rank's samples, and a batch of {batch} gives it {batch // ranks}, an odd number"
-            yield Misfit(key, why, f"try a batch of {batch + ranks * train.accumulate}")
 
 
 def _phases(train: Train, ranks: int, stretch: tuple[float, float] | None) -> Iterator[Misfit]:
@@ -196,11 +191,15 @@ def undivided(train: Train, batch: int, ranks: int) -> str | None:
 
 
 def _batch(key: str, train: Train, batch: int, ranks: int) -> Iterator[Misfit]:
-    """A misfit if the batch at `key` does not divide among the ranks."""
+    """A misfit if the batch at `key` does not divide among the ranks, or into pairs that are mixed."""
     if by := undivided(train, batch, ranks):
         parts = ranks * train.accumulate
         near = max(1, round(batch / parts)) * parts
         yield Misfit(key, f"{batch} does not divide by {by}", f"try {near}")
+    elif (train.mixup or train.cutmix) and batch // ranks % 2:
+        name = "mixup" if train.mixup else "cutmix"
+        why = f"{batch} gives each rank {batch // ranks} samples, an odd number, and train.{name} mixes pairs of them"
+        yield Misfit(key, why, f"try {batch + ranks * train.accumulate}")
 
 
 def _ranges(where: str, crops: DataKeys | PhaseKeys) -> Iterator[Misfit]:

@@ -39,7 +39,7 @@ class Given:
             _path(environment.get("TORUSRUN_HEARTBEAT")),
             _path(environment.get("TORUSRUN_METRICS")),
             signal.Signals[environment.get("TORUSRUN_STOP_SIGNAL", "SIGTERM")],
-            tuple(_still_open(environment.get("TORUSRUN_KEEP", ""))),
+            tuple(still_open(environment.get("TORUSRUN_KEEP", ""))),
         )
 
 
@@ -47,7 +47,7 @@ def _path(name: str | None) -> Path | None:
     return Path(name) if name else None
 
 
-def _still_open(numbers: str) -> Iterator[int]:
+def still_open(numbers: str) -> Iterator[int]:
     """The locks and pipes among these descriptors. A launcher in between may have closed them, and others follow."""
     for number in map(int, filter(None, numbers.split(","))):
         with suppress(OSError):

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import time
 from typing import IO
 
+from orchestrator.base.errors import SiteError
 from orchestrator.job.ranks.standby import StandbyProgram
 from orchestrator.job.start.launch_order import Rank
 from orchestrator.runs.folder.records import Meaning
@@ -27,6 +29,7 @@ class ElasticProgram(StandbyProgram):
     def __init__(self, rank: Rank, held: contextlib.ExitStack) -> None:
         self._rank, self._launcher, self._held = rank, os.getppid(), held
         self._begun = self.leaves = False
+        self.superseded = False  # whether a newer attempt began elsewhere
         self._spare: StandbyProgram | None = None
         self._spare_s = 0.0
 
@@ -68,6 +71,13 @@ class ElasticProgram(StandbyProgram):
 
     def _stand_by(self) -> None:
         """Start the spare program, if the run has a standby."""
-        command = self._rank.order.program.standby
-        if command and self._spare is None and time.monotonic() > self._spare_s:
-            self._spare = StandbyProgram(self._rank, self._held)
+        if not self._rank.order.program.standby or self._spare is not None or time.monotonic() <= self._spare_s:
+            return
+        self._spare_s = float("inf")  # one try in each attempt
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
+        try:
+            with contextlib.suppress(SiteError, OSError):  # the rank at work needs no spare
+                self._spare = StandbyProgram(self._rank, self._held)
+        finally:  # a start ignores them for the program; the rank at work must hear its requests
+            for number, handler in handlers.items():
+                signal.signal(number, handler)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from orchestrator.job.ranks.elastic import ElasticProgram
 
 POLL_S = 0.2
+QUERY_S = 6.0  # after a query, the file that has the program leave its attempt is looked for: the supervisor waits 5 s
 LEAVE_S = 1.0  # for a program that has to leave its attempt
 SOON_S = 0.05  # between looks whether the program has left its attempt: the others wait for it
 HOST_PULSE_S = 2.0  # at least, between the signs of life that one rank of each host gives
@@ -49,7 +50,7 @@ class RankProgram:
     ) -> None:
         self.elastic, self.poll_s = elastic, SOON_S if elastic else POLL_S
         self.leave_s: float | None = None  # when a program that has to leave the attempt is killed
-        self.query = False  # whether there was a query: it may mean that the program has to leave
+        self.query_s = float("-inf")  # when there was a query: it may mean that the program has to leave
         self.child, self.attempt, self.rank, self.times = child, rank.attempt, rank.number, times
         self.program, self.kill_after_s = rank.order.program, rank.order.kill_after_s
         self.pulse_s = time.monotonic() if rank.slot.local_rank == 0 else float("inf")
@@ -88,6 +89,8 @@ class RankProgram:
                 if time.monotonic() > self.newer_s + NEWER_S:
                     self.newer_s = time.monotonic()
                     if self._is_superseded():
+                        if self.elastic:
+                            self.elastic.superseded = True
                         self._kill()
                 if self.asked_where:
                     self.asked_where = False
@@ -95,7 +98,7 @@ class RankProgram:
 
     def _left(self, elastic: ElasticProgram) -> bool:
         """Whether the program has left the attempt; the supervisor may have said, by a query, that it has to."""
-        if self.leave_s is None and self.query and self.attempt.leave.exists():
+        if self.leave_s is None and time.monotonic() < self.query_s + QUERY_S and self.attempt.leave.exists():
             self.leave_s = time.monotonic() + LEAVE_S
             elastic.leave()
         if self.leave_s is not None and time.monotonic() > self.leave_s:
@@ -130,7 +133,7 @@ class RankProgram:
         """On the supervisor's query where the ranks are: the program writes its stack to its log, if it can."""
         if self.program.shows_stack:
             self._send(signal.SIGUSR1)
-        self.asked_where = self.query = True
+        self.asked_where, self.query_s = True, time.monotonic()
 
     def _send(self, number: int) -> None:
         if self.child.poll() is None:
