@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.images.definitions.dockerfile.instructions import Instruction
-from orchestrator.images.definitions.inputs import NOT_COPIED
+from orchestrator.images.definitions.inputs import NOT_COPIED, refuse_loops
+from orchestrator.spec.problems import Mark, Problem, SpecError
 
 
 class Context:
@@ -19,7 +20,12 @@ class Context:
         own, common = folder / f"{dockerfile}.dockerignore", folder / ".dockerignore"
         place = own if own.is_file() else common
         text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
-        self._rules = [_rule(line.strip()) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+        self._rules = []
+        for number, line in enumerate(text.splitlines(), 1):
+            try:
+                self._rules += [_rule(line.strip())] if line.strip() and not line.startswith("#") else []
+            except re.error as error:
+                raise SpecError([Problem(Mark(str(place), number, 1), f"{line.strip()!r}: {error}")]) from None
 
     def find(self, pattern: str, one: Instruction) -> list[Path]:
         """The files and folders that a source of COPY names. Raises SpecError if there is none."""
@@ -45,6 +51,10 @@ class Context:
                 ignored = not back
         return ignored
 
+    def name(self, path: Path) -> str:
+        """The name of a file; '' for the folder itself, since each clone may have another one."""
+        return "" if path == self.folder else path.name
+
     def _has_files(self, path: Path) -> bool:
         return any(self.files(path)) if path.is_dir() else not self.ignores(path)
 
@@ -53,9 +63,14 @@ class Context:
         return path.is_file() or not self._rules
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """The files below a folder that are copied."""
-        for where, folders, names in os.walk(folder):
-            folders[:] = sorted(name for name in folders if name not in NOT_COPIED)
+        """The files below a folder that are copied, those in targets of links, too. Raises UserError for a loop."""
+        takes_back = any(back for _, back in self._rules)
+        for where, folders, names in os.walk(folder, followlinks=True):
+            folders[:] = sorted(
+                name for name in folders
+                if name not in NOT_COPIED and (takes_back or not self.ignores(Path(where, name)))
+            )  # fmt: skip
+            refuse_loops(where, folders)
             for name in sorted(names):
                 if not (path := Path(where, name)).name.endswith(".pyc") and not self.ignores(path):
                     yield path
