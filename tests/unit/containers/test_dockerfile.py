@@ -62,7 +62,7 @@ def inputs_of(folder: Path, text: str) -> Inputs:
 
 
 def test_a_run_continues_inside_a_word(folder: Path) -> None:
-    text = "RUN printf %s, https://e.org/long/\\\npath \"a \\\n  b\" \\ \n  c\n"
+    text = 'RUN printf %s, https://e.org/long/\\\npath "a \\\n  b" \\ \n  c\n'
     done = run_post(inputs_of(folder, TINY + text), folder / "work")
     assert done.stdout == "https://e.org/long/path,a   b,c,", done.stderr
 
@@ -130,6 +130,29 @@ def test_a_wrong_pattern_in_dockerignore_has_its_line(folder: Path) -> None:
     (folder / ".dockerignore").write_text("a\n[z-a]\n")
     with pytest.raises(UserError, match=r"\.dockerignore:2:1: '\[z-a\]': "):
         definition(folder, f"{TINY}COPY src /to\n")
+
+
+@pytest.mark.parametrize("value", ["a\\n%post", "{{ a }}", "Bootstrap: x"])
+def test_an_argument_in_a_default_never_starts_a_section(folder: Path, value: str) -> None:
+    text = TINY + "ARG A=1\nENV X=${HOME:-$A}\n"
+    with pytest.raises(UserError, match=r"Dockerfile:3:1: ENV: .* cannot be the default of \$HOME"):
+        definition(folder, text, f'arguments: {{A: "{value}"}}')
+
+
+def test_an_offline_build_copies_from_no_registry(folder: Path) -> None:
+    (folder / "root").mkdir()
+    definition(folder, "FROM a\nCOPY --from=b:1 /x /y\n", "base: {folder: root}")
+    with pytest.raises(UserError, match="image.yaml: an offline build cannot copy from b:1, which is in the network"):
+        prepare(folder / "image.yaml", Variant(offline=True))
+
+
+def test_a_base_is_read_once_for_all_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "base.sif").touch()
+    definition(folder, TINY, "base: {sif: base.sif}")
+    read: list[Path] = []
+    monkeypatch.setattr("orchestrator.images.definitions.inputs.sha256_of", lambda path: read.append(path) or "0")  # type: ignore[func-returns-value]
+    sources(folder / "image.yaml", False, "")
+    assert read == [folder / "base.sif"]
 
 
 def test_an_arg_can_name_several(folder: Path) -> None:
