@@ -119,7 +119,13 @@ def test_ignored_folders_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPa
     read: list[str] = []
     real = os.scandir
     monkeypatch.setattr("os.scandir", lambda path: read.append(Path(path).name) or real(path))  # type: ignore[func-returns-value]
-    for rules, seen in (("large\n", False), ("large\n!large/inner/kept\n", True)):
+    (folder / "large" / "loop").symlink_to("..")
+    for rules, seen in (
+        ("large\n", False),
+        ("*\n!src\n", False),
+        ("large\nlarge/loop\n!large/inner/kept\n", True),
+        ("large/inner\nlarge/loop\n!large/in*/k*\n", True),
+    ):
         (folder / ".dockerignore").write_text(rules)
         read.clear()
         files = inputs_of(folder, f"{TINY}COPY . /to\n").files

@@ -21,9 +21,13 @@ class Context:
         place = own if own.is_file() else common
         text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
         self._rules = []
+        self._taken_back: list[tuple[str, str]] = []  # of every `!` rule: its beginning, and its pattern after that
         for number, line in enumerate(text.splitlines(), 1):
             try:
                 self._rules += [_rule(line.strip())] if line.strip() and not line.startswith("#") else []
+                if line.strip().startswith("!"):
+                    start, *rest = re.split(r"([*?\[\\])", _inner(line.strip()), maxsplit=1)
+                    self._taken_back.append((start, "".join(rest)))
             except re.error as error:
                 raise SpecError([Problem(Mark(str(place), number, 1), f"{line.strip()!r}: {error}")]) from None
 
@@ -58,28 +62,35 @@ class Context:
     def _has_files(self, path: Path) -> bool:
         return any(self.files(path)) if path.is_dir() else not self.ignores(path)
 
+    def _enters(self, folder: Path) -> bool:
+        """Whether a file below a folder may be copied: it is not ignored, or a rule may take a file in it back."""
+        name = f"{folder.relative_to(self.folder)}/"
+        return not self.ignores(folder) or any(
+            start.startswith(name) or (pattern and name.startswith(start)) for start, pattern in self._taken_back
+        )
+
     def whole(self, path: Path) -> bool:
         """Whether all files of a folder are copied."""
         return path.is_file() or not self._rules
 
     def files(self, folder: Path) -> Iterator[Path]:
         """The files below a folder that are copied, those in targets of links, too. Raises UserError for a loop."""
-        takes_back = any(back for _, back in self._rules)
         for where, folders, names in os.walk(folder, followlinks=True):
-            folders[:] = sorted(
-                name for name in folders
-                if name not in NOT_COPIED and (takes_back or not self.ignores(Path(where, name)))
-            )  # fmt: skip
+            folders[:] = sorted(n for n in folders if n not in NOT_COPIED and self._enters(Path(where, n)))
             refuse_loops(where, folders)
             for name in sorted(names):
                 if not (path := Path(where, name)).name.endswith(".pyc") and not self.ignores(path):
                     yield path
 
 
+def _inner(line: str) -> str:
+    return os.path.normpath(line.removeprefix("!").strip().lstrip("/"))
+
+
 def _rule(line: str) -> tuple[re.Pattern[str], bool]:
     """(the pattern of the names that a line matches, whether it takes them back in)."""
     back = line.startswith("!")
-    parts = os.path.normpath(line.removeprefix("!").strip().lstrip("/")).split("/")
+    parts = _inner(line).split("/")
     pattern = ""
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
