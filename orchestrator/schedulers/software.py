@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from orchestrator.base.render.environment import word
 from orchestrator.spec.paths import expanded
-from orchestrator.spec.software import Software
+from orchestrator.spec.software import PROGRAMS, Software
 
 
 def activating(software: Software) -> list[str]:
@@ -23,7 +23,7 @@ def activating(software: Software) -> list[str]:
 
 
 def _conda(name: str, root: str) -> Iterator[str]:
-    if os.path.basename(root) in ("micromamba", "mamba"):
+    if os.path.basename(root) in PROGRAMS:
         yield f'eval "$({word(root)} shell hook --shell bash)"'
         yield f"{os.path.basename(root)} activate {word(name)}"
         return

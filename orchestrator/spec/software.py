@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 from orchestrator.spec.kinds import LINE, OPERAND
 from training.recipe.key import key
+
+PROGRAMS = ("micromamba", "mamba")  # that a `root` can name, in place of a folder
 
 
 @dataclass(frozen=True)
@@ -26,3 +29,13 @@ class Software:
     def given(self) -> bool:
         """Whether anything is activated."""
         return self != Software()
+
+    def relative_paths(self) -> Iterator[tuple[str, str]]:
+        """(key, value) of every path that depends on the folder in which a job starts."""
+        named = [("module_paths", folder) for folder in self.module_paths]
+        named += [(name, value) for name in ("venv", "conda", "spack", "root") if (value := getattr(self, name))]
+        for name, value in named:
+            on_path = name == "root" and value in PROGRAMS
+            a_name = name in ("conda", "spack") and "/" not in value
+            if not (value.startswith(("/", "~")) or on_path or a_name):
+                yield name, value

@@ -112,6 +112,8 @@ def _build(
     try:
         _check_paths(work, options)
         source = inputs.lay_out(work)
+        if inputs.key != key:
+            raise BuildFailed(f"{name} was not built: its files changed while the build began; build it again")
         login = secrets.files.get("registry_auth")
         temporary = _temporary(key, options, work)
         bound = binds(work, inputs, options, secrets)

@@ -27,8 +27,10 @@ def held(path: Path, waiting: Callable[[str], None] = lambda holder: None) -> It
     """
     with lock.held(path, waiting=lambda: waiting(holder(path))):
         _sign(path, f"{socket.gethostname()}, process {os.getpid()}, since {time.strftime('%H:%M:%S')}\n")
-        yield
-        _sign(path, "")
+        try:
+            yield
+        finally:
+            _sign(path, "")
 
 
 def holder(path: Path) -> str:

@@ -42,6 +42,7 @@ class Inputs:
     labels: Mapping[str, str] = field(default_factory=dict)  # labels of the image that are not in the definition
     built_s: int = 0  # no file of the image gets a later time, in seconds since the epoch; 0 for no limit
     notes: tuple[str, ...] = ()  # what has no effect, for the user
+    keeps_modes: bool = False  # whether the image gets the modes of single files
     plain: str = ""  # the key of the same image file without a lock and a wheelhouse, if that differs
 
     @property
@@ -51,7 +52,7 @@ class Inputs:
 
     def _content(self) -> dict[str, Any]:
         """What decides the result."""
-        return {
+        content = {
             "schema": SCHEMA,
             "definition": self.definition,
             "files": [[name, checksum_of_tree(at)] for name, at in (*self.files, *self.archives, *self.beside)],
@@ -61,6 +62,9 @@ class Inputs:
             "wheelhouse": self.wheelhouse,
             "labels": dict(self.labels),
         }
+        if self.keeps_modes:
+            content["executable"] = [name for name, at in self.files if at.is_file() and at.stat().st_mode & 0o100]
+        return content
 
     @property
     def source(self) -> str:
@@ -159,16 +163,19 @@ def _entries(folder: Path, links: bool = False) -> Iterator[tuple[str, Path]]:
     With `links`, also the entries of folders that are targets of links.
     """
     for where, folders, names in os.walk(folder, followlinks=links):
-        if links and (above := [f for f in folders if _leads_back(Path(where, f))]):
-            raise UserError(f"{where}/{above[0]}: this link leads to a folder that holds it; remove the link")
+        if links:
+            refuse_loops(where, folders)
         folders[:] = sorted(f for f in folders if f not in NOT_COPIED)
         for name in sorted([*folders, *(n for n in names if not n.endswith(".pyc"))]):
             entry = Path(where, name)
             yield str(entry.relative_to(folder)), entry
 
 
-def _leads_back(folder: Path) -> bool:
-    return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
+def refuse_loops(where: str, folders: list[str]) -> None:
+    """Raise UserError if one of the folders in `where` is a link to a folder that holds it."""
+    for folder in (Path(where, name) for name in folders):
+        if folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve()):
+            raise UserError(f"{folder}: this link leads to a folder that holds it; remove the link")
 
 
 def there(beside: Path, name: str, what: str) -> Path:

@@ -94,6 +94,7 @@ def _logins(image_file: ImageFile) -> Iterator[tuple[str, str]]:
         "post": [image_file.post],
         "environment": image_file.environment.values(),
         "labels": image_file.labels.values(),
+        "arguments": image_file.arguments.values(),
     }
     for key, values in texts.items():
         if any(has_login(value) for value in values if value):

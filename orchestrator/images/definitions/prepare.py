@@ -35,10 +35,13 @@ def prepare(
     """The inputs of a build of the image file at `path`. Raises UserError if it cannot be built."""
     image_file = completed(load(path))
     _check(image_file, path, variant, wheelhouse, lock)
-    inputs = _inputs(image_file, path, variant, compression)
+    collected = _collected(image_file, path, variant, compression)
+    inputs = _rendered(collected, image_file, path, variant)
+    if variant.offline and image_file.dockerfile:
+        _check_stages(inputs.definition, path)
     if wheelhouse or lock:
         variant = replace(variant, wheelhouse=wheelhouse is not None)
-        found = _rendered(inputs, image_file, path, variant, package_lock.for_build(lock) if lock else None)
+        found = _rendered(collected, image_file, path, variant, package_lock.for_build(lock) if lock else None)
         inputs = replace(found, wheelhouse=base_checksum(wheelhouse) if wheelhouse else "", plain=inputs.key)
     return ToBuild(image_file, inputs, tuple(_advice(image_file, inputs)))
 
@@ -46,25 +49,26 @@ def prepare(
 def sources(path: Path, host_mpi: bool, compression: str) -> list[str]:
     """The keys by which a run finds the images of the image file at `path`, built with or without network."""
     image_file = completed(load(path))
-    online = _inputs(image_file, path, Variant(host_mpi=host_mpi), compression)
-    offline = _rendered(online, image_file, path, Variant(host_mpi=host_mpi, offline=True))
-    return [online.key, offline.key]
+    collected = _collected(image_file, path, Variant(host_mpi=host_mpi), compression)
+    variants = [Variant(host_mpi=host_mpi, offline=offline) for offline in (False, True)]
+    return [_rendered(collected, image_file, path, variant).key for variant in variants]
 
 
 def text(path: Path, variant: Variant) -> str:
     """The definition of the image file at `path`. Raises UserError if it cannot be rendered."""
     image_file = completed(load(path))
     if image_file.definition or image_file.dockerfile:
-        return _inputs(image_file, path, variant, "").definition
+        return _rendered(_collected(image_file, path, variant, ""), image_file, path, variant).definition
     return render(image_file, variant, brought(image_file.python, path.parent))
 
 
-def _inputs(image_file: ImageFile, path: Path, variant: Variant, compression: str) -> Inputs:
+def _collected(image_file: ImageFile, path: Path, variant: Variant, compression: str) -> Inputs:
+    """All that is read but once for the definitions of several variants."""
     if image_file.definition:
         return own_definition.collect(
             image_file.definition, path.parent, image_file.training, compression, variant.offline
         )
-    return _rendered(collect(image_file, path.parent, compression), image_file, path, variant)
+    return collect(image_file, path.parent, compression)
 
 
 def _rendered(
@@ -74,8 +78,7 @@ def _rendered(
     if image_file.definition:
         return inputs
     if image_file.dockerfile:
-        own = collect(image_file, path.parent, inputs.compression)
-        return dockerfile.convert(image_file, path.parent, variant, own)
+        return dockerfile.convert(image_file, path.parent, variant, inputs)
     found = brought(image_file.python, path.parent)
     definition = render(image_file, variant, found, locked)
     lint.lint(definition)
@@ -105,6 +108,14 @@ def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path
             f"{path}: an offline build cannot start from 'base.{kind}', which is in the network; use a 'folder', "
             f"'sif', 'docker_archive' or 'oci_archive'"
         )
+
+
+def _check_stages(definition: str, path: Path) -> None:
+    """Raise UserError if a stage of an offline build, as of COPY --from=IMAGE, starts from an image of a registry."""
+    for stage in lint.stages(definition):
+        if stage.header.get("bootstrap") in ONLINE_BASES:
+            image = stage.header.get("from", "")
+            raise UserError(f"{path}: an offline build cannot copy from {image}, which is in the network; COPY a file")
 
 
 def _advice(image_file: ImageFile, inputs: Inputs) -> Iterator[str]:

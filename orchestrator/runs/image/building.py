@@ -35,7 +35,11 @@ def cache(site: Site) -> Cache:
 def caches(site: Site) -> Caches:
     """The site's folders of images, in the order in which they are searched. Raises UserError for an unknown owner."""
     owners = users(site.container.owners)
-    return Caches(tuple(Cache(expanded(folder), owners) for folder in site.container.caches), cache(site))
+    own = cache(site)
+    others = [Cache(expanded(folder), owners) for folder in site.container.caches]
+    # The owner of a group's cache may name it in both keys: the images are their own, and not only to be read.
+    same = os.path.realpath(own.folder)
+    return Caches(tuple(other for other in others if os.path.realpath(other.folder) != same), own)
 
 
 def prepare(

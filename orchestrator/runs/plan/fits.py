@@ -91,6 +91,11 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
             yield Misfit("environment", f"'{key}' names {' and '.join(named)}", "write one of them, besides modules")
         if software.root and not (software.conda or software.spack):
             yield Misfit("environment", f"'{key}.root' is where conda or spack is installed", "name one of these, too")
+        for name, path in software.relative_paths():
+            yield Misfit(
+                "environment", f"'{key}.{name}': a job starts in another folder than {path!r} begins in",
+                "begin it with / or ~",
+            )  # fmt: skip
     if run.image and (wrong := source.misfit(run.image)):
         yield Misfit("image", f"'image': {wrong}")
     yield from _not_words({"queue": run.queue, "account": run.account}, site)

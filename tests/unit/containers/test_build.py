@@ -193,6 +193,18 @@ def test_a_build_sees_no_binds_and_its_folders_are_private(
     assert not list(temporary.iterdir()), "a build clears what it made"
 
 
+def test_files_that_change_before_they_are_copied_end_the_build(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    inputs, cache = Inputs("text", (("files/0", tmp_path / "a"),)), Cache(tmp_path / "images")
+
+    def runtime() -> Runtime:
+        (tmp_path / "a").write_text("2")
+        return Runtime("false", "apptainer", (1, 4))
+
+    with pytest.raises(BuildFailed, match="its files changed while the build began; build it again"):
+        build("mine", inputs, cache, runtime, Options())
+
+
 def test_a_build_from_a_lock_keeps_its_time_and_the_next_lock_has_the_same(small: Path, tmp_path: Path) -> None:
     copies = tmp_path / "copies"
     copies.write_text(

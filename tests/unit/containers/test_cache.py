@@ -16,6 +16,8 @@ from orchestrator.images.builds import lock
 from orchestrator.images.builds.cache import Cache, CachedImage
 from orchestrator.images.builds.caches import Caches, users
 from orchestrator.images.definitions.inputs import file_checksum
+from orchestrator.runs.image import building
+from orchestrator.spec.load import load_site
 
 KEY = "a" * 64
 
@@ -247,6 +249,23 @@ def test_a_cache_of_others_is_searched_first_and_never_written(tmp_path: Path) -
     assert {stat.S_IMODE(path.stat().st_mode) for path in group.folder.iterdir()} == {0o644}, "others can read them"
     twice = entry(caches.own)
     assert caches.find("mine") == twice, "one image in two caches is one image"
+
+
+def test_the_owner_of_a_groups_cache_has_it_once(tmp_path: Path) -> None:
+    Cache(tmp_path / "group").make()
+    (tmp_path / "link").symlink_to("group")
+    container = f"container: {{cache: {tmp_path}/group, caches: [{tmp_path}/link, {tmp_path}/other]}}\n"
+    (tmp_path / "site.yaml").write_text(f"scheduler: local\nlauncher: spawn\nnode: {{ranks: 1}}\n{container}")
+    found = building.caches(load_site(str(tmp_path / "site.yaml")))
+    mine = entry(found.own)
+    assert found.entries() == [mine] and found.writable(mine, "remove") == found.own
+    assert [cache.folder.name for cache in found.shared] == ["other"]
+
+
+def test_a_build_that_fails_clears_the_text_of_its_lock(tmp_path: Path) -> None:
+    with pytest.raises(ValueError), lock.held(tmp_path / "lock"):
+        raise ValueError
+    assert not lock.is_signed(tmp_path / "lock")
 
 
 def test_a_damaged_image_of_others_is_a_miss(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """A Dockerfile becomes a definition; what cannot be expressed is reported with its line."""
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 from random import Random
@@ -12,6 +14,7 @@ from orchestrator.cli.main import main
 from orchestrator.images.definitions import image_file, lint
 from orchestrator.images.definitions.definition import Variant
 from orchestrator.images.definitions.dockerfile import words
+from orchestrator.images.definitions.inputs import Inputs
 from orchestrator.images.definitions.prepare import prepare, sources
 from orchestrator.images.source import parse
 from orchestrator.spec.load import load
@@ -38,6 +41,129 @@ def definition(folder: Path, text: str, *lines: str) -> str:
     (folder / "Dockerfile").write_text(text)
     (folder / "image.yaml").write_text("\n".join(["name: mine", "dockerfile: Dockerfile", *lines, ""]))
     return prepare(folder / "image.yaml", Variant()).inputs.definition
+
+
+def run_post(inputs: Inputs, work: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the commands of the last %post here, with the copied files below `work`."""
+    inputs.lay_out(work)
+    sections = lint.stages(inputs.definition)[-1].sections
+    for line in filter(str.strip, sections.get("files", "").splitlines()):
+        name, to = line.replace("/.torusrun-copied", f"{work}/copied").split()
+        Path(to).parent.mkdir(parents=True)
+        (shutil.copytree if (work / name).is_dir() else shutil.copy2)(work / name, to)
+    post = sections["post"].replace("mkdir -p /opt/torusrun /opt/host-mpi", "true")
+    post = post.replace("/.torusrun-copied", f"{work}/copied")
+    return subprocess.run(["sh", "-c", post], capture_output=True, text=True, timeout=10)
+
+
+def inputs_of(folder: Path, text: str) -> Inputs:
+    definition(folder, text)
+    return prepare(folder / "image.yaml", Variant()).inputs
+
+
+def test_a_run_continues_inside_a_word(folder: Path) -> None:
+    text = 'RUN printf %s, https://e.org/long/\\\npath "a \\\n  b" \\ \n  c\n'
+    done = run_post(inputs_of(folder, TINY + text), folder / "work")
+    assert done.stdout == "https://e.org/long/path,a   b,c,", done.stderr
+
+
+def test_a_workdir_that_cannot_be_made_ends_the_build(folder: Path) -> None:
+    done = run_post(inputs_of(folder, f"{TINY}WORKDIR {folder}/train.py\nRUN echo went on\n"), folder / "work")
+    assert done.returncode != 0 and "went on" not in done.stdout
+
+
+def test_copied_files_keep_their_names(folder: Path) -> None:
+    (folder / "a b.txt").write_text("1")
+    (folder / "a-b.txt").write_text("2")
+    (folder / "src" / "é'$(x).txt").write_text("3")
+    to = folder / "to"
+    done = run_post(inputs_of(folder, f'{TINY}COPY ["*b.txt", "src/é*", "src", "{to}/"]\n'), folder / "work")
+    assert done.returncode == 0, done.stderr
+    texts = {path.name: path.read_text() for path in to.iterdir() if path.name != "model.py"}
+    assert texts == {"a b.txt": "1", "a-b.txt": "2", "é'$(x).txt": "3"}
+
+
+@pytest.mark.parametrize("copied", ["train.py", "src", "."])
+@pytest.mark.parametrize("ignored", [True, False])
+def test_the_key_follows_the_modes_of_files(folder: Path, copied: str, ignored: bool) -> None:
+    if not ignored:
+        (folder / ".dockerignore").unlink()
+    before = inputs_of(folder, f"{TINY}COPY {copied} /to/\n").key
+    (folder / "src" / "model.py").chmod(0o755)
+    (folder / "train.py").chmod(0o755)
+    assert inputs_of(folder, f"{TINY}COPY {copied} /to/\n").key != before
+
+
+def test_clones_have_one_key(folder: Path) -> None:
+    before = inputs_of(folder, f"{TINY}COPY . /to\n").key
+    clone = shutil.copytree(folder, folder.parent / "clone of it")
+    assert inputs_of(clone, f"{TINY}COPY . /to\n").key == before
+
+
+def test_links_to_folders_are_copied(folder: Path) -> None:
+    (folder.parent / "outside").mkdir()
+    (folder.parent / "outside" / "a.txt").touch()
+    (folder / "src" / "data").symlink_to("../../outside")
+    names = [name for name, _ in inputs_of(folder, f"{TINY}COPY src /to\n").files]
+    assert names == ["files/0/model.py", "files/0/data/a.txt"]
+    (folder / "src" / "up").symlink_to("..")
+    with pytest.raises(UserError, match="src/up: this link leads to a folder that holds it; remove the link"):
+        inputs_of(folder, f"{TINY}COPY src /to\n")
+    (folder / ".dockerignore").write_text("src/up\n")
+    assert len(inputs_of(folder, f"{TINY}COPY src /to\n").files) == 3
+
+
+def test_ignored_folders_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "large" / "inner").mkdir(parents=True)
+    (folder / "large" / "inner" / "kept").touch()
+    read: list[str] = []
+    real = os.scandir
+    monkeypatch.setattr("os.scandir", lambda path: read.append(Path(path).name) or real(path))  # type: ignore[func-returns-value]
+    (folder / "large" / "loop").symlink_to("..")
+    for rules, seen in (
+        ("large\n", False),
+        ("*\n!src\n", False),
+        ("large\nlarge/loop\n!large/inner/kept\n", True),
+        ("large/inner\nlarge/loop\n!large/in*/k*\n", True),
+    ):
+        (folder / ".dockerignore").write_text(rules)
+        read.clear()
+        files = inputs_of(folder, f"{TINY}COPY . /to\n").files
+        assert ("inner" in read) is seen is any(path.name == "kept" for _, path in files)
+
+
+def test_a_wrong_pattern_in_dockerignore_has_its_line(folder: Path) -> None:
+    (folder / ".dockerignore").write_text("a\n[z-a]\n")
+    with pytest.raises(UserError, match=r"\.dockerignore:2:1: '\[z-a\]': "):
+        definition(folder, f"{TINY}COPY src /to\n")
+
+
+@pytest.mark.parametrize("value", ["a\\n%post", "{{ a }}", "Bootstrap: x"])
+def test_an_argument_in_a_default_never_starts_a_section(folder: Path, value: str) -> None:
+    text = TINY + "ARG A=1\nENV X=${HOME:-$A}\n"
+    with pytest.raises(UserError, match=r"Dockerfile:3:1: ENV: .* cannot be the default of \$HOME"):
+        definition(folder, text, f'arguments: {{A: "{value}"}}')
+
+
+def test_an_offline_build_copies_from_no_registry(folder: Path) -> None:
+    (folder / "root").mkdir()
+    definition(folder, "FROM a\nCOPY --from=b:1 /x /y\n", "base: {folder: root}")
+    with pytest.raises(UserError, match="image.yaml: an offline build cannot copy from b:1, which is in the network"):
+        prepare(folder / "image.yaml", Variant(offline=True))
+
+
+def test_a_base_is_read_once_for_all_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "base.sif").touch()
+    definition(folder, TINY, "base: {sif: base.sif}")
+    read: list[Path] = []
+    monkeypatch.setattr("orchestrator.images.definitions.inputs.sha256_of", lambda path: read.append(path) or "0")  # type: ignore[func-returns-value]
+    sources(folder / "image.yaml", False, "")
+    assert read == [folder / "base.sif"]
+
+
+def test_an_arg_can_name_several(folder: Path) -> None:
+    text = definition(folder, TINY + "ARG A=1 B=2\n", "arguments: {B: '3'}")
+    assert "export A=1\n" in text and "export B=3\n" in text
 
 
 def test_the_definition_of_a_whole_dockerfile(folder: Path) -> None:
@@ -124,6 +250,7 @@ def test_only_needed_stages_are_built_and_a_target_can_be_named(folder: Path) ->
         (TINY + "ENV A='open\n", 2, "a ' is not closed"),
         (TINY + "ENV 1A=2\n", 2, "'1A' cannot be the name of a variable"),
         (TINY + "RUN pip install https://me:word@host/a.whl\n", 2, "the login in 'secrets' of an image file"),
+        (TINY + "LABEL\n", 2, "it names no label"),
         (TINY + "SHELL bash\n", 2, 'write it as SHELL ["/bin/bash", "-c"]'),
     ],
 )  # fmt: skip

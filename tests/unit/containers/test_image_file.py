@@ -40,6 +40,7 @@ BROKEN = [
     ("architecture", GOOD + "cuda: {version: '12.6', architectures: [volta]}\n", "3:41", "write it as sm_70"),
     ("login in an index", GOOD + "python: {indexes: ['https://me:t@a.org/']}\n", "3:19", "the login in 'secrets'"),
     ("login in a git reference", GOOD + "python: {packages: ['a @ git+https://t@a.org/b']}\n", "3:20", "holds a login"),
+    ("an argument", "name: a\ndockerfile: D\narguments: {A: 'https://me:t@a.org/'}\n", "3:12", "holds a login"),
     ("login in post", GOOD + "post: curl https://me:t@a.org/\n", "3:7", "holds a login"),
     ("login in the mirror", "name: a\nbase: {debootstrap: b, mirror: 'http://u:p@a.org'}\n", "2:32", "holds a login"),
     ("secret written out", GOOD + "secrets: {PIP_INDEX_URL: 'https://a.org'}\n", "3:26", "write env:VARIABLE"),

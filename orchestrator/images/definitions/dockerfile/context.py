@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.images.definitions.dockerfile.instructions import Instruction
-from orchestrator.images.definitions.inputs import NOT_COPIED
+from orchestrator.images.definitions.inputs import NOT_COPIED, refuse_loops
+from orchestrator.spec.problems import Mark, Problem, SpecError
 
 
 class Context:
@@ -19,7 +20,16 @@ class Context:
         own, common = folder / f"{dockerfile}.dockerignore", folder / ".dockerignore"
         place = own if own.is_file() else common
         text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
-        self._rules = [_rule(line.strip()) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+        self._rules = []
+        self._taken_back: list[tuple[str, str]] = []  # of every `!` rule: its beginning, and its pattern after that
+        for number, line in enumerate(text.splitlines(), 1):
+            try:
+                self._rules += [_rule(line.strip())] if line.strip() and not line.startswith("#") else []
+                if line.strip().startswith("!"):
+                    start, *rest = re.split(r"([*?\[\\])", _inner(line.strip()), maxsplit=1)
+                    self._taken_back.append((start, "".join(rest)))
+            except re.error as error:
+                raise SpecError([Problem(Mark(str(place), number, 1), f"{line.strip()!r}: {error}")]) from None
 
     def find(self, pattern: str, one: Instruction) -> list[Path]:
         """The files and folders that a source of COPY names. Raises SpecError if there is none."""
@@ -45,26 +55,42 @@ class Context:
                 ignored = not back
         return ignored
 
+    def name(self, path: Path) -> str:
+        """The name of a file; '' for the folder itself, since each clone may have another one."""
+        return "" if path == self.folder else path.name
+
     def _has_files(self, path: Path) -> bool:
         return any(self.files(path)) if path.is_dir() else not self.ignores(path)
+
+    def _enters(self, folder: Path) -> bool:
+        """Whether a file below a folder may be copied: it is not ignored, or a rule may take a file in it back."""
+        name = f"{folder.relative_to(self.folder)}/"
+        return not self.ignores(folder) or any(
+            start.startswith(name) or (pattern and name.startswith(start)) for start, pattern in self._taken_back
+        )
 
     def whole(self, path: Path) -> bool:
         """Whether all files of a folder are copied."""
         return path.is_file() or not self._rules
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """The files below a folder that are copied."""
-        for where, folders, names in os.walk(folder):
-            folders[:] = sorted(name for name in folders if name not in NOT_COPIED)
+        """The files below a folder that are copied, those in targets of links, too. Raises UserError for a loop."""
+        for where, folders, names in os.walk(folder, followlinks=True):
+            folders[:] = sorted(n for n in folders if n not in NOT_COPIED and self._enters(Path(where, n)))
+            refuse_loops(where, folders)
             for name in sorted(names):
                 if not (path := Path(where, name)).name.endswith(".pyc") and not self.ignores(path):
                     yield path
 
 
+def _inner(line: str) -> str:
+    return os.path.normpath(line.removeprefix("!").strip().lstrip("/"))
+
+
 def _rule(line: str) -> tuple[re.Pattern[str], bool]:
     """(the pattern of the names that a line matches, whether it takes them back in)."""
     back = line.startswith("!")
-    parts = os.path.normpath(line.removeprefix("!").strip().lstrip("/")).split("/")
+    parts = _inner(line).split("/")
     pattern = ""
     for number, part in enumerate(parts):
         last = number == len(parts) - 1

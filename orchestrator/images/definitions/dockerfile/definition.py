@@ -82,7 +82,8 @@ def convert(image_file: ImageFile, beside: Path, variant: Variant, found: Inputs
     lint.lint(definition)
     labels = {"torusrun.training": image_file.training}
     notes = tuple(note for recipe in recipes for note in recipe.notes)
-    return replace(found, definition=definition, files=tuple(files), labels=labels, notes=tuple(dict.fromkeys(notes)))
+    notes = tuple(dict.fromkeys(notes))
+    return replace(found, definition=definition, files=tuple(files), labels=labels, notes=notes, keeps_modes=True)
 
 
 def _images(arranged: Dockerfile) -> list[Section]:

@@ -115,7 +115,8 @@ class Recipe:
             self.post.append(Text(f"export {name}={value.shell()}"))
 
     def _label(self, one: Instruction) -> None:
-        words = split(one.text, one.escape)
+        if not (words := split(one.text, one.escape)):
+            raise UserError("it names no label")
         pairs = [word.partition("=")[::2] for word in words] if "=" in one.text else [(words[0], " ".join(words[1:]))]
         for name, value in pairs:
             plain = " ".join(self._plain(value, one).split())
@@ -127,7 +128,7 @@ class Recipe:
         absolute = place.parts and (not isinstance(place.parts[0], str) or place.parts[0].startswith("/"))
         between = () if self.folder.plain == "/" else ("/",)
         self.folder = place if absolute else Expansion((*self.folder.parts, *between, *place.parts))
-        self.post.append(Text(f"mkdir -p {place.shell()} && cd {place.shell()}"))
+        self.post += [Text(f"mkdir -p {place.shell()}"), Text(f"cd {place.shell()}")]  # `&&` would hide a failure
 
     def _user(self, one: Instruction) -> None:
         if self._plain(one.text, one).partition(":")[0] not in ("root", "0"):
@@ -167,8 +168,8 @@ class Recipe:
                 raise UserError("a here-document with '#!' cannot be run; COPY it as a file, and run that")
         elif one.documents:
             script += "\n" + "".join(f"{document.content}{document.name}\n" for document in one.documents)
-        elif len(one.lines) > 1 and not re.search("[#']", one.text):
-            script = " \\\n".join(piece.rstrip() for piece in one.lines).lstrip()
+        elif len(one.lines) > 1 and not re.search(r"[#']", one.text) and not any(p.endswith("\\") for p in one.lines):
+            script = "\\\n".join(one.lines).lstrip()
         where = f"{Path(one.mark.source).name}:{one.mark.line}"
         shown = " ".join(one.text.split())[:SHOWN]
         self.post.append(Text(f": {shell(f'{where}: RUN {shown}')}"))  # the log has it, as every command of %post
@@ -213,12 +214,14 @@ class Recipe:
             # a folder keeps its name here, so that its content can be told from the folder itself
             found = [(self.of.copied.get(origin, origin), source, source.rstrip("/").rpartition("/")[2])]
         else:
-            found = [("", self.take(path), path.name) for path in self.context.find(source, one)]
+            found = [("", self.take(path), self.context.name(path)) for path in self.context.find(source, one)]
         places = []
         for origin, path, name in found:
-            place = f"{COPIED}/{len(self.files)}/{_safe(name)}"
-            self.files.append((origin, path, place))
-            places.append(place)
+            above, safe = f"{COPIED}/{len(self.files)}", _safe(name)
+            self.files.append((origin, path, f"{above}/{safe}"))
+            places.append(f"{above}/{name or safe}")
+            if name not in ("", safe):
+                self.post.append(Text(f"mv {above}/{safe} {shell(places[-1])}"))
         return places
 
     def _inline(self, one: Instruction) -> None:

@@ -49,7 +49,8 @@ def arrange(
 
     Raises SpecError if a FROM cannot be read, UserError for an argument or a target that the Dockerfile does not have.
     """
-    declared = {split(i.text)[0].partition("=")[0] for i in instructions if i.word == "ARG" and i.text}
+    words = (word for one in instructions if one.word == "ARG" for word in split(one.text, one.escape))
+    declared = {word.partition("=")[0] for word in words}
     if unknown := [name for name in given if name not in declared]:
         raise UserError(f"{path}: it has no ARG {unknown[0]}{did_you_mean(unknown[0], sorted(declared))}")
     before: dict[str, str] = {}

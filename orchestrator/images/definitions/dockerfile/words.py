@@ -15,6 +15,7 @@ from orchestrator.base.render.environment import Text
 from orchestrator.images.definitions import quoting
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+UNSAFE = re.compile(r"[\n\r\0]|\{\{|(?i:bootstrap:)")  # no quotes protect a default inside ${NAME:-...}
 BRACED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-+])((?:[^{}\\]|\\.|\$\{[^{}]*\})*))?\}", re.DOTALL)
 
 
@@ -110,6 +111,8 @@ def _variable(rest: str, known: Known, escape: str) -> tuple[tuple[str | Variabl
 def _named(name: str, modifier: str, other: Expansion, known: Known) -> tuple[str | Variable, ...]:
     if name not in known or (value := known[name]) is None:
         inner = "".join(p.text if isinstance(p, Variable) else re.sub(r'([\\"$`}])', r"\\\1", p) for p in other.parts)
+        if UNSAFE.search(inner):
+            raise UserError(f"{inner!r} cannot be the default of ${name}: a definition would read it as its own text")
         return (Variable(f"${{{name}{modifier}{inner}}}"),)
     given = bool(value) if modifier.startswith(":") else True
     if modifier.endswith("+"):
