@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import warnings
@@ -30,7 +31,11 @@ OF_THE_CLUSTER = {"slurm_lab", "gridengine_lab", "apptainer_lab"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the tested code once, as an installation does: else hundreds of processes would each compile it."""
+    """Compile the tested code once, as an installation does: else hundreds of processes would each compile it.
+
+    Under nohup a process ignores SIGHUP, and so would all that the tests start.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if not hasattr(config, "workerinput"):
         packages = [str(Path(__file__).parents[1] / name) for name in ("orchestrator", "training")]
         subprocess.run([sys.executable, "-m", "compileall", "-q", *packages], check=True, timeout=300)

@@ -48,7 +48,7 @@ mkdir -p mnt/before
 pivot_root . mnt/before
 umount -l /mnt/before
 cd /root/clone
-exec env --default-signal=INT,QUIT -i "$@" bash -euxc "$command"
+exec env --default-signal=HUP,INT,QUIT -i "$@" bash -euxc "$command"
 INSIDE
 inside=$!
 wait "$inside"

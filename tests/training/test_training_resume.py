@@ -60,6 +60,7 @@ def test_a_write_in_flight_survives_rank_0_and_what_kills_its_group(undisturbed:
     with launched(config(tmp_path, (2, 1), **TINY)) as launch:
         launch.wait_for_step(1)
         [writer] = children(launch.ranks[0].pid)
+        until(lambda: os.getpgid(writer) == writer, "the writer's own process group")
         os.kill(writer, signal.SIGSTOP)
         launch.wait_for_step(2 * CHECKPOINT_STEPS)  # the second checkpoint waits for the first one
         assert not list((tmp_path / "checkpoints").glob("step-*")), "the writer is stopped"

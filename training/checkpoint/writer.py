@@ -166,8 +166,8 @@ def _serve(orders: socket.socket, training: int, begun: bytes = b"") -> None:
     """Write what is ordered until the process `training` has ended; it gets the message `begun`, if there is one."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    os.nice(10)  # the training comes first if it uses all cores
     os.setpgid(0, 0)  # some launchers kill the process group of a rank
+    os.nice(10)  # the training comes first if it uses all cores
     if begun:
         orders.send(begun)
     alone = _Alone(training)
