@@ -6,7 +6,7 @@ import math
 
 
 def attempts(work_s: float, limit_s: float, stop_before_s: float = 0.0) -> int:
-    """The attempts for `work_s` of training; each is asked to stop `stop_before_s` before the limit.
+    """The attempts for `work_s` of training; each gets the request to stop `stop_before_s` before its limit.
 
     The time from the start of an attempt to its first step is not known, and left out.
     """

@@ -36,7 +36,7 @@ class Planned:
     notices: tuple[str, ...] = ()  # the moments of notices, if there are any
     command: bool = False  # whether the run is a user's program, which need not record steps
     time_s: float | None = None  # the time limit of its jobs; None if the plan does not have it
-    stop_before_s: float = 0.0  # how long before the limit the training is asked to stop
+    stop_before_s: float = 0.0  # how long before the limit the request to stop comes
 
 
 def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
