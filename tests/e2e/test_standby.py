@@ -34,6 +34,7 @@ def test_an_attempt_from_the_standby_and_one_without_have_the_same_bits(local: L
     kill_rank(run, 1, chance)
     ready = waiting(run, 2)
     os.kill(chance.choice(ready)["wrapper"], signal.SIGKILL)  # its launcher ends the other one
+    until(lambda: not any(Path(f"/proc/{one['wrapper']}").exists() for one in ready), "the standby to end", 60)
     kill_rank(run, 2, chance)
     until(lambda: len(losses(run, 3)) > 20, "20 steps of the third attempt")
     assert [event.get("standby", False) for event in ledger(run, "started")] == [False, True, False]
