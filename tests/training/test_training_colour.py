@@ -31,9 +31,7 @@ def pixels(picture: Image.Image) -> np.ndarray:
 
 
 @pytest.mark.parametrize("factor", [0.4, 1.0, 1.7])
-@pytest.mark.parametrize(
-    ("place", "enhance"), enumerate([ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color])
-)
+@pytest.mark.parametrize(("place", "enhance"), CHANGES)
 def test_each_change_is_that_of_pillow(place: int, enhance: type, factor: float, chance: Random) -> None:
     """torchvision's ColorJitter is made of these. Pillow rounds grey levels and the mean."""
     picture, by = image(chance), [1.0, 1.0, 1.0]
