@@ -37,8 +37,8 @@ def memories(folder: Path) -> list[Path]:
 
 def killed(folder: Path, step: int) -> int:
     """Kill all ranks at about a step; the newest step that was reported before."""
-    with launched(config(folder, GRID, **KEYS), memories=memories(folder)) as launch:
-        launch.wait_for_step(step)
+    with launched(config(folder, GRID, **KEYS), memories=memories(folder), hold=[step]) as launch:
+        launch.wait_until_held(step)
         reported = int(launch.events("step")[-1]["step"])
         for rank in launch.ranks:
             os.kill(rank.pid, signal.SIGKILL)
@@ -182,9 +182,10 @@ def test_another_recipe_does_not_take_the_copies(again: Path) -> None:
 
 
 def test_a_stopped_training_leaves_no_copies(tmp_path: Path) -> None:
-    with launched(config(tmp_path, GRID, **KEYS), memories=memories(tmp_path)) as launch:
-        launch.wait_for_step(3)
+    with launched(config(tmp_path, GRID, **KEYS), memories=memories(tmp_path), hold=[3]) as launch:
+        launch.wait_until_held(3)
         launch.ranks[1].send_signal(signal.SIGTERM)
+        launch.release(3)
         assert set(launch.codes()) == {75}, launch.stderr_text
     assert not [*tmp_path.glob("[ab]")], "the checkpoint is on the disk"
 

@@ -38,12 +38,14 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_rank(undisturbed: Path, tmp_path: Path, chance: Random) -> None:
     step, victim = chance.randrange(2, TINY_STEPS - 10), chance.randrange(4)
     why = f"rank {victim} was killed at about step {step}"
-    with launched(config(tmp_path, GRID, **TINY)) as launch:
-        launch.wait_for_step(step)
+    with launched(config(tmp_path, GRID, **TINY), hold=[step, step + 2]) as launch:
+        launch.wait_until_held(step)
         for rank in launch.ranks:
             rank.send_signal(signal.SIGUSR1)
-        launch.wait_for_step(step + 2)
+        launch.release(step)
+        launch.wait_until_held(step + 2)
         os.killpg(launch.ranks[victim].pid, signal.SIGKILL)
+        launch.release(step + 2)
         codes = launch.codes()
     survivors = {code for rank, code in enumerate(codes) if rank != victim}
     assert survivors == {EXIT_CUT_OFF}, (
@@ -57,11 +59,12 @@ def test_a_killed_rank(undisturbed: Path, tmp_path: Path, chance: Random) -> Non
 
 
 def test_a_write_in_flight_survives_rank_0_and_what_kills_its_group(undisturbed: Path, tmp_path: Path) -> None:
-    with launched(config(tmp_path, (2, 1), **TINY)) as launch:
-        launch.wait_for_step(1)
+    with launched(config(tmp_path, (2, 1), **TINY), hold=[1]) as launch:
+        launch.wait_until_held(1)
         [writer] = children(launch.ranks[0].pid)
         until(lambda: os.getpgid(writer) == writer, "the writer's own process group")
         os.kill(writer, signal.SIGSTOP)
+        launch.release(1)
         launch.wait_for_step(2 * CHECKPOINT_STEPS)  # the second checkpoint waits for the first one
         assert not list((tmp_path / "checkpoints").glob("step-*")), "the writer is stopped"
         os.killpg(launch.ranks[0].pid, signal.SIGKILL)
@@ -75,10 +78,11 @@ def test_a_write_in_flight_survives_rank_0_and_what_kills_its_group(undisturbed:
 
 
 def test_a_training_whose_writer_is_killed_writes_its_checkpoints_itself(undisturbed: Path, tmp_path: Path) -> None:
-    with launched(config(tmp_path, GRID, **TINY)) as launch:
-        launch.wait_for_step(1)
+    with launched(config(tmp_path, GRID, **TINY), hold=[1]) as launch:
+        launch.wait_until_held(1)
         [writer] = children(launch.ranks[0].pid)
         os.kill(writer, signal.SIGKILL)
+        launch.release(1)
         assert set(launch.codes()) == {0}, launch.stderr_text
     assert_same_state(tmp_path, undisturbed, TINY_STEPS, "the writer was killed")
     kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
@@ -88,9 +92,10 @@ def test_a_training_whose_writer_is_killed_writes_its_checkpoints_itself(undistu
 def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(undisturbed: Path, tmp_path: Path, chance: Random) -> None:
     step, told = chance.randrange(2, TINY_STEPS - 10), chance.randrange(4)
     why = f"rank {told} got SIGTERM at about step {step}"
-    with launched(config(tmp_path, GRID, **TINY)) as launch:
-        launch.wait_for_step(step)
+    with launched(config(tmp_path, GRID, **TINY), hold=[step]) as launch:
+        launch.wait_until_held(step)
         launch.ranks[told].send_signal(signal.SIGTERM)
+        launch.release(step)
         codes = launch.codes()
     assert set(codes) == {75}, f"{why}: all ranks must exit 75, not {codes}: {launch.stderr_text}"
     assert done_of(tmp_path, attempt=1) is None, "a stopped training is not done"

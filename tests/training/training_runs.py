@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ import torch
 from forked_rank import ForkedRank
 from states import differing
 
+from tests.waiting import until
 from training.config import SCHEMA
 from training.recipe.train import OptimizerKeys, ScheduleKeys, Train
 
@@ -56,7 +57,7 @@ class Launch:
         late: Path | None,
         memories: list[Path] | None = None,
     ) -> None:
-        self.metrics = Path(document["metrics"])
+        self.metrics, self._folder = Path(document["metrics"]), path.parent
         self.attempt = document["attempt"]
         path.write_text(json.dumps(document))
         x_ranks, y_ranks = document["grid"]
@@ -77,10 +78,14 @@ class Launch:
         return [rank.wait(max(deadline - time.monotonic(), 0.1)) for rank in self.ranks]
 
     def wait_for_step(self, step: int) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while not any(seen["step"] >= step for seen in self.events("step")):
-            assert time.monotonic() < deadline, f"step {step} was not reached; metrics: {self.events()}"
-            time.sleep(0.002)
+        until(lambda: any(seen["step"] >= step for seen in self.events("step")), f"step {step}", LIMIT_S)
+
+    def wait_until_held(self, step: int) -> None:
+        """Wait until rank 0 waits after this step: it was launched with `hold`."""
+        until(self._folder.joinpath(f"held-{step}").exists, f"rank 0 to wait after step {step}", LIMIT_S)
+
+    def release(self, step: int) -> None:
+        self._folder.joinpath(f"hold-{step}").unlink()
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """This attempt's metrics, of one kind or all."""
@@ -128,13 +133,17 @@ def launched(
     module: str = "training",
     late: Path | None = None,
     memories: list[Path] | None = None,
+    hold: Sequence[int] = (),
 ) -> Iterator[Launch]:
     """Start the ranks of a config, the first one at once and the others when `late` is there.
 
-    With `memories`, each rank keeps copies of the state in the folder of its node. Whatever happens, none is left.
+    With `memories`, each rank keeps copies of the state in the folder of its node. After the steps `hold`, rank 0 waits
+    until it is released. Whatever happens, none is left.
     """
     path = Path(document["metrics"]).with_name(f"config-{document['attempt']}.json")
-    launch = Launch(document, path, list(prefix), module, late, memories)
+    for step in hold:
+        path.with_name(f"hold-{step}").touch()
+    launch = Launch(document, path, list(prefix), "held" if hold else module, late, memories)
     try:
         yield launch
     finally:
