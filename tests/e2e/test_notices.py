@@ -22,7 +22,7 @@ def notices(place: Local, script: str, name: str, *words: str) -> list[str]:
     most = len(ledger(run, "started", "ended"))
 
     def complete() -> bool:
-        told = seen.read_text()
+        told = seen.read_text() if seen.exists() else ""
         return " over" in told and told.count(" start ") + told.count(" end ") >= most
 
     until(complete, "a notice of each start, each end, and the end of the run")
