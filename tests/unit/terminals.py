@@ -82,6 +82,7 @@ class Terminal:
         self._child.send_signal(number)
 
     def resize(self, columns: int, lines: int, *, tell: bool = True) -> None:
+        self._size = columns, lines
         fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         if tell:
             self.signal(signal.SIGWINCH)
@@ -98,8 +99,11 @@ class Terminal:
 
     @property
     def frame(self) -> list[str]:
-        """The lines of the screen as it was drawn last."""
-        return [line.rstrip() for line in bare(self.written.partition(LEFT)[0].rpartition(HOME)[2]).split("\n")]
+        """The lines of the screen as it was drawn last, whole if there is a whole one of this size."""
+        drawn = [bare(frame).split("\n") for frame in self.written.partition(LEFT)[0].split(HOME)]
+        columns, lines = self._size
+        whole = [frame for frame in drawn if len(frame) == lines and len(frame[-1]) == columns]
+        return [line.rstrip() for line in (whole or drawn)[-1]]
 
     @property
     def settled(self) -> bool:
