@@ -37,10 +37,10 @@ def start(script: Path, text: str, after: tuple[str, ...] = ()) -> str:
 def test_a_job_runs_detached_is_seen_and_cancelled(tmp_path: Path) -> None:
     job = start(tmp_path / "job.sh", "echo out; echo err >&2; sleep 60")
     assert state(job) is State.RUNNING
+    until(lambda: "err" in (tmp_path / "job.err").read_text(), "its output")
     Client(Local(), 10).cancel(job)
     until(lambda: state(job) is State.LOST, "its end: a local job leaves no accounting, only its own end record")
     assert (tmp_path / "job.out").read_text() == "out\n"
-    assert "err" in (tmp_path / "job.err").read_text()
 
 
 def test_many_jobs_cost_one_command(tmp_path: Path) -> None:
