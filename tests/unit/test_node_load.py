@@ -260,7 +260,7 @@ def test_the_monitor_writes_this_node_and_ends_at_once(tmp_path: Path, monkeypat
             load = NodeLoad.read(attempt.node_load(0))
             return load if load and load.ranks else None
 
-        load = until(with_steps, "a record with the steps of a rank", 30)
+        load = until(with_steps, "a record with the steps of a rank")
     assert not running._thread.is_alive()
     assert load.cores == len(os.sched_getaffinity(0)) and load.memory_total_bytes and load.load is not None
     assert [link.name for link in load.links] == ["lo"] and [rank.rank for rank in load.ranks] == [1]

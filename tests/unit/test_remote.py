@@ -177,7 +177,7 @@ def test_a_call_and_what_it_started_ends_when_that_is_asked_for(how: str, far: P
 
     with Session(HERE, 0) as there, suppress(asking.Gone):
         asking.call(there, {"argv": ["sleeps"]}, out.extend, lambda data: None, "call", asks())
-    until(lambda: not Path(f"/proc/{int(out)}").exists(), "the program to end", 30)
+    until(lambda: not Path(f"/proc/{int(out)}").exists(), "the program to end")
 
 
 def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:

@@ -102,7 +102,7 @@ def test_news_are_what_has_changed(home: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(process, "login_environment", dict)
     run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
     watching, found = Watching(["none-1", run.run_id]), dict[str, Any]()
-    until(lambda: found.update(news(watching)) or found.get("over"), "the end of the run", 30)
+    until(lambda: found.update(news(watching)) or found.get("over"), "the end of the run")
     assert found["views"]["0"] is None and found["views"]["1"]["state"] == "COMPLETED"
     assert news(watching) == {}
 
@@ -118,7 +118,7 @@ def test_an_error_ends_the_news(error: Exception, why: str, home: Path, monkeypa
     monkeypatch.setattr(WatchedHere, "look", fail)
     watching = Watching([])
     with pytest.raises(SiteError, match=why):
-        until(lambda: news(watching) and False, "the error", 30)
+        until(lambda: news(watching) and False, "the error")
 
 
 def test_details_come_out_as_they_went_in() -> None:

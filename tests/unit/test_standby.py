@@ -102,8 +102,8 @@ def test_a_standby_becomes_the_attempt_after_the_one_it_was_started_beside(
     monkeypatch.setattr(gather, "newest_step", lambda run, attempt: 5)
     standby = Standby(run, wanted=True)
     standby.look(1, [])
+    monkeypatch.setattr(beside_attempt, "ANSWER_S", 0.1 if program == GONE else 60.0)
     if program == GONE:
-        monkeypatch.setattr(beside_attempt, "ANSWER_S", 0.1)
         until((tmp_path / "over").exists, "the supervisor to end")
     elif program:
         until(lambda: standby.ready, "the supervisor to be ready")
