@@ -209,7 +209,8 @@ def test_the_commands_of_the_page(laptop: Laptop) -> None:
     assert len(commands) == 14
     for command in commands:
         if command == "cancel last":
-            until(lambda: state(laptop, "last")["state"] == "RUNNING", "the run to begin")
+            folder = Path(state(laptop, "last")["folder"].partition(":")[2])
+            until((folder.parent / "again").exists, "the program of the run to begin")
         said = laptop.torusrun(*command.split())
         assert said.returncode == 0, f"{command}: {said.stdout}{said.stderr}"
         if command == "cancel last":
