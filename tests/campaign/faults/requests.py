@@ -72,12 +72,16 @@ class ResumeRaces(Fault):
     kind = "resume-races"
     steps = (0.0, 0.2)
 
+    def settings(self, trial: Trial) -> list[str]:
+        """Prepare the client beforehand: the first attempt must still be alive when it resumes."""
+        trial.place.run(["mkdir", "-p", "blind"])
+        for command in COMMANDS:
+            trial.place.put(f"blind/{command}", BLIND.format(command=command))
+        trial.place.run(["sh", "-c", "chmod 755 blind/*"])
+        return []
+
     def strike(self, trial: Trial) -> Expected:
         place = trial.place
-        place.run(["mkdir", "-p", "blind"])
-        for command in COMMANDS:
-            place.put(f"blind/{command}", BLIND.format(command=command))
-        place.run(["sh", "-c", "chmod 755 blind/*"])
         blind = f"PATH={shlex.quote(str(place.folder))}/blind:$PATH"
         said = place.run(["sh", "-c", f'{blind} exec "$@"', "sh", *self._resume(place, trial.run.name)], timeout_s=60)
         assert said.returncode == 0, f"resume --force: {said.stderr.strip()}"
