@@ -82,7 +82,7 @@ class Desk:
     def submitted(self) -> str:
         """A run whose first attempt is over."""
         assert self.torusrun("submit", "run.yaml").returncode == 0
-        until(lambda: self.status()[0]["state"] == "FAILED", "the job that only notes its start to end", 20)
+        until(lambda: self.status()[0]["state"] == "FAILED", "the job that only notes its start to end")
         return str(self.status()[0]["run"])
 
 
@@ -166,10 +166,12 @@ def test_three_resumes_at_once_make_one_attempt(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "desk")
     run = desk.submitted()
     with (desk.folder / "python").open("a") as program:
-        program.write("exec sleep 15\n")  # another attempt may follow an ended one at once
+        # Another attempt may follow an ended one at once. It waits, but not for ever if this test fails.
+        program.write(f"for second in $(seq 300); do test -e {desk.folder}/enough && exit; sleep 1; done\n")
     with ThreadPoolExecutor(3) as pool:
         codes = sorted(said.returncode for said in pool.map(lambda _: desk.torusrun("resume", run), range(3)))
-    until(lambda: len(desk.started()) > 1, "the second attempt to begin", 20)
+    until(lambda: len(desk.started()) > 1, "the second attempt to begin")
+    (desk.folder / "enough").touch()
     assert codes.count(0) == 1 and set(codes) <= {0, 2}, f"exit codes {codes}"
     made = [path.name for path in (desk.runs / run / "attempts").iterdir()]
     assert sorted(made) == sorted(Path(one).name for one in desk.started()) == ["1", "2"]
