@@ -12,6 +12,7 @@ import pytest
 from orchestrator.runs.folder.node_load import NodeLoad
 from orchestrator.runs.folder.run_folder import Attempt
 from tests.e2e.places import LONG, ROOT, TWO_RANKS, Local, assert_same_bits, metrics, until, wait_for_step
+from tests.e2e.processes import SUPERVISOR
 
 
 def processes_of(run: Path) -> list[int]:
@@ -42,13 +43,11 @@ def test_the_python_api(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_killed_supervisor_is_noticed_and_leaves_no_orphans(local: Local) -> None:
-    run = local.submit(*TWO_RANKS)
+    run = local.submit(*LONG, *TWO_RANKS)
     wait_for_step(run, 5)
-    supervisor = next(
-        p for p in processes_of(run) if b"orchestrator.job.attempt" in Path(f"/proc/{p}/cmdline").read_bytes()
-    )
-    os.kill(supervisor, signal.SIGKILL)
-    until(lambda: not processes_of(run), "all processes of the run to end", 30)
+    (supervisor,) = (process for process in local.processes(run) if process.module == SUPERVISOR)
+    os.kill(supervisor.pid, signal.SIGKILL)
+    until(lambda: not processes_of(run), "all processes of the run to end")
     view = local.view(run)
     assert view["state"] == "FAILED" and "was killed by SIGKILL before it recorded an end" in view["reason"]
 
@@ -68,7 +67,7 @@ def test_the_load_of_a_node_and_a_job_that_vanishes_is_lost_and_never_completed(
     for rank in load.ranks:
         assert rank.step > 0 and 0 < rank.step_s <= rank.largest_s and rank.waited is not None and 0 <= rank.waited < 1
     os.killpg(int(local.view(run)["job"].partition(".")[0]), signal.SIGKILL)
-    until(lambda: not processes_of(run), "all processes of the run to end", 30)
+    until(lambda: not processes_of(run), "all processes of the run to end")
     view = local.view(run)
     assert view["state"] == "LOST" and "left no record of its end" in view["reason"]
 
