@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from random import Random
 
+from orchestrator.base import proc
 from tests.e2e.places import LONG, TWO_RANKS, Local, ledger, metrics, until
 
 STANDBY = (*LONG, *TWO_RANKS, "--set", "keep_going={attempts: 2, standby: true, without_progress: 9}")
@@ -28,15 +29,22 @@ def losses(run: Path, attempt: int) -> dict[int, float]:
     return {row["step"]: row["loss"] for row in metrics(run, "step") if row["attempt"] == attempt}
 
 
+def compared(run: Path, attempt: int) -> None:
+    until(lambda: len(losses(run, attempt)) > 20, f"20 steps of attempt {attempt}")
+
+
 def test_an_attempt_from_the_standby_and_one_without_have_the_same_bits(local: Local, chance: Random) -> None:
     run = local.submit(*STANDBY, *STEPS)
     waiting(run, 1)
+    compared(run, 1)
     kill_rank(run, 1, chance)
     ready = waiting(run, 2)
+    compared(run, 2)
+    launchers = {process.parent for process in local.processes(run) if process.pid in {r["wrapper"] for r in ready}}
     os.kill(chance.choice(ready)["wrapper"], signal.SIGKILL)  # its launcher ends the other one
-    until(lambda: not any(Path(f"/proc/{one['wrapper']}").exists() for one in ready), "the standby to end", 60)
+    until(lambda: all(proc.state_of(launcher) in ("", "Z") for launcher in launchers), "the standby to end")
     kill_rank(run, 2, chance)
-    until(lambda: len(losses(run, 3)) > 20, "20 steps of the third attempt")
+    compared(run, 3)
     assert [event.get("standby", False) for event in ledger(run, "started")] == [False, True, False]
     first, *others = (losses(run, attempt) for attempt in (1, 2, 3))
     for other in others:
