@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from tests.e2e.places import Local
+from tests.e2e.places import Local, until
 from tests.unit.terminals import Terminal, bare
 
 # Each line is written after the time of the line before it is recorded, so their order is certain.
@@ -26,6 +26,8 @@ def test_a_run_is_watched_and_its_ranks_logs_are_merged_by_time(local: Local) ->
         terminal.until_shown("log of rank 0", "  first", "  third")
         assert terminal.frame[0].startswith(f"{run.name} RUNNING")
         terminal.until("CPU")  # of the node, after its wrapper's report
+        times = run / "attempts/1/logs/rank-0000.log.times"
+        until(lambda: times.read_text().endswith(" 12\n"), "the time of the third line, before a later one is written")
         local.release(run)
         assert terminal.ended() == 0 and terminal.restored
         assert "COMPLETED: all 4 ranks ended well" in bare(terminal.written)
