@@ -43,7 +43,7 @@ def test_a_killed_rank_ends_the_attempt_and_its_resume_is_bit_identical(
     place.kill(started["host"], started["pid"])
     view = until(lambda: (v := place.view(run))["state"] == "FAILED" and v, "the state FAILED")
     died = json.loads((run / f"attempts/1/ranks/{rank:04d}.end.json").read_text())
-    assert ledger(run, "ended")[0]["t"] - died["ended_s"] < 10
+    assert ledger(run, "ended")[0]["t"] - died["ended_s"] < 60, "the others would wait for it for half an hour"
     expected = f"rank {rank} ({started['host']}, local rank {started['local_rank']}) was killed by SIGKILL after step "
     assert view["reason"].startswith(expected), view["reason"]
     until(lambda: place.torusrun("watch", run.name).returncode == 1, "watch to say that the run failed")
@@ -57,20 +57,20 @@ def test_a_killed_rank_ends_the_attempt_and_its_resume_is_bit_identical(
 def test_a_checkpoint_in_flight_is_completed_although_rank_0_is_killed(place: Place) -> None:
     if place.cluster != "local":
         pytest.skip("tried on this machine; whether a cluster lets a rank's last process finish has not been tried")
-    run = place.submit("--set", "train.checkpoint_every_steps=10")
+    run = place.submit(*LONG, "--set", "train.checkpoint_every_steps=10")
     wait_for_step(run, 1)
     trainer = started(run)
     [writer] = [process.pid for process in place.processes(run) if process.parent == trainer["pid"]]
     place.signal(trainer["host"], writer, signal.SIGSTOP)
     done = max([row["step"] for row in metrics(run, "checkpoint")], default=0)
     wait_for_step(run, done + 20)  # the save after the one in flight waits
-    place.kill(trainer["host"], trainer["pid"])
-    until((run / "attempts/1/ranks/0000.end.json").exists, "the end of rank 0 to be recorded", 30)
-    assert not (run / "attempts/1/end.json").exists(), "an attempt ends with the last of its processes"
-    place.signal(trainer["host"], writer, signal.SIGCONT)
+    place.kill(trainer["host"], trainer["pid"])  # then the kernel lets its stopped child continue
     assert place.watch(run).returncode == 1
-    complete = {path.parent.name for path in (run / "checkpoints").glob("step-*/manifest.json")}
-    assert f"step-{done + 10:08d}" in complete, f"{complete}: the checkpoint in flight is missing"
+    complete = {path.parent.name: path for path in (run / "checkpoints").glob("step-*/manifest.json")}
+    in_flight = complete.get(f"step-{done + 10:08d}")
+    assert in_flight, f"{[*complete]}: the checkpoint in flight, of step {done + 10}, is missing"
+    ended_s = (run / "attempts/1/end.json").stat().st_mtime
+    assert ended_s >= in_flight.stat().st_mtime, "an attempt ends with the last of its processes"
     said = place.torusrun("resume", run.name)
     assert said.returncode == 0 and max(complete) in said.stdout, said.stdout + said.stderr
     place.torusrun("cancel", run.name)
@@ -78,7 +78,7 @@ def test_a_checkpoint_in_flight_is_completed_although_rank_0_is_killed(place: Pl
 
 def test_a_cancelled_run_resumes_past_a_torn_checkpoint(place: Place, undisturbed: Path) -> None:
     run = place.submit()
-    wait_for_step(run, 60)
+    wait_for_step(run, 30)  # a slow client must ask before the last step
     assert place.torusrun("cancel", run.name).returncode == 0
     assert place.watch(run).returncode == 1
     view = place.view(run)
