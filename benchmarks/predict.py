@@ -31,10 +31,10 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.drawn_steps import NODE_BITS_PER_S, ROUNDS, UPLINKS_BITS_PER_S, Case, Drawn, case, drawn_step
-from benchmarks.packets import packets_s, summary
+from benchmarks.packets import stream
+from benchmarks.packets.recorded import packets_s, summary
 from benchmarks.shaped_racks import LEAST_TIMEOUT_S, ShapedRacks
 from benchmarks.shaped_ranks import times_s, together
-from orchestrator.network.packets import stream
 from orchestrator.network.prediction.calibration import Fit, MeasuredTime, fits
 from training.collectives import chunks
 from training.collectives.phases import Way

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.packets import simulate
+from benchmarks.packets.cost import MOST_RANKS, simulated
+from benchmarks.packets.gloo import HEADER_BYTES, Gloo, Program, Signal
+from benchmarks.packets.schedule import Job, gloo_ring, torus
+from benchmarks.packets.simulate import Placed
+from benchmarks.packets.stream import IN_ADAPTER, PACKET_BYTES, Stream
+from benchmarks.packets.wire import Clock, OneWay
 from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
-from orchestrator.network.packets import simulate
-from orchestrator.network.packets.cost import MOST_RANKS, simulated
-from orchestrator.network.packets.gloo import HEADER_BYTES, Gloo, Program, Signal
-from orchestrator.network.packets.schedule import Job, gloo_ring, torus
-from orchestrator.network.packets.simulate import Placed
-from orchestrator.network.packets.stream import IN_ADAPTER, PACKET_BYTES, Stream
-from orchestrator.network.packets.wire import Clock, OneWay
 from orchestrator.network.placement.timing import HostsLayout
 from tests.unit.torus_cases import names
 

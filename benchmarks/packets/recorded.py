@@ -14,19 +14,18 @@ from __future__ import annotations
 import random
 import re
 import statistics
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
 from benchmarks.drawn_steps import ROUNDS, Case, Drawn, case, drawn_step
+from benchmarks.packets import stream
+from benchmarks.packets.gloo import Gloo, Program
+from benchmarks.packets.schedule import ITEM_BYTES, Half, Job, gloo_ring, pass_on, receives, torus
+from benchmarks.packets.simulate import Placed, Programs
 from benchmarks.shaped_racks import LEAST_TIMEOUT_S
 from orchestrator.network.hosts.model import Cluster, Link
-from orchestrator.network.packets import stream
-from orchestrator.network.packets.gloo import Gloo, Program
-from orchestrator.network.packets.schedule import ITEM_BYTES, Half, Job, gloo_ring, pass_on, receives, torus
-from orchestrator.network.packets.simulate import Placed, Programs
 from orchestrator.network.prediction.calibration import Fit
 from training.collectives import chunks
 from training.collectives.mesh import Mesh
@@ -131,9 +130,3 @@ def main(path: Path, say: Callable[[str], None] = print) -> None:
     say(summary("packets", [packets for packets, _, _ in found]))
     missed = sorted((each for each in found if abs(each[0]) > NEAR), key=lambda each: -abs(each[0]))
     say("\nmissed by packets:\n" + ("\n".join(shown for _, _, shown in missed) or "none"))
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: python -m benchmarks.packets RECORD")
-    main(Path(sys.argv[1]))

@@ -11,8 +11,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from random import Random
 
-from orchestrator.network.packets.stream import Connect, Stream
-from orchestrator.network.packets.wire import Act, Clock
+from benchmarks.packets.stream import Connect, Stream
+from benchmarks.packets.wire import Act, Clock
 
 HEADER_BYTES = 96  # before data: a note of the send, and the data's own header
 NOTE_BYTES = 110  # with the headers of Ethernet, IP and TCP, which packets of data have in their bandwidth

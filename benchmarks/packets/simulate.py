@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
+from benchmarks.packets.gloo import Gloo, Program
+from benchmarks.packets.stream import PACKET_BYTES, Stream
+from benchmarks.packets.wire import Clock, OneWay
 from orchestrator.network.hosts.model import Cluster, Link
-from orchestrator.network.packets.gloo import Gloo, Program
-from orchestrator.network.packets.stream import PACKET_BYTES, Stream
-from orchestrator.network.packets.wire import Clock, OneWay
 
 BARRIER_S = 0.003  # between two rounds
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.network.packets.gloo import Gloo, Program, Signal
+from benchmarks.packets.gloo import Gloo, Program, Signal
 from training.collectives.chunks import chunk_weights, cuts
 from training.collectives.mesh import Mesh
 

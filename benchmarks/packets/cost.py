@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from orchestrator.network.packets.schedule import ITEM_BYTES, Job, torus
-from orchestrator.network.packets.simulate import Placed
-from orchestrator.network.packets.stream import PACKET_BYTES
+from benchmarks.packets.schedule import ITEM_BYTES, Job, torus
+from benchmarks.packets.simulate import Placed
+from benchmarks.packets.stream import PACKET_BYTES
 from orchestrator.network.placement.timing import HostsLayout
 
 MOST_RANKS = 64

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from orchestrator.network.packets.wire import Act, Clock, OneWay
+from benchmarks.packets.wire import Act, Clock, OneWay
 
 PACKET_BYTES = 5 * 1448  # as many segments of Ethernet as Linux hands to an adapter in one piece, if at most 8 KB
 FIRST_WINDOW = 2.0  # packets
