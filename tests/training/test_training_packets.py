@@ -19,5 +19,5 @@ def test_the_simulated_messages_are_those_of_the_training(pools: Pools, dims: tu
         halves = [half for way in chunk_ways(dims, rank, elements) for half in way]
         simulated = [(half.right, size * ITEM_BYTES) for half in halves for size in half.sent]
         assert simulated == messages, (
-            f"rank {rank} of {dims} sends other messages: mend benchmarks/packet_simulation/schedule.py"
+            f"rank {rank} of {dims} sends other messages: mend benchmarks/packets/schedule.py"
         )
