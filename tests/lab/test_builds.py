@@ -51,6 +51,7 @@ def test_a_build_that_a_signal_ends_leaves_nothing(builder: Builder, chance: Ran
             assert removed.returncode == 0, f"the lock is still held: {killed}"
     said = builder.build(image_file, "-q", site=site)
     assert said.returncode == 0, said.stderr
+    assert not killed_builds.processes(images), "the next build must end what killed ones left running"
     assert not killed_builds.left(images, temporary), "the next build must clear what killed ones left"
 
 
