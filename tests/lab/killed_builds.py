@@ -69,9 +69,6 @@ def kill(
     build.send_signal(number)
     code = build.wait(timeout=PATIENCE_S)
     if number != signal.SIGKILL:
-        until(
-            lambda: not processes(images),
-            f"the end of {processes(images)}, which build {build.pid} started",
-            PATIENCE_S,
-        )
+        what = f"the end of {processes(images)}, which build {build.pid} started"
+        until(lambda: not processes(images), what, PATIENCE_S)
     return Killed(number, after_s, code, time.monotonic() - sent_s, left(images, temporary))
