@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.images.lookups.parts import Part
+from orchestrator.images.lookups.parts import ImagePart
 from orchestrator.report.table import Column, Table
 from orchestrator.runs.image.resolved import Resolved
 from training.counted import counted
@@ -15,7 +15,7 @@ FEWEST_LISTED_BYTES = MIB  # smaller parts that the image file does not name are
 
 def lines(found: Resolved, width: int | None = None) -> list[str]:
     """A table of the larger parts, then what is open, then the sizes."""
-    columns: list[Column[Part]] = [
+    columns: list[Column[ImagePart]] = [
         Column("WHAT", lambda part: part.kind, right=False),
         Column("NAME", lambda part: part.name, right=False),
         Column("VERSION", lambda part: part.version[:24] or None, right=False),
@@ -27,7 +27,7 @@ def lines(found: Resolved, width: int | None = None) -> list[str]:
     return [*Table(columns, shown).lines(width), *_small(small), *_open(found), *_later(found), *_sizes(found)]
 
 
-def _small(small: list[Part]) -> Iterator[str]:
+def _small(small: list[ImagePart]) -> Iterator[str]:
     if small:
         total = sum(part.size_bytes or 0 for part in small) / MIB
         yield f"and {counted(len(small), 'smaller part')} that these need, {total:.1f} MiB (--json names them)"

@@ -24,7 +24,7 @@ BASE, PACKAGE, WHEEL, SOURCE, BUILD_ONLY = "base", "package", "wheel", "source",
 
 
 @dataclass(frozen=True)
-class Part:
+class ImagePart:
     """A part of an image. `open` says what could not be looked up or is not as written; '' if all was found."""
 
     kind: str
@@ -47,7 +47,7 @@ class Lookup:
         self._in_base: dict[str, DebianPackage] = {}
         self._suite, self._no_suite = self._fetched()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ImagePart]:
         """All parts: the base first, then Debian packages, the MPI's source, and Python packages."""
         yield self.base()
         yield from self.system()
@@ -67,24 +67,24 @@ class Lookup:
         self._in_base = found.base()
         return found, ""
 
-    def base(self) -> Part:
+    def base(self) -> ImagePart:
         """The base; the size of Debian's own is that of its packages."""
         base: Base = self.image_file.base
         size = sum(package.size_bytes for package in self._in_base.values()) or None
         if local := next((path for kind in LOCAL if (path := getattr(base, kind))), None):
             path = there(self.beside, local, "base")
-            return Part(BASE, str(path), "", path.stat().st_size if path.is_file() else None)
+            return ImagePart(BASE, str(path), "", path.stat().st_size if path.is_file() else None)
         if base.debootstrap:
-            return Part(BASE, f"debootstrap {base.debootstrap}", "", size, self._no_suite)
+            return ImagePart(BASE, f"debootstrap {base.debootstrap}", "", size, self._no_suite)
         reference = str(base.docker or base.oras)
         if base.digest:
-            return Part(BASE, reference, base.digest, size)
+            return ImagePart(BASE, reference, base.digest, size)
         try:
-            return Part(BASE, reference, registry.pinned(reference).partition("@")[2], size)
+            return ImagePart(BASE, reference, registry.pinned(reference).partition("@")[2], size)
         except SiteError as error:
-            return Part(BASE, reference, "", size, str(error))
+            return ImagePart(BASE, reference, "", size, str(error))
 
-    def system(self) -> Iterator[Part]:
+    def system(self) -> Iterator[ImagePart]:
         """The Debian packages of the image file, and those that they need."""
         words = definition.system(self.image_file, self.variant, self.brought)
         yield from (self._package(word) for word in words)
@@ -92,9 +92,9 @@ class Lookup:
             names = [word.partition("=")[0] for word in words]
             for package in self._suite.with_needs(names, self._in_base).values():
                 if package.name not in names:
-                    yield Part(PACKAGE, package.name, package.version, package.size_bytes, needed=True)
+                    yield ImagePart(PACKAGE, package.name, package.version, package.size_bytes, needed=True)
 
-    def mpi(self) -> Iterator[Part]:
+    def mpi(self) -> Iterator[ImagePart]:
         """The source of a built MPI, and what only its build needs."""
         mpi = self.image_file.mpi
         if mpi.source != "built" or self.variant.host_mpi:
@@ -103,18 +103,18 @@ class Lookup:
             size, why = self.web.length(str(mpi.url)), ""
         except SiteError as error:
             size, why = None, f"{error}; the build compares it with 'mpi.sha256'"
-        yield Part(SOURCE, str(mpi.url).rpartition("/")[2], str(mpi.version), size, why)
+        yield ImagePart(SOURCE, str(mpi.url).rpartition("/")[2], str(mpi.version), size, why)
         yield from (self._package(word, BUILD_ONLY) for word in mpi.system)
 
-    def python(self) -> Iterator[Part]:
+    def python(self) -> Iterator[ImagePart]:
         """The Python packages of the image file, and those that they need."""
         words, others = _sorted(self.brought)
-        yield from (Part(WHEEL, name, open="it is in no index") for name in others)
+        yield from (ImagePart(WHEEL, name, open="it is in no index") for name in others)
         if not words:
             return
         if (target := self._target()) is None:
             why = "which Python the base has is known only inside it" if self._suite else self._no_suite
-            yield from (Part(WHEEL, canonicalize_name(one.name), str(one.specifier), open=why) for one in words)
+            yield from (ImagePart(WHEEL, canonicalize_name(one.name), str(one.specifier), open=why) for one in words)
             return
         indexes = [self.index, *self.image_file.python.indexes]
         chosen = wheels.resolve(map(str, words), indexes, target, self.web)
@@ -124,7 +124,7 @@ class Lookup:
             version = chosen.stand_ins.get(name) or (str(wheel.version) if wheel else "")
             if wheel and name in chosen.stand_ins:
                 why += f"; {name} {wheel.version} stands for it in the sizes and dependencies"
-            yield Part(WHEEL, name, version, wheel.size_bytes if wheel else None, why, name not in named)
+            yield ImagePart(WHEEL, name, version, wheel.size_bytes if wheel else None, why, name not in named)
 
     def _target(self) -> wheels.Target | None:
         """The Python of the image: Debian's, unless the base brings its own."""
@@ -134,17 +134,17 @@ class Lookup:
             return None
         return wheels.Target((int(number[1]), int(number[2])), self.machine)
 
-    def _package(self, word: str, kind: str = PACKAGE) -> Part:
+    def _package(self, word: str, kind: str = PACKAGE) -> ImagePart:
         name, _, version = word.partition("=")
         if self._suite is None:
-            return Part(kind, name, version, open=self._no_suite)
+            return ImagePart(kind, name, version, open=self._no_suite)
         found = self._suite.package(name)
         if found is None:
-            return Part(kind, name, version, open="the suite has no such package")
+            return ImagePart(kind, name, version, open="the suite has no such package")
         wanted = version or (str(self.image_file.mpi.version or "") if name == "openmpi-bin" else "")
         differs = bool(wanted) and not found.version.startswith(wanted)
         why = f"the image file says {wanted}, the suite has {found.version}" if differs else ""
-        return Part(kind, name, found.version, found.size_bytes, why)
+        return ImagePart(kind, name, found.version, found.size_bytes, why)
 
 
 def _sorted(brought: Brought) -> tuple[list[Requirement], list[str]]:

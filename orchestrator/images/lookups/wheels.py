@@ -45,7 +45,7 @@ class Wheel:
 
 
 @dataclass
-class Chosen:
+class WheelSet:
     """The wheels, by name, and what could not be found, with the reason."""
 
     wheels: dict[str, Wheel] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Target:
         return {**{name: str(value) for name, value in default_environment().items()}, **own, **linux}
 
 
-def resolve(words: Iterable[str], indexes: Iterable[str], target: Target, web: Web) -> Chosen:
+def resolve(words: Iterable[str], indexes: Iterable[str], target: Target, web: Web) -> WheelSet:
     """The wheels of these requirements and of all that they need."""
     return _Resolver(list(indexes), target, web).run(words)
 
@@ -89,9 +89,9 @@ class _Resolver:
         self.indexes, self.web, self.target = indexes, web, target
         self.tags, self.environment = target.tags(), target.environment()
         self.wanted: dict[str, SpecifierSet] = {}
-        self.chosen = Chosen()
+        self.chosen = WheelSet()
 
-    def run(self, words: Iterable[str]) -> Chosen:
+    def run(self, words: Iterable[str]) -> WheelSet:
         queue = [Requirement(word) for word in words]
         seen = set()
         for one in queue:  # the loop appends to it
@@ -211,12 +211,12 @@ def _entries(text: str, page: str) -> list[Mapping[str, object]]:
             return [e for e in json.loads(text)["files"] if isinstance(e.get("filename"), str) and e.get("url")]
         except (ValueError, KeyError, TypeError, AttributeError):
             raise SiteError(f"{page}: this is no page of a package index") from None
-    links = _Links()
+    links = _PageLinks()
     links.feed(text)
     return links.found
 
 
-class _Links(HTMLParser):
+class _PageLinks(HTMLParser):
     """The links of a page in HTML (PEP 503)."""
 
     def __init__(self) -> None:

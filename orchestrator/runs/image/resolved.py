@@ -16,7 +16,7 @@ from orchestrator.images.definitions.definition import Variant
 from orchestrator.images.definitions.image_keys import ImageFile
 from orchestrator.images.definitions.mirror import completed
 from orchestrator.images.definitions.requirements import brought
-from orchestrator.images.lookups.parts import BUILD_ONLY, SOURCE, Lookup, Part
+from orchestrator.images.lookups.parts import BUILD_ONLY, SOURCE, ImagePart, Lookup
 from orchestrator.images.lookups.web import Web
 from orchestrator.runs.image import run_image
 from orchestrator.spec.site import Site
@@ -29,7 +29,7 @@ class Resolved:
     """The parts of an image file's image, and all that is open."""
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[ImagePart, ...]
     later: tuple[str, ...]  # what only a build or a machine with GPUs shows
     built: CachedImage | None = None  # the newest image of it in the site's caches
 
