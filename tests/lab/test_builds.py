@@ -55,6 +55,14 @@ def test_a_build_that_a_signal_ends_leaves_nothing(builder: Builder, chance: Ran
     assert not killed_builds.left(images, temporary), "the next build must clear what killed ones left"
 
 
+def test_a_build_has_a_tmp_of_its_own(builder: Builder) -> None:
+    """The host's may be full or hold strangers' files, and what a killed build left there would stay."""
+    post = "post: |\n  test -z \"$(ls -A /tmp)\"\n  touch /tmp/of-this-build /var/tmp/of-this-build\n"
+    said = builder.build(builder.tiny("own-tmp", post), "-q")
+    assert said.returncode == 0, said.stderr
+    assert not Path("/tmp/of-this-build").exists() and not Path("/var/tmp/of-this-build").exists()
+
+
 def test_two_builds_of_one_lock_are_the_same_bits(builder: Builder) -> None:
     wheels, site = builder.apptainer.wheelhouse, builder.site("images.yaml")
     version = next(wheels.glob("joblib-*.whl")).name.split("-")[1]
