@@ -57,7 +57,7 @@ def test_a_build_that_a_signal_ends_leaves_nothing(builder: Builder, chance: Ran
 
 def test_a_build_has_a_tmp_of_its_own(builder: Builder) -> None:
     """The host's may be full or hold strangers' files, and what a killed build left there would stay."""
-    post = "post: |\n  test -z \"$(ls -A /tmp)\"\n  touch /tmp/of-this-build /var/tmp/of-this-build\n"
+    post = 'post: |\n  test -z "$(ls -A /tmp)"\n  touch /tmp/of-this-build /var/tmp/of-this-build\n'
     said = builder.build(builder.tiny("own-tmp", post), "-q")
     assert said.returncode == 0, said.stderr
     assert not Path("/tmp/of-this-build").exists() and not Path("/var/tmp/of-this-build").exists()
