@@ -33,9 +33,11 @@ OF_THE_CLUSTER = {"slurm_lab", "gridengine_lab", "apptainer_lab"}
 def pytest_configure(config: pytest.Config) -> None:
     """Compile the tested code once, as an installation does: else hundreds of processes would each compile it.
 
-    Under nohup a process ignores SIGHUP, and so would all that the tests start.
+    Under nohup a process ignores SIGHUP, in the background of a script SIGINT, and so would all that the tests start.
     """
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         packages = [str(Path(__file__).parents[1] / name) for name in ("orchestrator", "training")]
         subprocess.run([sys.executable, "-m", "compileall", "-q", *packages], check=True, timeout=300)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 
@@ -26,6 +27,16 @@ def descendants(pid: int) -> list[int]:
 def child_of(pid: int) -> int:
     """The first process that `pid` started; `pid` itself if it has started none."""
     return next(iter(children(pid)), pid)
+
+
+def with_in_environment(text: str) -> list[int]:
+    """The other processes whose environment has `text`, as far as this user may read it."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
+            if os.fsencode(text) in (place / "environ").read_bytes() and int(place.name) != os.getpid():
+                found.append(int(place.name))
+    return found
 
 
 def state_of(pid: int) -> str:

@@ -124,6 +124,15 @@ def test_what_is_not_executed_has_a_reason_and_valid_options() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_every_command_of_the_table_of_images_is_executed() -> None:
+    """Here from the blocks in `sh`, or by tests/lab/test_image_needs.py from those in `shell`."""
+    page = DOCS / "guides" / "images.md"
+    table = re.findall(r"^\| [^|]* \| `(torusrun [^`]*)` \|$", page.read_text(), re.MULTILINE)
+    executed = [line for each in PAGES for block in blocks(each, "sh") for line in block.splitlines()]
+    executed += [line for block in blocks(page, "shell") for line in block.splitlines()]
+    assert len(table) > 15 and not set(table) - set(executed), "write it into a block of commands"
+
+
 def test_the_python_of_the_readme_runs(checkout: Path) -> None:
     (block,) = blocks(README, "python")
     said = typed(f"{ACTIVATE}python - <<'END'\n{block}END\n", checkout)

@@ -36,8 +36,8 @@ class Builder:
         (self.home / name).write_text(text)
         return f"./{name}"
 
-    def tiny(self, name: str) -> str:
-        (self.home / f"{name}.yaml").write_text(TINY.format(base=self.apptainer.tiny, name=name))
+    def tiny(self, name: str, more: str = "") -> str:
+        (self.home / f"{name}.yaml").write_text(TINY.format(base=self.apptainer.tiny, name=name) + more)
         return f"{name}.yaml"
 
     def build(self, *words: str, site: str = "") -> Said:

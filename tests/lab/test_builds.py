@@ -6,12 +6,12 @@ import os
 import pwd
 import signal
 import subprocess
-import time
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from . import killed_builds
 from .image_builder import Builder
 
 
@@ -27,25 +27,40 @@ def test_two_builds_at_once_build_once(builder: Builder) -> None:
     assert len(built) == 1, f"one must build, the other take its image: {said}"
 
 
-def test_a_build_killed_at_any_moment_leaves_nothing_broken(builder: Builder, chance: Random) -> None:
-    site, image_file = builder.site("images.yaml"), builder.tiny("killed")
+@pytest.mark.parametrize("number", killed_builds.SIGNALS, ids=lambda number: number.name)
+def test_a_build_that_a_signal_ends_leaves_nothing(builder: Builder, chance: Random, number: signal.Signals) -> None:
+    """At any moment: no process stays, the next build finds no folder of the ended one, and no image is half built."""
+    images, temporary = (builder.home / f"{name}-{number.name}" for name in ("images", "temporary"))
+    site = builder.site(f"killed-{number.name}.yaml", f", temporary: {temporary}").removeprefix("./")
+    text = (builder.home / site).read_text()
+    (builder.home / site).write_text(text.replace(str(builder.images), str(images)))  # other builds are in that one
+    site = f"./{site}"
+    image_file = builder.tiny(f"killed-{number.name}", killed_builds.SLOW)
     words = [builder.place.lab.python, "-m", "orchestrator", "build", image_file, "--site", site, "-q"]
-    for _ in range(6):
-        moment_s = chance.uniform(0.1, 1.5)
-        build = builder.place.lab.popen_as_user(words, cwd=builder.home, start_new_session=True)
-        time.sleep(moment_s)
-        os.killpg(build.pid, signal.SIGKILL)
-        build.wait(timeout=10)
+    for _ in range(2):
+        killed = killed_builds.kill(
+            lambda: builder.place.lab.popen_as_user(words, cwd=builder.home, start_new_session=True),
+            number, chance.uniform(0.1, 2.5), images, temporary,
+        )  # fmt: skip
+        assert number == signal.SIGKILL or not killed.left, str(killed)
         listed = json.loads(builder.place.torusrun("image", "ls", "--json", "--site", site).stdout)["images"]
-        for entry in (e for e in listed if e["name"] == "tiny"):
+        for entry in listed:
             verified = builder.place.torusrun("image", "verify", entry["key"], "--site", site)
-            assert verified.returncode == 0, f"killed after {moment_s:.2f} s, an image stands that is not whole"
+            assert verified.returncode == 0, f"an image is not whole: {killed}"
             removed = builder.place.torusrun("image", "rm", entry["key"], "--site", site)
-            assert removed.returncode == 0, f"the lock of a build killed after {moment_s:.2f} s is still held"
-    said = builder.build(image_file)
+            assert removed.returncode == 0, f"the lock is still held: {killed}"
+    said = builder.build(image_file, "-q", site=site)
     assert said.returncode == 0, said.stderr
-    key = Path(said.stdout.strip()).stem
-    assert not list(builder.images.glob(f".{key}*")), "the next build must clear what killed ones left"
+    assert not killed_builds.processes(images), "the next build must end what killed ones left running"
+    assert not killed_builds.left(images, temporary), "the next build must clear what killed ones left"
+
+
+def test_a_build_has_a_tmp_of_its_own(builder: Builder) -> None:
+    """The host's may be full or hold strangers' files, and what a killed build left there would stay."""
+    post = 'post: |\n  test -z "$(ls -A /tmp)"\n  touch /tmp/of-this-build /var/tmp/of-this-build\n'
+    said = builder.build(builder.tiny("own-tmp", post), "-q")
+    assert said.returncode == 0, said.stderr
+    assert not Path("/tmp/of-this-build").exists() and not Path("/var/tmp/of-this-build").exists()
 
 
 def test_two_builds_of_one_lock_are_the_same_bits(builder: Builder) -> None:

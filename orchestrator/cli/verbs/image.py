@@ -6,6 +6,7 @@ examples:
   torusrun image inspect pytorch-cpu --sbom spdx
   torusrun image export pytorch-cpu --to pytorch-cpu.tar
   torusrun image render sony-2018
+  torusrun image resolve pytorch-hopper
   torusrun image convert Dockerfile --to converted
 """
 
@@ -32,18 +33,21 @@ if TYPE_CHECKING:
 
 def prints_json(args: argparse.Namespace) -> bool:
     """Whether these words print JSON of their own."""
-    return args.what in ("ls", "inspect")
+    return args.what in ("ls", "inspect", "resolve")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = ("ls", "inspect", "verify", "rm", "sign", "export", "render", "convert")
-    what = "what to do; render prints the definition of an image file or Dockerfile, convert writes a Dockerfile's"
+    verbs = ("ls", "inspect", "verify", "rm", "sign", "export", "render", "convert", "resolve")
+    what = (
+        "what to do; render prints the definition of an image file or Dockerfile, convert writes a Dockerfile's; "
+        "resolve looks up the packages and sizes of an image file"
+    )
     parser.add_argument("what", choices=verbs, help=what)
     parser.add_argument(
         "image",
         metavar="IMAGE",
         nargs="?",
-        help="an image's name, path, or the start of its key; render, convert: an image file or a Dockerfile",
+        help="an image's name, path, or the start of its key; render, convert, resolve: an image file or a Dockerfile",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--lock", action="store_true", help="inspect: only the lock, for `torusrun build --locked`")
@@ -70,6 +74,9 @@ def run(args: argparse.Namespace) -> int:
         return DONE
     if args.what == "convert":
         print(_converted(args.image, site, args.to))
+        return DONE
+    if args.what == "resolve":
+        _resolve(args.image, site, args.json)
         return DONE
     entry = caches.find(args.image)
     cache = caches.of(entry)
@@ -124,6 +131,16 @@ def _converted(source: str, site: Site, to: str | None) -> Path:
     for note in notes:
         progress(f"note: {note}")
     return definition
+
+
+def _resolve(source: str, site: Site, as_json: bool) -> None:
+    from orchestrator.base.terminal.output import width
+    from orchestrator.report.image_parts import lines
+    from orchestrator.runs.image.resolved import resolve
+
+    with busy("looking up packages"):
+        found = resolve(source, site)
+    print(json.dumps(found.as_json(), indent=1) if as_json else "\n".join(lines(found, width(sys.stdout))))
 
 
 def _list(caches: Caches, as_json: bool) -> int:

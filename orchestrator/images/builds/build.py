@@ -21,7 +21,7 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import write_json
 from orchestrator.base.whole_lines import tail
 from orchestrator.images.builds import complaints, fixed_times, lock, running
-from orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
+from orchestrator.images.builds.cache import Cache, CachedImage, end_and_remove
 from orchestrator.images.builds.convert import PULLED
 from orchestrator.images.builds.phases import EXAMINE, Phases
 from orchestrator.images.command import Bind
@@ -247,4 +247,4 @@ def _clear(cache: Cache, key: str, options: Options) -> None:
     if options.temporary:
         for folder in options.temporary.glob(f"{TEMPORARY}-{key[:12]}-*"):
             if private.is_mine(folder):
-                remove_tree(folder)
+                end_and_remove(folder)

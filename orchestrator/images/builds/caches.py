@@ -7,7 +7,8 @@ remark, and never ends a verb.
 from __future__ import annotations
 
 import pwd
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -44,6 +45,19 @@ class Caches:
                 broken(f"{error}; this cache is not used ('container.caches' and 'owners' of the site)")
         if found := ask(self.own):
             yield found
+
+    def built_from(self, sources: Collection[str]) -> Iterator[CachedImage]:
+        """The newest image of each cache that was built from one of these sources, in the order of their use.
+
+        One's own is first if it was built from a lock or a wheelhouse: nobody else chose its packages, and whoever
+        built it wants these. Otherwise the caches of others are first, whose image has the same packages.
+        """
+        own = None
+        with suppress(SiteError):  # it is raised when the own cache's turn comes
+            own = self.own.newest_of(sources)
+        if own and own.key not in sources:
+            yield own
+        yield from self.each(lambda cache: cache.newest_of(sources))
 
     def entries(self, broken: Callable[[str], None] = warn) -> list[CachedImage]:
         """The images of all caches."""

@@ -82,9 +82,8 @@ def _digest(reference: Reference, scheme: str) -> str:
                 raise
             answer = _asked(url, {**headers, "Authorization": f"Bearer {_token(challenge)}"}, "HEAD")
     except (OSError, HTTPException, ValueError) as error:
-        raise SiteError(
-            f"{host} does not report the digest of {reference.repository}:{reference.tag}: {error}"
-        ) from None
+        why = getattr(getattr(error, "reason", error), "strerror", None) or error
+        raise SiteError(f"{host} does not report the digest of {reference.repository}:{reference.tag}: {why}") from None
     digest = answer.headers.get("Docker-Content-Digest", "")
     if not DIGEST.fullmatch(digest):
         raise SiteError(f"{host} names no digest of {reference.repository}:{reference.tag}")

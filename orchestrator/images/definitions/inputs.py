@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -49,6 +50,10 @@ class Inputs:
     def key(self) -> str:
         """The image's place in the cache: 64 hexadecimal digits."""
         return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
+
+    def check(self) -> None:
+        """Raise UserError if one of the files cannot be read, or if a link among them has no end."""
+        self._content()
 
     def _content(self) -> dict[str, Any]:
         """What decides the result."""
@@ -164,18 +169,31 @@ def _entries(folder: Path, links: bool = False) -> Iterator[tuple[str, Path]]:
     """
     for where, folders, names in os.walk(folder, followlinks=links):
         if links:
-            refuse_loops(where, folders)
+            refuse_loops(folder, where, [*folders, *names])
         folders[:] = sorted(f for f in folders if f not in NOT_COPIED)
         for name in sorted([*folders, *(n for n in names if not n.endswith(".pyc"))]):
             entry = Path(where, name)
             yield str(entry.relative_to(folder)), entry
 
 
-def refuse_loops(where: str, folders: list[str]) -> None:
-    """Raise UserError if one of the folders in `where` is a link to a folder that holds it."""
-    for folder in (Path(where, name) for name in folders):
-        if folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve()):
-            raise UserError(f"{folder}: this link leads to a folder that holds it; remove the link")
+def refuse_loops(root: Path, where: str, names: list[str]) -> None:
+    """Raise UserError for a link in `where`, which a walk from `root` has reached, that has no end.
+
+    Such a link leads to a folder that the walk is in, by itself or through other links, or to a link that leads back.
+    """
+    links = [found for name in sorted(names) if (found := Path(where, name)).is_symlink()]
+    walked = [at.resolve() for at in (Path(where), *Path(where).parents) if at.is_relative_to(root)] if links else []
+    for link in links:
+        try:
+            target = Path(os.path.realpath(link, strict=True))
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                continue  # whoever reads the file names the problem
+            to = os.readlink(link)
+            raise UserError(f"{link}: this link leads to {to}, and that back to it; remove one") from None
+        if above := next((at for at in walked if at.is_relative_to(target)), None):
+            through = "" if above == walked[0] else ", through another link"
+            raise UserError(f"{link}: this link leads to a folder that holds it{through}; remove the link")
 
 
 def there(beside: Path, name: str, what: str) -> Path:

@@ -28,6 +28,7 @@ PACKAGES = (
     ("cloudpickle", "cloudpickle", "1.2"),
     ("typing_extensions", "typing_extensions", "3.7"),
     ("spython", "spython", "0.3"),
+    ("packaging", "packaging", "22.0"),
 )
 
 

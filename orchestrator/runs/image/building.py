@@ -89,6 +89,7 @@ def converted(source: str, site: Site, folder: Path) -> tuple[Path, tuple[str, .
     if folder.exists():
         raise UserError(f"{folder}: it exists already; name a new folder")
     inputs = preparing.prepare(path, Variant(host_mpi=site.container.mpi == "host")).inputs
+    inputs.check()
     with explained(f"{folder}: cannot be written"):
         return Path(inputs.lay_out(folder)), inputs.notes
 

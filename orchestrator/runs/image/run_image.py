@@ -96,13 +96,13 @@ def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
 
 
 def _each(named: source.NamedImage, site: Site) -> Iterator[CachedImage]:
-    """The newest image of each cache, one's own last."""
+    """The newest image of each cache, in the order in which they are used."""
     compression = site.container.compression or ""
     if named.converted:
         key = convert.conversion(named, compression).key
         return caches(site).each(lambda cache: cache.get(key))
     sources = prepare.sources(image_file.find(named.text), site.container.mpi == "host", compression)
-    return caches(site).each(lambda cache: cache.newest_of(sources))
+    return caches(site).built_from(sources)
 
 
 def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:

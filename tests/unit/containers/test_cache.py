@@ -22,13 +22,14 @@ from orchestrator.spec.load import load_site
 KEY = "a" * 64
 
 
-def entry(cache: Cache, key: str = KEY, content: bytes = b"image", name: str = "mine") -> CachedImage:
+def entry(cache: Cache, key: str = KEY, content: bytes = b"image", name: str = "mine", source: str = "") -> CachedImage:
     cache.make()
     finished = cache.working(key)
     finished.write_bytes(content)
     made = CachedImage(
-        key, cache.image(key), name, "Bootstrap: x", file_checksum(finished), len(content), 1.0, 2.0, "fake 1.0"
-    )
+        key, cache.image(key), name, "Bootstrap: x", file_checksum(finished), len(content), 1.0, 2.0, "fake 1.0",
+        source=source,
+    )  # fmt: skip
     return cache.publish(made, finished)
 
 
@@ -249,6 +250,38 @@ def test_a_cache_of_others_is_searched_first_and_never_written(tmp_path: Path) -
     assert {stat.S_IMODE(path.stat().st_mode) for path in group.folder.iterdir()} == {0o644}, "others can read them"
     twice = entry(caches.own)
     assert caches.find("mine") == twice, "one image in two caches is one image"
+
+
+PLAIN, LOCKED, GROUPS = "a" * 64, "b" * 64, "c" * 64  # keys of one image file: alone, and with two locks
+
+
+@pytest.mark.parametrize(
+    ("theirs", "own", "used"),
+    [
+        (PLAIN, PLAIN, ("group", PLAIN)),
+        (PLAIN, LOCKED, ("own", LOCKED)),
+        (GROUPS, LOCKED, ("own", LOCKED)),
+        (GROUPS, PLAIN, ("group", GROUPS)),
+        (LOCKED, "", ("group", LOCKED)),
+    ],
+)
+def test_ones_own_locked_image_comes_before_that_of_a_group(
+    theirs: str, own: str, used: tuple[str, str], tmp_path: Path
+) -> None:
+    caches = shared_by(Cache(tmp_path / "group"), tmp_path)
+    entry(caches.shared[0], theirs, source=PLAIN)
+    if own:
+        entry(caches.own, own, source=PLAIN)
+    found = next(caches.built_from([PLAIN]))
+    assert (found.path.parent.name, found.key) == used
+
+
+def test_a_damaged_own_image_does_not_hide_that_of_a_group(tmp_path: Path) -> None:
+    caches = shared_by(Cache(tmp_path / "group"), tmp_path)
+    theirs = entry(caches.shared[0], PLAIN)
+    entry(caches.own, PLAIN)
+    caches.own.sidecar(PLAIN).write_text("{")
+    assert next(caches.built_from([PLAIN])) == theirs
 
 
 def test_the_owner_of_a_groups_cache_has_it_once(tmp_path: Path) -> None:

@@ -6,9 +6,7 @@ import pytest
 
 from orchestrator.images.checks.answers import Library
 from orchestrator.images.checks.check import check, refused
-from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
-from orchestrator.images.definitions.image_file import Base, ImageFile
-from orchestrator.images.runtime import Runtime
+from orchestrator.images.checks.sourced_facts import ImageFacts
 from tests.unit.containers.recorded_facts import (
     BY_MPIRUN,
     COMMAND,
@@ -20,32 +18,6 @@ from tests.unit.containers.recorded_facts import (
     ON_CPUS,
     TRAINING,
 )
-
-BUILDS = replace(ON_CPUS, builds=True)
-DIGEST = "sha256:" + "0" * 64
-
-
-@pytest.mark.parametrize(
-    ("host", "kind", "message"),
-    [
-        (replace(HOST, fakeroot=False), "no-fakeroot", "you cannot use --fakeroot on this machine"),
-        (replace(HOST, runtime=Runtime("s", "singularity", (2, 6, 1))), "no-fakeroot", "you cannot use --fakeroot"),
-        (replace(HOST, user_namespaces=False), "no-user-namespaces", "user namespaces are switched off here"),
-        (replace(HOST, runtime=None), "runtime-missing", "neither apptainer nor singularity is found here"),
-    ],
-)
-def test_a_machine_that_cannot_build_is_told(host: HostFacts, kind: str, message: str) -> None:
-    (finding,) = [f for f in check(BUILDS, host, None) if f.outcome == "does not fit"]
-    assert finding.kind == kind and message in finding.what and finding.severity == "error"
-
-
-def test_a_base_without_a_digest_warns() -> None:
-    (finding,) = [
-        f for f in check(ON_CPUS, HOST, None, ImageFile("x", Base(docker="debian"))) if f.severity == "warning"
-    ]
-    assert finding.kind == "base-without-digest" and not refused([finding])
-    named = check(ON_CPUS, HOST, None, ImageFile("x", Base(docker="debian", digest=DIGEST)))
-    assert [f.outcome for f in named if f.kind == "base-without-digest"] == ["fits"]
 
 
 @pytest.mark.parametrize("image", [CUDA_TORCH, CPU_TORCH], ids=["GPUs", "CPUs"])

@@ -113,6 +113,24 @@ def test_links_to_folders_are_copied(folder: Path) -> None:
     assert len(inputs_of(folder, f"{TINY}COPY src /to\n").files) == 3
 
 
+@pytest.mark.parametrize("ignored", ["", "nothing\n"], ids=["whole folder", "with .dockerignore"])
+def test_links_that_lead_into_each_other_are_one_error(folder: Path, ignored: str) -> None:
+    """os.walk follows two such links until the system refuses the 40th."""
+    (folder / "src" / "one").mkdir()
+    (folder / "src" / "two").mkdir()
+    (folder / "src" / "one" / "to").symlink_to("../two")
+    (folder / "src" / "two" / "back").symlink_to("../one")
+    (folder / ".dockerignore").write_text(ignored)
+    with pytest.raises(UserError, match="src/one/to/back: this link leads to .* holds it, through another link; rem"):
+        inputs_of(folder, f"{TINY}COPY src /to\n").check()
+    (folder / "src" / "two" / "back").unlink()
+    inputs_of(folder, f"{TINY}COPY src /to\n").check()
+    (folder / "src" / "a").symlink_to("b")
+    (folder / "src" / "b").symlink_to("a")
+    with pytest.raises(UserError, match="src/a: this link leads to b, and that back to it; remove one"):
+        inputs_of(folder, f"{TINY}COPY src /to\n").check()
+
+
 def test_ignored_folders_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "large" / "inner").mkdir(parents=True)
     (folder / "large" / "inner" / "kept").touch()
@@ -351,5 +369,10 @@ def test_convert_writes_the_definition_with_its_files(
     assert main(["image", "render", "Dockerfile", "--site", "./site.yaml"]) == 0
     assert capsys.readouterr().out == Path("out/image.def").read_text()
     assert main(["image", "convert", "Dockerfile", "--to", "out", "--site", "./site.yaml"]) == 2
+    Path("src", "again").symlink_to("again")
+    assert main(["image", "convert", "Dockerfile", "--to", "new", "--site", "./site.yaml"]) == 2
+    assert "src/again: this link leads to again, and that back to it" in capsys.readouterr().err
+    assert not Path("new").exists()
+    Path("src", "again").unlink()
     assert main(["schema", "run"]) == 0
     assert json.loads(capsys.readouterr().out)["properties"]["image"]["anyOf"]

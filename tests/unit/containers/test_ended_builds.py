@@ -57,6 +57,24 @@ def test_a_signal_ends_a_build_with_all_that_it_started(number: signal.Signals, 
         kill(build, pids)
 
 
+def test_the_next_build_ends_and_removes_what_a_killed_one_left(small: Path, home: Path) -> None:
+    """SIGKILL lets nothing end in order: the runtime's own processes go on."""
+    build, pids = begun(RUNTIME, small, home)
+    try:
+        build.kill()
+        build.communicate(timeout=120)
+        assert build.returncode == -signal.SIGKILL
+        (home / "apptainer").write_text(RUNTIME.partition("sleep")[0] + "exit 1\n")
+        words = [sys.executable, "-m", "orchestrator", "build", str(small), "--site", f"{home}/site.yaml"]
+        said = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        assert said.returncode == 3, said.stderr
+        ended(pids)
+        left = [path.name for path in (home / "images").iterdir() if path.suffix not in LEFT]
+        assert not left and not list((home / "temporary").iterdir())
+    finally:
+        kill(build, pids)
+
+
 def kill(build: subprocess.Popen[str], pids: list[int]) -> None:
     for pid in (build.pid, *pids):
         subprocess.run(["kill", "-9", str(pid)], stderr=subprocess.DEVNULL, timeout=10, check=False)

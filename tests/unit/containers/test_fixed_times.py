@@ -2,9 +2,14 @@
 
 import os
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.images.builds import fixed_times
+from orchestrator.images.builds.build import Options, build
+from orchestrator.images.builds.cache import Cache
+from orchestrator.images.runtime import Runtime
+from tests.unit.containers.test_build import ready
 
 TIMES = [1700000000, 1700000001]
 
@@ -35,3 +40,16 @@ def test_another_format_stays_as_it_is(tmp_path: Path) -> None:
         path.write_bytes(content)
         fixed_times.fix(path, 1600000000)
         assert path.read_bytes() == content
+
+
+def test_a_build_from_a_lock_fixes_the_sif_that_the_runtime_wrote(small: Path, tmp_path: Path) -> None:
+    written, runtime = tmp_path / "written", tmp_path / "runtime"
+    written.write_bytes(sif(b"1" * 16, TIMES))
+    copies = f'test "${{image%.sif}}" = "$image" || cp {written} "$image"'
+    runtime.write_text(f"#!/bin/sh\nfor image; do {copies}; done\n")
+    runtime.chmod(0o755)
+    (name, inputs), cache = ready(small), Cache(tmp_path / "images")
+    for built_s, kept in ((0, sif(b"1" * 16, TIMES)), (1600000000, sif(bytes(16), [1600000000] * 2))):
+        named = replace(inputs, built_s=built_s, definition=f"{inputs.definition}\n# {built_s}\n")
+        made = build(name, named, cache, lambda: Runtime(str(runtime), "apptainer", (1, 4)), Options())
+        assert made.path.read_bytes() == kept

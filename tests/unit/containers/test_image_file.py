@@ -1,5 +1,6 @@
 """Image files: the shipped ones are whole, and a mistake is named with its place."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from orchestrator.spec.problems import SpecError
 from orchestrator.spec.schema import schema
 
 GOOD = "name: mine\nbase: {debootstrap: bookworm}\n"
+
+GPU_IMAGES = ["pytorch-hopper", "pytorch-v100"]
 
 BROKEN = [
     ("no base", "name: mine\n", "1:1", "'base' is missing"),
@@ -80,8 +83,16 @@ def test_a_definition_is_an_image_file_by_itself(tmp_path: Path) -> None:
 
 def test_every_shipped_image_file_loads_under_its_own_name() -> None:
     names = {path.stem for path in shipped("containers").glob("*.yaml")}
-    assert names == {"pytorch-cpu", "pytorch-v100", "pytorch-hopper", "sony-2018"}
+    slim = {f"{name}-slim" for name in GPU_IMAGES}
+    assert names == {"pytorch-cpu", *GPU_IMAGES, *slim, "sony-2018"}
     assert {load(find(name)).name for name in names} == names
+
+
+@pytest.mark.parametrize("name", GPU_IMAGES)
+def test_a_slim_image_file_differs_in_what_it_leaves_out_alone(name: str) -> None:
+    full, slim = load(find(name)), load(find(f"{name}-slim"))
+    assert set(full.system) - set(slim.system) == {"g++", "gcc", "python3-dev"} and slim.post
+    assert slim == replace(full, name=slim.name, summary=slim.summary, system=slim.system, post=slim.post)
 
 
 def test_the_v100_image_file_keeps_volta() -> None:
@@ -102,7 +113,7 @@ def test_sonys_software_is_the_papers() -> None:
 
 def test_every_mpi_that_is_built_has_its_checksum() -> None:
     built = [load(path).mpi for path in shipped("containers").glob("*.yaml") if load(path).mpi.source == "built"]
-    assert len(built) == 2 and all(mpi.sha256 for mpi in built)
+    assert len(built) == 3 and all(mpi.sha256 for mpi in built)
 
 
 def test_an_unknown_name_lists_the_shipped_ones() -> None:

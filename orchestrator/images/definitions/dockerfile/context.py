@@ -77,7 +77,7 @@ class Context:
         """The files below a folder that are copied, those in targets of links, too. Raises UserError for a loop."""
         for where, folders, names in os.walk(folder, followlinks=True):
             folders[:] = sorted(n for n in folders if n not in NOT_COPIED and self._enters(Path(where, n)))
-            refuse_loops(where, folders)
+            refuse_loops(folder, where, [*folders, *(n for n in names if not self.ignores(Path(where, n)))])
             for name in sorted(names):
                 if not (path := Path(where, name)).name.endswith(".pyc") and not self.ignores(path):
                     yield path
