@@ -30,9 +30,8 @@ def main() -> None:
     for cell in wanted:
         while case := following(cell, scores):
             if chosen.until and time.strftime("%H:%M") >= chosen.until:
-                sys.exit(
-                    f"{len(missing(wanted, scores))} of {len(wanted)} cells are not complete; go on with: {sys.argv[1:]}"
-                )
+                left = len(missing(wanted, scores))
+                sys.exit(f"{left} of {len(wanted)} cells are not complete: the same command continues them")
             began_s = time.perf_counter()
             found = accuracy(case.train())
             spent_s = round(time.perf_counter() - began_s, 1)

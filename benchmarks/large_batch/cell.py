@@ -11,7 +11,7 @@ from benchmarks.recipe_ablations import ablations
 from training.recipe import published
 from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
 
-DATA, SIZE, WIDTHS = "mnist", 14, (8.0, 16.0, 32.0)
+DATA, SIZE, WIDTHS = "mnist", 14, (8, 16, 32)
 EPOCHS, WARM_UP = 15, 3.0  # of them
 BATCHES, LARGE = (256, 2048, 8192, 15000), 8192
 SIDES = ("sgd", "lars")
