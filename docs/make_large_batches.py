@@ -12,14 +12,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.large_batch import cell as study
-from benchmarks.large_batch.cell import BATCHES, LARGE, Cell, cells
-from benchmarks.large_batch.results import CHOOSES, SEEDS, Found, Scores, found, missing, read
+from benchmarks.large_batch.cell import SIDES, Cell, cells
+from benchmarks.large_batch.results import Found, Scores, missing, read
+from benchmarks.large_batch.results import found as found_in
+from benchmarks.large_batch.study import CHOOSES, MNIST
 from orchestrator.report.page.chart import Chart, ChartLine
 from training.recipe.published import names
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results" / "large-batch.jsonl"
+BATCHES, LARGE, SEEDS = MNIST.batches, MNIST.large or 0, MNIST.seeds
 GOAL = 0.5  # points that LARS may lose at the large batch
 SMALL = Cell("sgd", BATCHES[0])
 NAMES = {"sgd": "SGD", "lars": "LARS"}
@@ -38,8 +40,8 @@ PAGE = f"""# Large batches on real images
 <!-- Made by docs/make_large_batches.py from benchmarks/results/large-batch.jsonl: do not edit. -->
 
 The recipes are made for batches of tens of thousands of images and few steps. This page trains in that regime on two cores: MNIST's 60,000
-images, reduced to {study.SIZE} x {study.SIZE} pixels, `resnet-small` with {" ".join(map(str, study.WIDTHS))} channels, {study.EPOCHS} epochs. At {LARGE:,}
-images a step that is {math.ceil(60000 / LARGE) * study.EPOCHS} steps. Percent of the 10,000 test images.
+images, reduced to {MNIST.size} x {MNIST.size} pixels, `resnet-small` with {" ".join(map(str, MNIST.widths))} channels, {MNIST.epochs} epochs. At {LARGE:,}
+images a step that is {math.ceil(60000 / LARGE) * MNIST.epochs} steps. Percent of the 10,000 test images.
 
 <!-- not executed: takes hours -->
 
@@ -50,7 +52,7 @@ images a step that is {math.ceil(60000 / LARGE) * study.EPOCHS} steps. Percent o
 Every row has its own best rate. Seed {CHOOSES} tries the rate of the row's rule, then twice and half of it, and climbs until both neighbours of the best rate
 are worse. Other seeds, {SEEDS[0]} to {SEEDS[-1]}, train with that rate, and the mean and its standard error are of these alone. The rules are 0.1 for 256 images and in proportion
 to the batch for SGD (Goyal et al. 2017), 10 for 3,328 and with the square root of the batch for LARS (NVIDIA's MLPerf submissions), and a recipe's own.
-The first {study.WARM_UP:g} epochs of SGD and LARS are a warm-up, the others follow a cosine. One process computes the whole batch. The command goes on where it was
+The first {MNIST.warm_up:g} epochs of SGD and LARS are a warm-up, the others follow a cosine. One process computes the whole batch. The command goes on where it was
 interrupted: COMPLETE.
 
 ## Accuracy over the batch
@@ -80,11 +82,15 @@ What several ranks do (batch norm over ranks, gradients in 16 bits) is not part 
 """
 
 
+def found(cell: Cell, scores: Scores, doubled: int | None = None) -> Found | None:
+    return found_in(cell, scores, MNIST, doubled)
+
+
 def text() -> str:
     """The page."""
     scores = read(RESULTS)
-    wanted = list(cells())
-    left = len(missing(wanted, scores))
+    wanted = list(cells(MNIST))
+    left = len(missing(MNIST, scores))
     done = (
         f"all {len(wanted)} rows are complete"
         if not left
@@ -99,7 +105,7 @@ def _batches(scores: Scores) -> Iterator[str]:
     yield "| images a step | SGD, the rule's rate | SGD, its best rate | LARS, the rule's rate | LARS, its best rate |"
     yield "|---|---|---|---|---|"
     for batch in BATCHES:
-        row = [_shown(found(Cell(side, batch), scores, rate)) for side in study.SIDES for rate in (0, None)]
+        row = [_shown(found(Cell(side, batch), scores, rate)) for side in SIDES for rate in (0, None)]
         yield f"| {batch:,} | {' | '.join(row)} |"
 
 
@@ -130,7 +136,7 @@ def _verdict(scores: Scores) -> str:
 
 
 def _rates(scores: Scores) -> Iterator[str]:
-    tried = {side: _curve(scores, Cell(side, LARGE)) for side in study.SIDES}
+    tried = {side: _curve(scores, Cell(side, LARGE)) for side in SIDES}
     every = sorted({doubled for points in tried.values() for doubled, _ in points})
     yield f"| | {' | '.join(_times(int(doubled)) for doubled in every)} |"
     yield f"|---|{'---|' * len(every)}"
@@ -146,10 +152,10 @@ def _curve(scores: Scores, cell: Cell) -> list[tuple[float, float]]:
 
 def _recipes(scores: Scores) -> Iterator[str]:
     """A column for each recipe: the whole, then the differences."""
-    techniques = dict.fromkeys(cell.without for cell in cells() if cell.without and cell.is_recipe)
+    techniques = dict.fromkeys(cell.without for cell in cells(MNIST) if cell.without and cell.is_recipe)
     yield f"| left out | {' | '.join(names())} |\n|---|{'---|' * len(names())}"
     yield f"| *nothing* | {' | '.join(_shown(found(Cell(name, LARGE), scores)) for name in names())} |"
-    wanted = set(cells())
+    wanted = set(cells(MNIST))
     for what in techniques:
         row = [left_out(cell, scores) if (cell := Cell(name, LARGE, what)) in wanted else "" for name in names()]
         yield f"| {what} | {' | '.join(row)} |"
@@ -167,7 +173,7 @@ def left_out(cell: Cell, scores: Scores) -> str:
 
 def over_batches(scores: Scores) -> Chart:
     lines = []
-    for number, (side, rate) in enumerate((side, rate) for side in study.SIDES for rate in (0, None)):
+    for number, (side, rate) in enumerate((side, rate) for side in SIDES for rate in (0, None)):
         each = [(batch, found(Cell(side, batch), scores, rate)) for batch in BATCHES]
         have = [(float(batch), one) for batch, one in each if one]
         if have:
@@ -178,7 +184,7 @@ def over_batches(scores: Scores) -> Chart:
 
 
 def over_rates(scores: Scores) -> Chart:
-    curves = {side: _curve(scores, Cell(side, LARGE)) for side in study.SIDES}
+    curves = {side: _curve(scores, Cell(side, LARGE)) for side in SIDES}
     lines = [
         ChartLine(NAMES[side], [points], 2 * number + 1, "dots")
         for number, (side, points) in enumerate(curves.items())

@@ -13,6 +13,7 @@ from recipe_techniques import INDEX, by_technique
 
 from benchmarks.large_batch.cell import cells as studied
 from benchmarks.large_batch.results import read
+from benchmarks.large_batch.study import MNIST
 from orchestrator.report.recipes.marks import NO_BREAK, weakest, with_mark
 from training.recipe.files import CERTAINTIES, Mark, Published, load
 from training.recipe.fitting import word
@@ -168,7 +169,9 @@ def _cell(held: list[tuple[object, Mark | None]]) -> str:
 def _left_out() -> dict[tuple[str, str], str]:
     """The difference without each technique of each recipe, by technique and recipe."""
     scores = read(RESULTS)
-    return {(cell.without, cell.side): left_out(cell, scores) for cell in studied() if cell.is_recipe and cell.without}
+    return {
+        (cell.without, cell.side): left_out(cell, scores) for cell in studied(MNIST) if cell.is_recipe and cell.without
+    }
 
 
 def _section(recipe: Published) -> Iterator[str]:

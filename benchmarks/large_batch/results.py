@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.large_batch.cell import Case, Cell
+from benchmarks.large_batch.cell import Case, Cell, cells
+from benchmarks.large_batch.study import CHOOSES, Study
 
-SEEDS = (2, 3, 4, 5, 6)  # of the mean; seed 1 chooses the rate
-CHOOSES = 1
 GUESS = 10.0  # percent: the accuracy of a training that diverged, of ten classes
 MOST = 8  # doublings or halvings of the rule's rate
 
@@ -38,14 +37,14 @@ def _scored(row: dict[str, Any]) -> tuple[Case, float]:
     return Case(Cell(**row["cell"]), row["doubled"], row["seed"]), GUESS if accuracy is None else accuracy
 
 
-def following(cell: Cell, scores: Scores) -> Case | None:
+def following(cell: Cell, scores: Scores, study: Study) -> Case | None:
     """The next training of a cell; None if it has all: its best rate, and the rule's if the side is no recipe."""
     tried = _tried(cell, scores)
     doubled = climb(tried)
     if doubled is not None:
         return Case(cell, doubled, CHOOSES)
     rates = [best(tried), *([] if cell.is_recipe or cell.without else [0])]
-    cases = (Case(cell, rate, seed) for rate in dict.fromkeys(rates) for seed in SEEDS)
+    cases = (Case(cell, rate, seed) for rate in dict.fromkeys(rates) for seed in study.seeds)
     return next((case for case in cases if case not in scores), None)
 
 
@@ -73,13 +72,13 @@ class Found:
     seeds: int
 
 
-def found(cell: Cell, scores: Scores, doubled: int | None = None) -> Found | None:
+def found(cell: Cell, scores: Scores, study: Study, doubled: int | None = None) -> Found | None:
     """At the best rate, or at a given one; None until two seeds of the mean have trained with it."""
     tried = _tried(cell, scores)
     if not tried:
         return None
     rate = best(tried) if doubled is None else doubled
-    mine = [scores[case] for case in (Case(cell, rate, seed) for seed in SEEDS) if case in scores]
+    mine = [scores[case] for case in (Case(cell, rate, seed) for seed in study.seeds) if case in scores]
     if len(mine) < 2:
         return None
     return Found(rate, statistics.fmean(mine), statistics.stdev(mine) / math.sqrt(len(mine)), len(mine))
@@ -89,5 +88,5 @@ def _tried(cell: Cell, scores: Scores) -> dict[int, float]:
     return {case.doubled: score for case, score in scores.items() if case.cell == cell and case.seed == CHOOSES}
 
 
-def missing(cells: Iterable[Cell], scores: Scores) -> list[Cell]:
-    return [cell for cell in cells if following(cell, scores)]
+def missing(study: Study, scores: Scores) -> list[Cell]:
+    return [cell for cell in cells(study) if following(cell, scores, study)]

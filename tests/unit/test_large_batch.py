@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.large_batch.cell import LARGE, Case, Cell, cells
-from benchmarks.large_batch.results import GUESS, MOST, SEEDS, Scores, add, best, climb, following, found, read
+from benchmarks.large_batch.cell import Case, Cell, cells
+from benchmarks.large_batch.results import GUESS, MOST, Scores, add, best, climb, following, found, read
+from benchmarks.large_batch.study import CIFAR10, MNIST
+
+LARGE, SEEDS = MNIST.large or 0, MNIST.seeds
 
 LARS = Cell("lars", LARGE)
 
@@ -35,17 +38,17 @@ def test_the_climb_ends_although_all_rates_are_alike() -> None:
 
 def finished(cell: Cell, peak: int) -> Scores:
     scores: Scores = {}
-    while case := following(cell, scores):
+    while case := following(cell, scores, MNIST):
         scores[case] = 90.0 - abs(case.doubled - peak) + case.seed / 100
     return scores
 
 
 def test_other_seeds_than_the_one_that_chose_the_rate_are_its_mean() -> None:
     scores = finished(LARS, peak=2)
-    each = found(LARS, scores)
+    each = found(LARS, scores, MNIST)
     assert each and (each.doubled, each.seeds, each.mean) == (2, len(SEEDS), pytest.approx(90.04))
     assert each.error == pytest.approx(math.sqrt(2.5e-4) / math.sqrt(5))
-    rule = found(LARS, scores, 0)
+    rule = found(LARS, scores, MNIST, 0)
     assert rule and rule.mean == pytest.approx(88.04), "sides train with the rate of their rule, too"
 
 
@@ -53,7 +56,7 @@ def test_a_recipe_without_a_technique_trains_with_its_own_best_rate_alone() -> N
     cell = Cell("google-77s", LARGE, "LARS")
     scores = finished(cell, peak=-2)
     assert {case.doubled for case in scores if case.seed in SEEDS} == {-2}
-    assert found(replace(cell, without=""), scores) is None
+    assert found(replace(cell, without=""), scores, MNIST) is None
 
 
 def test_results_are_read_as_they_were_written_and_a_diverged_training_has_the_accuracy_of_a_guess(
@@ -69,7 +72,7 @@ def test_results_are_read_as_they_were_written_and_a_diverged_training_has_the_a
 @pytest.mark.parametrize("side", ["sgd", "lars", "sony-224s", "google-77s", "facebook-1h"])
 def test_a_case_multiplies_all_rates_and_changes_nothing_else(side: str) -> None:
     cell = Cell(side, LARGE)
-    rule, twice = Case(cell, 0, 1).train(), Case(cell, 1, 1).train()
+    rule, twice = Case(cell, 0, 1).train(MNIST), Case(cell, 1, 1).train(MNIST)
     assert twice.optimizer.lr == 2 * rule.optimizer.lr
     assert [phase.lr and max(phase.lr) for phase in twice.phases] == [
         phase.lr and 2 * max(phase.lr) for phase in rule.phases
@@ -77,9 +80,15 @@ def test_a_case_multiplies_all_rates_and_changes_nothing_else(side: str) -> None
     assert max([rule.batch, *(phase.batch or 0 for phase in rule.phases)]) == LARGE, "it is the largest batch"
 
 
+def test_the_study_for_a_card_has_both_sides_at_its_batches_and_no_recipe() -> None:
+    assert {(cell.side, cell.batch) for cell in cells(CIFAR10)} == {
+        (side, batch) for side in ("sgd", "lars") for batch in CIFAR10.batches
+    }
+
+
 def test_every_cell_has_a_training_and_differs_from_its_whole() -> None:
-    every = list(cells())
+    every = list(cells(MNIST))
     assert len(set(every)) == len(every)
     for cell in every:
         if cell.without:
-            assert cell.train() != replace(cell, without="").train(), cell
+            assert cell.train(MNIST) != replace(cell, without="").train(MNIST), cell
