@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from make_large_batches import RESULTS, left_out
 from recipe_techniques import INDEX, by_technique
 
+from benchmarks.large_batch.cell import cells as studied
+from benchmarks.large_batch.results import read
+from benchmarks.large_batch.study import MNIST
 from orchestrator.report.recipes.marks import NO_BREAK, weakest, with_mark
 from training.recipe.files import CERTAINTIES, Mark, Published, load
 from training.recipe.fitting import word
@@ -19,8 +22,6 @@ from training.recipe.published import names
 WIDTH = 120
 MOST_NODES_V = 512  # of a job on ABCI's V nodes
 ON_DIGITS = {"fastai-18min": " --set train.batch=128 --set train.epochs=100"}  # few steps in 50 epochs of 1,437 images
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "recipes-2026-11-22.txt"
-LINE = re.compile(r"^(\S+) +(batch 360|without .+?)  +([\d.]+) +([\d.]+) +([-+][\d.]+)  (\S+)", re.MULTILINE)
 CURVES = ("phases.until", "phases.reach", "phases.power", "phases.lr")  # `recipes show` draws them
 HEAD = """# Recipes: the record trainings
 
@@ -70,7 +71,9 @@ torusrun plan examples/recipes/digits.yaml --set train.recipe=fujitsu-70s --set 
 `optimizer.name` leaves out the recipe's other keys of the optimizer, except momentum and weight decay.
 
 In all recipes the order of samples, the random crops and the mirrors are torusrun's, images are scaled bilinearly, and keys that a file does not name
-have torusrun's defaults. Other differences are named with each recipe.
+have torusrun's defaults. What was read of the publications names no interval between checkpoints, except that fast.ai's code saves at every phase and at every
+new best accuracy above 93 %. In all recipes torusrun chooses the interval ([checkpoints](../guides/checkpoints.md)) unless `checkpoint_every_steps` is
+given. Other differences are named with each recipe.
 
 These rules keep a recipe's shape. They do not promise its accuracy at another size.
 
@@ -86,8 +89,8 @@ TECHNIQUES
 
 ## Every technique of every recipe
 
-The last column is the difference that the recipe makes without the technique on the digits, in 30 epochs ([below](#on-the-digits));
-"not run" says that it was not measured. -25 to -29 points are an artefact, as that section says. If the value in the source is another one, the section of the recipe says so under "Differences from the publication".
+The last column is the difference that the recipe makes without the technique at 8,192 images of MNIST a step, each with its own best rate, bold if it
+shows ([large batches](large-batches.md)). "not run" says that no measurement leaves it out, `...` that it is still to be made. If the value in the source is another one, the section of the recipe says so under "Differences from the publication".
 
 BY_TECHNIQUE
 
@@ -117,21 +120,10 @@ has 99.67 +- 0.30 there. SURFsara's ensemble of three has 0.06 points less than 
 
 Submitted by name, with one seed, the ten have 98.61 (facebook-1h) to 99.72 (google-77s): the commands are in the results.
 
-Every recipe was also trained for 30 epochs at 360 samples a step, whole and without one technique; points against the whole recipe. A difference
-in bold is more than twice its standard error: it shows.
-
-ABLATIONS
-
 These rows were measured while `resnet-digits` had `zero_gamma: true` in all recipes, while those of Sony, Fujitsu, NVIDIA, Tencent and SURFsara mean
-false; and before the corrections of November 24 (Google's decay of 2e-4, Sony's 122 s with two batches, SURFsara's momentum of batch norm). They are to be run again.
-
-- The 25 to 29 points that vectors (scales, shifts and biases) in LARS cost Sony's, Google's and Tencent's recipes are an artefact of that: with scales
-  that begin at 1, a trial of Sony's and Google's lost nothing (99.4 with vectors in LARS, 98.6 without).
-- Batch-size control shows in Sony's recipe, label smoothing in Google's and NVIDIA's.
-- LARS and warm-up show in the wrong direction or not at all: with some hundred steps they cost accuracy. They are meant for batches of tens of
-  thousands of images. With all 1,436 images in a step, for 100 epochs, it is the same: Sony's 98.83, Google's 99.39 and Facebook's 97.67 change by +0.11, +0.22
-  and **+0.89** without warm-up, Sony's and Google's by -0.17 and +0.06 without LARS.
-- Nothing else shows, except that fast.ai's recipe is better without zero gamma, and Fujitsu's with vectors in LARS.
+false; and before the corrections of November 24 (Google's decay of 2e-4, Sony's 122 s with two batches, SURFsara's momentum of batch norm). With 1,437 images
+LARS and warm-up cannot show: they are meant for few steps with many images. [Large batches](large-batches.md) has every recipe whole and without each technique
+in that regime, on MNIST.
 
 ## Where to run them
 
@@ -149,8 +141,8 @@ def text() -> str:
     """The page."""
     marks = "\n".join(f"| {word} | {means} |" for word, means in CERTAINTIES.items())
     digits = (Path(__file__).parents[1] / "examples" / "recipes" / "digits.yaml").read_text()
-    head = HEAD.replace("MARKS", marks).replace("DIGITS", digits).replace("ABLATIONS", "\n".join(_ablations()))
-    head = head.replace("BY_TECHNIQUE", "\n".join(by_technique(_measured()[1], _short)))
+    head = HEAD.replace("MARKS", marks).replace("DIGITS", digits)
+    head = head.replace("BY_TECHNIQUE", "\n".join(by_technique(_left_out(), _short)))
     head = head.replace("TECHNIQUES", "\n".join(_techniques()))
     return "\n".join([head, *("\n".join(_section(load(name))) for name in names())])
 
@@ -174,26 +166,12 @@ def _cell(held: list[tuple[object, Mark | None]]) -> str:
     return with_mark(", ".join(values), weakest(*(mark for _, mark in held))).replace(NO_BREAK, " ")
 
 
-def _measured() -> tuple[dict[str, str], dict[tuple[str, str], str]]:
-    """The accuracy of each whole recipe, and the difference without each technique, in 30 epochs on the digits."""
-    whole, without = dict[str, str](), dict[tuple[str, str], str]()
-    for run in RESULTS.read_text().split("$ python -m ")[1:]:
-        for recipe, what, mean, spread, difference, shown in LINE.findall(run) if "\n30 epochs" in run else ():
-            if what.startswith("without "):
-                cell = f"**{difference}**" if shown == "yes" else difference
-                without[what.removeprefix("without "), recipe] = cell
-            else:
-                whole[recipe] = f"{mean} +- {spread}"
-    return whole, without
-
-
-def _ablations() -> Iterator[str]:
-    """A row for each technique and a column for each recipe, as the measurements of 30 epochs have them."""
-    whole, without = _measured()
-    yield f"| left out | {' | '.join(names())} |\n|---|{'---|' * len(names())}"
-    yield f"| *nothing* | {' | '.join(whole[name] for name in names())} |"
-    for technique in dict.fromkeys(technique for technique, _ in without):
-        yield f"| {technique} | {' | '.join(without.get((technique, name), '') for name in names())} |"
+def _left_out() -> dict[tuple[str, str], str]:
+    """The difference without each technique of each recipe, by technique and recipe."""
+    scores = read(RESULTS)
+    return {
+        (cell.without, cell.side): left_out(cell, scores) for cell in studied(MNIST) if cell.is_recipe and cell.without
+    }
 
 
 def _section(recipe: Published) -> Iterator[str]:

@@ -68,7 +68,7 @@ class Chart:
     @property
     def _across(self) -> tuple[float, float]:
         found = [x for x, _ in self._points]
-        return 0.0, max(found) or 1.0
+        return min(0.0, min(found)), max(found) or 1.0
 
     @property
     def _log(self) -> bool:
@@ -104,7 +104,7 @@ class Chart:
             yield svg.element("line", x1=LEFT, x2=f"{self._right:.1f}", y1=f"{y:.1f}", y2=f"{y:.1f}")
             yield _text(LEFT - 6, y + 4, show(value), "y")
         size, unit = ticks.time_unit(self._across[1]) if self.times else (1.0, self.unit)
-        along = ticks.ticks(0.0, self._across[1] / size)
+        along = ticks.ticks(self._across[0] / size, self._across[1] / size)
         write = ticks.written(along)
         for value in along:
             x, _ = self._at((value * size, high))
