@@ -22,7 +22,8 @@ class Normal:
     def __call__(self, pixels: Tensor) -> Tensor:
         """Pixels [B, channels, height, width] from 0 to 255, bytes or float32, as float32; the host does not wait."""
         mean, deviation = self._on(pixels.device)
-        return (pixels - mean).div_(deviation)
+        centred: Tensor = pixels - mean
+        return centred.div_(deviation)
 
     def _on(self, device: torch.device) -> Tensor:
         if device not in self._at:
