@@ -1,7 +1,8 @@
 """Accuracy over the batch size for SGD, SGD with a linear rate and a warm-up, and LARS: the best of a sweep of rates.
 
 `python -m benchmarks.large_batch RESULTS.jsonl [--data mnist] [--size 14] [--epochs 5] [--batches 256,2048,8192]
-                                  [--seeds 3] [--threads 2] [--svg FILE] [--only-table]`
+                                  [--seeds 3] [--sides sgd,linear,lars] [--network small|resnet18]
+                                  [--precision fp32] [--device cpu] [--threads 2] [--svg FILE] [--only-table]`
 
 Each side is given with each of its rates, so that none loses by a rate that suits another: SGD with fixed rates, the
 other two with multiples of their rule. One process computes the whole batch (batch norm sees all of it), so this is
@@ -32,13 +33,19 @@ import torch
 import torch.distributed as dist
 
 from orchestrator.report.curve import Axis, Curve
+from training.collectives import device as devices
 from training.config import SCHEMA, Config
 from training.learner import Learner
 from training.meeting.ranks import Ranks
 from training.parts import build_parts, settle
 from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
 
-CPU = torch.device("cpu")
+# resnet18: as trained on CIFAR-10 in kuangliu/pytorch-cifar, 11.2 million weights (from memory).
+NETWORKS: dict[str, dict[str, Any]] = {
+    "small": {},
+    "resnet18": {"widths": (64, 128, 256, 512), "blocks": 2, "stem": 1},
+}
+CHECKED = 16  # steps between two looks for weights that are not finite, which wait for the device
 WARM_UP = 0.2  # of all epochs
 SIDES = ("sgd", "linear", "lars")
 NAMES = {"sgd": "SGD", "linear": "linear SGD, warm-up", "lars": "LARS, warm-up"}
@@ -57,12 +64,14 @@ class Case:
     data: str
     size: int
     epochs: int
+    network: str = "small"
+    precision: str = "fp32"
 
     def train(self) -> Train:
         lars = self.side == "lars"
         return Train(
-            device="cpu", epochs=self.epochs, batch=self.batch, seed=self.seed, log_every_steps=10**6,
-            data=DataKeys(self.data, size=self.size), model=ModelKeys("resnet-small"),
+            precision=self.precision, epochs=self.epochs, batch=self.batch, seed=self.seed, log_every_steps=10**6,
+            data=DataKeys(self.data, size=self.size), model=ModelKeys("resnet-small", NETWORKS[self.network]),
             optimizer=OptimizerKeys("lars" if lars else "sgd", lr=self.rate, weight_decay=2e-4 if lars else 1e-4),
             schedule=ScheduleKeys("cosine", warmup_epochs=0.0 if self.side == "sgd" else WARM_UP * self.epochs),
         )  # fmt: skip
@@ -76,15 +85,16 @@ def rates(side: str, batch: int) -> list[float]:
     return [rule * times for times in TIMES]
 
 
-def cases(data: str, size: int, epochs: int, batches: Sequence[int], seeds: int) -> Iterator[Case]:
-    for seed in range(1, seeds + 1):
+def cases(chosen: argparse.Namespace, batches: Sequence[int], sides: Sequence[str]) -> Iterator[Case]:
+    same = (chosen.data, chosen.size, chosen.epochs, chosen.network, chosen.precision)
+    for seed in range(1, chosen.seeds + 1):
         for batch in batches:
-            for side in SIDES:
+            for side in sides:
                 for rate in rates(side, batch):
-                    yield Case(side, batch, rate, seed, data, size, epochs)
+                    yield Case(side, batch, rate, seed, *same)
 
 
-def accuracy(case: Case, folder: Path) -> float:
+def accuracy(case: Case, folder: Path, device: torch.device) -> float:
     """In percent of the test images; NaN if the training diverged."""
     names = ("rendezvous", "checkpoints", "memory", "metrics", "trace", "done")
     paths: dict[str, Any] = {name: folder / name for name in names}
@@ -92,18 +102,22 @@ def accuracy(case: Case, folder: Path) -> float:
         schema=SCHEMA, run="large", attempt=1, grid=(1,), interface="lo", rendezvous_timeout_s=60.0, stretch=None,
         mean_time_to_failure_s=1e6, memory_until_s=0.0, token="0" * 64, train=case.train(), **paths,
     )  # fmt: skip
-    parts = build_parts(config.train, CPU)
-    settle(parts.optimizer, CPU)
-    learner = Learner(config, Ranks(0, 1, 0), CPU, parts)
+    parts = build_parts(config.train, device)
+    settle(parts.optimizer, device)
+    learner = Learner(config, Ranks(0, 1, 0), device, parts)
     while not learner.finished:
         learner.step(stop=False)
-        if not all(torch.isfinite(each).all() for each in list(learner.model.parameters())[-2:]):
+        if (learner.finished or learner.progress.steps % CHECKED == 0) and not all(
+            torch.isfinite(each).all() for each in list(learner.model.parameters())[-2:]
+        ):
             return math.nan
     return 100.0 * learner.evaluate().model.accuracy
 
 
-def measure(results: Path, wanted: Sequence[Case], threads: int) -> None:
+def measure(results: Path, wanted: Sequence[Case], threads: int, device: torch.device) -> None:
     """Run what `results` does not have, and append each result."""
+    if device.type == "cuda":
+        devices.prepare("cuda", 0, wanted[0].precision)
     torch.set_num_threads(threads)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     there = {_key(row) for row in rows(results)}
@@ -111,9 +125,11 @@ def measure(results: Path, wanted: Sequence[Case], threads: int) -> None:
         if _key(asdict(case)) in there:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            dist.init_process_group("gloo", store=dist.FileStore(f"{folder}/store", 1), rank=0, world_size=1)
+            dist.init_process_group(
+                devices.backend(device), store=dist.FileStore(f"{folder}/store", 1), rank=0, world_size=1
+            )
             began_s = time.perf_counter()
-            found = accuracy(case, Path(folder))
+            found = accuracy(case, Path(folder), device)
             dist.destroy_process_group()
         row = {**asdict(case), "accuracy": None if math.isnan(found) else round(found, 3)}
         row |= {
@@ -131,7 +147,9 @@ def rows(results: Path) -> list[dict[str, Any]]:
 
 
 def _key(row: dict[str, Any]) -> tuple[object, ...]:
-    return tuple(row[name] for name in ("side", "batch", "rate", "seed", "data", "size", "epochs"))
+    """What determines a run; older results do not name the network and the precision."""
+    named = tuple(row[name] for name in ("side", "batch", "rate", "seed", "data", "size", "epochs"))
+    return *named, row.get("network", "small"), row.get("precision", "fp32")
 
 
 @dataclass(frozen=True)
@@ -181,7 +199,7 @@ def figure(found: Sequence[dict[str, Any]], batches: Sequence[int]) -> Curve:
     return Curve(curves, Axis("{:,.0f}".format, log=True), Axis("{:.1f} %".format))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large_batch")
     parser.add_argument("results", type=Path)
     parser.add_argument("--data", default="mnist")
@@ -190,13 +208,17 @@ def main() -> None:
     parser.add_argument("--batches", default="256,2048,8192")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--sides", default=",".join(SIDES))
+    parser.add_argument("--network", choices=NETWORKS, default="small")
+    parser.add_argument("--precision", choices=["fp32", "bf16", "fp16"], default="fp32")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--svg", type=Path)
     parser.add_argument("--only-table", action="store_true", help="run nothing")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     batches = [int(batch) for batch in chosen.batches.split(",")]
-    wanted = list(cases(chosen.data, chosen.size, chosen.epochs, batches, chosen.seeds))
+    wanted = list(cases(chosen, batches, chosen.sides.split(",")))
     if not chosen.only_table:
-        measure(chosen.results, wanted, chosen.threads)
+        measure(chosen.results, wanted, chosen.threads, torch.device(chosen.device))
     keys = {_key(asdict(case)) for case in wanted}
     found = [row for row in rows(chosen.results) if _key(row) in keys]
     print(f"{date.today()}  torch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores; {chosen.data}, "
