@@ -70,7 +70,8 @@ class Case:
     def train(self) -> Train:
         lars = self.side == "lars"
         return Train(
-            precision=self.precision, epochs=self.epochs, batch=self.batch, seed=self.seed, log_every_steps=10**6,
+            precision=self.precision,  # type: ignore[arg-type]
+            epochs=self.epochs, batch=self.batch, seed=self.seed, log_every_steps=10**6,
             data=DataKeys(self.data, size=self.size), model=ModelKeys("resnet-small", NETWORKS[self.network]),
             optimizer=OptimizerKeys("lars" if lars else "sgd", lr=self.rate, weight_decay=2e-4 if lars else 1e-4),
             schedule=ScheduleKeys("cosine", warmup_epochs=0.0 if self.side == "sgd" else WARM_UP * self.epochs),

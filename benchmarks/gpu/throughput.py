@@ -64,9 +64,9 @@ def measured(form: Form, device: torch.device, batch: int, steps: int, small: bo
     train = Train(
         model=ModelKeys("resnet-small" if small else "resnet50", {"channels_last": form.channels_last}),
         data=DataKeys("synthetic", size=32 if small else 224),
-        optimizer=OptimizerKeys("lars"), epochs=1_000_000, batch=batch, precision=form.precision,
-        compile=form.compile,
-    )  # type: ignore[arg-type]  # fmt: skip
+        optimizer=OptimizerKeys("lars"), epochs=1_000_000, batch=batch, compile=form.compile,
+        precision=form.precision,  # type: ignore[arg-type]
+    )  # fmt: skip
     try:
         return row(train, device, steps, form.data)
     finally:

@@ -10,12 +10,21 @@ from benchmarks.gpu import card
 from training.collectives import device as devices
 
 
+@pytest.fixture
+def cuda() -> torch.device:
+    """A card; skips without one, with the reason."""
+    if why := card.missing():
+        pytest.skip(why.partition(";")[0])
+    return torch.device("cuda")
+
+
 @pytest.fixture(params=["cpu", "cuda"])
 def device(request: pytest.FixtureRequest) -> torch.device:
-    """Skips without a card, with the reason."""
-    if request.param == "cuda" and (why := card.missing()):
-        pytest.skip(why)
-    return torch.device(request.param)
+    """The CPU, and a card."""
+    if request.param == "cuda":
+        found: torch.device = request.getfixturevalue("cuda")
+        return found
+    return torch.device("cpu")
 
 
 @pytest.fixture

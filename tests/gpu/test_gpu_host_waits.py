@@ -63,7 +63,7 @@ def no_waits(device: torch.device) -> Iterator[list[str]]:
 
 def warm(device: torch.device, folder: Path, **keys: Any) -> Learner:
     """A training after the steps that measure, compile and choose algorithms."""
-    made, _ = learner(Train(model=MODEL, batch=64, epochs=50, **keys), device, folder)
+    made, _ = learner(Train(model=MODEL, batch=16, epochs=50, **keys), device, folder)
     for _ in range(PROFILED_STEPS + 3):
         made.step(stop=False)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def test_a_batch_on_the_device_has_the_bits_of_the_host(
 ) -> None:
     keys = DataKeys("imagefolder", {"root": str(tree)}, size=16, colour=colour)
     train = change(Train(data=keys, batch=BATCH, epochs=2))
-    images = imagefolder.build(seed=1, root=str(tree))
+    images: Any = imagefolder.build(seed=1, root=str(tree))
     feed = Feed(
         complete(images, DataSet), Course(train, images.train_samples, lambda _: 0.1), Ranks(0, 1, 0), train, device
     )
@@ -66,7 +67,7 @@ def test_a_batch_on_the_device_has_the_bits_of_the_host(
 
 def test_test_images_travel_as_bytes_too(device: torch.device, tree: Path) -> None:
     train = Train(data=DataKeys("imagefolder", {"root": str(tree)}, size=16), batch=BATCH, epochs=2)
-    images = imagefolder.build(seed=1, root=str(tree))
+    images: Any = imagefolder.build(seed=1, root=str(tree))
     images.look(View(size=16))
     feed = Feed(
         complete(images, DataSet), Course(train, images.train_samples, lambda _: 0.1), Ranks(0, 1, 0), train, device
