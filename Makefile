@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
-.PHONY: demo test fast check bench browser pictures fresh clean
+.PHONY: demo test fast check bench gpu browser pictures fresh clean
 
 demo: $(VENV)/train
 	torusrun submit examples/digits.yaml --wait
@@ -36,6 +36,10 @@ browser: $(VENV)/dev
 pictures: $(VENV)/dev
 	python docs/make_picture.py
 	python docs/make_gallery.py
+
+# The checks and benchmarks that need an NVIDIA card; exit code 69 without one. RESULTS=1 keeps the output.
+gpu: $(VENV)/dev
+	python -m benchmarks.gpu $(if $(RESULTS),--results)
 
 bench: $(VENV)/dev
 	python -m benchmarks.cold_start

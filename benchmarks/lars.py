@@ -2,7 +2,7 @@
 
 `python -m benchmarks.lars [ROUNDS]`: one thread, only the thread's own time, the least of ROUNDS steps (12) in each of
 six processes of each form. Momentum 0.9, decay 5e-5, the rate inside the momentum if a form allows it. If there is a
-GPU, it is measured too, with its own clock, beside the bytes that two passes move.
+GPU, it is measured too, with its own clock, beside the bytes that two passes move; `ROUNDS cuda` measures nothing else.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
+from benchmarks.gpu.clock import times_ms
 from training.optim.kernel import Piece
 from training.optim.lars import LARS
 from training.recipe.train import LarsKeys
 
-ROUNDS, PROCESSES = 12, 6
+ROUNDS, PROCESSES, WARM_UP = 12, 6, 3
 LIMIT_S = 300.0
 TENSORS, PARAMETERS = 161, 25_557_032
 MOMENTUM, DECAY, TRUST, RATE = 0.9, 5e-5, 0.001, 0.1
@@ -173,25 +174,14 @@ def alone_ms(rounds: int, name: str) -> float:
     return least_s * 1e3
 
 
-def on_gpu(rounds: int) -> dict[str, float]:
-    """The least ms between two events around a step; forms that wait for the device fail here."""
+def on_device(rounds: int, device: str) -> dict[str, float]:
+    """The least ms of a step by the device's clock."""
     least = {}
     for name, make in FORMS.items():
-        step = make("cuda")
-        for _ in range(3):
+        step = make(device)
+        for _ in range(WARM_UP):
             step()
-        times = []
-        if name != "apex":
-            torch.cuda.set_sync_debug_mode("error")
-        for _ in range(rounds):
-            before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            before.record()
-            step()
-            after.record()
-            times.append((before, after))
-        torch.cuda.set_sync_debug_mode("default")
-        torch.cuda.synchronize()
-        least[name] = min(before.elapsed_time(after) for before, after in times)
+        least[name] = min(times_ms(step, rounds, torch.device(device)))
         del step
         torch.cuda.empty_cache()
     return least
@@ -206,6 +196,9 @@ def table(least: dict[str, float]) -> Iterator[str]:
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    if len(sys.argv) > 2 and sys.argv[2] in ("cpu", "cuda"):
+        print("\n".join(table(on_device(rounds, sys.argv[2]))))
+        return
     if len(sys.argv) > 2:
         print(alone_ms(rounds, sys.argv[2]))
         return
@@ -216,7 +209,7 @@ def main() -> None:
         print("\nGPU: skipped, there is none here. The goal is 0.25 ms on an H100, 20x over a loop.")
         return
     print(f"\nGPU, {torch.cuda.get_device_name()}, least of {rounds}; two passes move {PARAMETERS * 28 / 1e6:.0f} MB")
-    print("\n".join(table(on_gpu(rounds))))
+    print("\n".join(table(on_device(rounds, "cuda"))))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 
 GOALS = (3600, 5000)
 PROFILED = 10
+ALONE = Ranks(0, 1, 0)
+HEAD = f"{'batch':>6}{'images/s':>10}{'ms':>10}{'waiting for data':>18}{'not computing':>15}"
 
 Act = Callable[[], None]
 
@@ -52,18 +54,20 @@ class Timed:
         return batch
 
 
-def learner(train: Train, device: torch.device, folder: Path) -> tuple[Learner, Timed]:
-    """The learner of a single rank, as in a run."""
+def learner(
+    train: Train, device: torch.device, folder: Path, ranks: Ranks = ALONE, wrap: Callable[[Any], Timed] = Timed
+) -> tuple[Learner, Timed]:
+    """The learner of a rank, of a single one if none is given, as in a run."""
     parts = build_parts(train, device)
     settle(parts.optimizer, device)
-    data = Timed(parts.data)
+    data = wrap(parts.data)
     config = Config(
-        schema=SCHEMA, run="step", attempt=1, grid=(1,), interface=None, rendezvous=folder / "rendezvous",
+        schema=SCHEMA, run="step", attempt=1, grid=(ranks.world,), interface=None, rendezvous=folder / "rendezvous",
         rendezvous_timeout_s=60.0, token="0" * 64, checkpoints=folder / "checkpoints", metrics=folder / "metrics.jsonl",
         memory=folder / "memory", memory_until_s=0.0, done=folder / "done", trace=folder / "trace.jsonl", stretch=None,
         mean_time_to_failure_s=1e6, train=train,
     )  # fmt: skip
-    return Learner(config, Ranks(0, 1, 0), device, replace(parts, data=data)), data
+    return Learner(config, ranks, device, replace(parts, data=data)), data
 
 
 def seconds(step: Act, steps: int, wait: Act) -> float:
@@ -86,11 +90,11 @@ def kernels_s(step: Act) -> float:
     return sum(row.self_device_time_total for row in rows if not row.is_user_annotation) / 1e6 / PROFILED
 
 
-def row(train: Train, device: torch.device, steps: int) -> str:
+def row(train: Train, device: torch.device, steps: int, wrap: Callable[[Any], Timed] = Timed) -> str:
     """The measurements at one batch, after the steps that choose kernels."""
     gpu = device.type == "cuda"
     with tempfile.TemporaryDirectory() as folder:
-        made, data = learner(train, device, Path(folder))
+        made, data = learner(train, device, Path(folder), wrap=wrap)
 
         def step() -> None:
             made.step(stop=False)
@@ -144,7 +148,7 @@ def main() -> None:
         f"{args.model}, {args.data}, {args.size} x {args.size}, channels_last, {args.precision}, {args.steps} steps\n"
     )
     goals = "".join(f"{f'/ {goal}':>8}" for goal in GOALS)
-    print(f"{'batch':>6}{'images/s':>10}{'ms':>10}{'waiting for data':>18}{'not computing':>15}{goals}")
+    print(f"{HEAD}{goals}")
     for batch in args.batches:
         print(row(replace(train, batch=batch), device, args.steps), flush=True)
     dist.destroy_process_group()

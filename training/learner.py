@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from training.collectives.cut_off import PeerLost
+from training.collectives.device import without_trials
 from training.config import Config
 from training.data.feed import Feed
 from training.evaluation.ensemble import Members
@@ -132,10 +133,11 @@ class Learner:
         """Evaluate on the test set, with the view of the last step; all ranks must call it together."""
         self.norms.before_evaluation()
         self._feed.look_once(self.progress)
-        batches = self.data.test_batches(self._ranks.rank, self._ranks.world)
-        with self._backward.precision(), uncompiled(self._train):
+        with self._backward.precision(), uncompiled(self._train), without_trials():
             own = self._average.state if self._average else {}
-            return evaluate(self.model, batches, self.device, self.data.classes, self._members.states, own)
+            return evaluate(
+                self.model, self._feed.test_batches(), self.device, self.data.classes, self._members.states, own
+            )
 
     def gather(self) -> None:
         """Collect the optimizer's shards on every rank; all ranks must call it together, before `state`."""

@@ -22,7 +22,7 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
 
     Raises ConfigError, before the ranks meet, for a model, data set, optimizer or schedule that cannot be built.
     """
-    device = devices.prepare(config.train.device, ranks.local)
+    device = devices.prepare(config.train.device, ranks.local, config.train.precision)
     parts = build_parts(config.train, device)  # before the ranks meet: every rank reports an error of a part
     meeting = rendezvous.join(config, ranks, devices.backend(device))
     stop.listen()

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     """Measure as one rank; SIGTERM ends it at once, because it has nothing to save."""
     try:
         config, ranks = read(arguments)
-        device = devices.prepare(config.train.device, ranks.local)
+        device = devices.prepare(config.train.device, ranks.local, config.train.precision)
         parts = build_parts(config.train, device)
     except ConfigError as error:
         print(f"training.measure: {error}", file=sys.stderr)

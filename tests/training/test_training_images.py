@@ -75,7 +75,7 @@ def test_a_folder_and_its_shards_hold_the_same_samples(tree: Path, shards: Path)
     for images in (here, there):
         assert (images.train_samples, images.test_samples, images.classes) == (TRAIN, TEST, len(CLASSES))
     one, other = here.train_batch(ALL), there.train_batch(ALL)
-    assert one[0].shape == (len(ALL), 3, 24, 24) and one[0].dtype == torch.float32
+    assert one[0].shape == (len(ALL), 3, 24, 24) and one[0].dtype == torch.uint8
     assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
     assert one[1].tolist() == [sample // 12 for _, sample in ALL]
     (shown, labels), (same, alike) = (next(iter(each.test_batches(1, 2))) for each in (here, there))

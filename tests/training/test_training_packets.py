@@ -18,6 +18,4 @@ def test_the_simulated_messages_are_those_of_the_training(pools: Pools, dims: tu
     for rank, messages in enumerate(pools.of(prod(dims)).ask(sent, dims, elements)):
         halves = [half for way in chunk_ways(dims, rank, elements) for half in way]
         simulated = [(half.right, size * ITEM_BYTES) for half in halves for size in half.sent]
-        assert simulated == messages, (
-            f"rank {rank} of {dims} sends other messages: mend benchmarks/packets/schedule.py"
-        )
+        assert simulated == messages, f"rank {rank} of {dims} sends other messages: mend benchmarks/packets/schedule.py"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -35,12 +37,17 @@ class Feed:
     def alone(self, progress: Progress) -> tuple[Tensor, Tensor]:
         """The same, and no samples are announced."""
         self.look(progress)
-        images, labels = self._data.train_batch(self.samples(progress))
+        images, labels = self._on_device(*self._data.train_batch(self.samples(progress)))
         if self._mixup or self._cutmix:
             mix = mix_of(self._seed, progress.samples, self._mixup, self._cutmix)
             if self._course.view_at(progress).augment:
                 images, labels = mixed(mix, images, labels, self._data.classes)
-        return self._moved(images), self._moved(labels)
+        return images, labels
+
+    def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """This rank's test samples in batches: inputs [N, ...] and labels [N]."""
+        for inputs, labels in self._data.test_batches(self._ranks.rank, self._ranks.world):
+            yield self._on_device(inputs, labels)
 
     def _announce(self, following: Progress) -> None:
         """Announce the samples of the step after `following`, if there is one with the same view."""
@@ -69,6 +76,9 @@ class Feed:
             samples=self._data.train_samples,
             seed=self._seed,
         )
+
+    def _on_device(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        return self._data.normalized(self._moved(inputs)), self._moved(labels)
 
     def _moved(self, tensor: Tensor) -> Tensor:
         """The tensor on the device, copied from pinned memory: a copy from other memory would wait for the device."""

@@ -39,7 +39,7 @@ def mix_of(seed: int, samples: int, mixup: float, cutmix: float) -> Mix:
 
 def mixed(mix: Mix, images: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     """Images [B, ..., height, width] and labels [B], B even, as mixed images and targets [B, classes]."""
-    neighbour = torch.arange(len(images)) ^ 1
+    neighbour = torch.arange(len(images), device=images.device) ^ 1
     others = images[neighbour]
     targets = functional.one_hot(labels, classes).float()
     partners = targets[neighbour]

@@ -10,20 +10,25 @@ import torch
 
 from training.data.images.ahead import Ahead, Batch, Samples
 from training.data.images.image_options import SIDE
+from training.data.normal import BRIGHTEST, Normal
 from training.data.view import View
 
 DISTINCT = 64
+MIDDLE, DEVIATION = 0.5, 0.25  # of pixels from 0 to 1
 SPREAD = 2_654_435_761  # Knuth's multiplier: labels of neighbours differ
 
 
 class RandomImages:
-    """Images [B, channels, size, size] of normal random numbers, functions of (seed, sample % 64), and labels [B]."""
+    """Images [B, channels, size, size] in bytes, functions of (seed, sample % 64), and labels [B].
+
+    `normalized` images are normal random numbers, rounded, with mean 0 and deviation 1.
+    """
 
     def __init__(self, seed: int, samples: int, test_samples: int, classes: int, channels: int) -> None:
         self.train_samples, self.test_samples, self.classes = samples, test_samples, classes
-        self._channels = channels
+        self._channels, self.normalized = channels, Normal([MIDDLE] * channels, [DEVIATION] * channels)
         self._seed, self._thread = seed, ThreadPoolExecutor(1, thread_name_prefix="synthetic")
-        self._ahead = Ahead(self._start)
+        self._ahead, self._kept = Ahead(self._start), dict[int, np.ndarray]()
         self.look(View())
 
     def look(self, view: View) -> None:
@@ -31,7 +36,8 @@ class RandomImages:
         self._ahead.drop()
         size = view.size or SIDE
         self.shape = (self._channels, size, size)
-        self._images, self._test_images = self._drawn(size), self._drawn(view.test_size or size)
+        self._size, self._test_size = size, view.test_size or size
+        self._kept = {each: images for each, images in self._kept.items() if each in (size, self._test_size)}
 
     def prefetch(self, samples: Samples) -> None:
         """Begin to collect these samples."""
@@ -45,15 +51,23 @@ class RandomImages:
         """Every `world`-th test sample from `rank` on, 64 at a time: a thousand photographs take 600 MB."""
         mine = range(rank, self.test_samples, world)
         for first in range(0, len(mine), DISTINCT):
-            yield self._collected(self._test_images, list(mine[first : first + DISTINCT]))
+            yield self._collected(self._drawn(self._test_size), list(mine[first : first + DISTINCT]))
 
     def _start(self, samples: Samples) -> Future[Batch]:
-        return self._thread.submit(self._collected, self._images, [sample for _, sample in samples])
+        return self._thread.submit(self._collected, self._drawn(self._size), [sample for _, sample in samples])
 
     def _collected(self, images: np.ndarray, samples: list[int]) -> Batch:
         index = np.array(samples, dtype=np.int64)
         return torch.from_numpy(images[index % DISTINCT]), torch.from_numpy(index * SPREAD % 2**32 % self.classes)
 
     def _drawn(self, size: int) -> np.ndarray:
+        """The images in a size; kept while the view has it."""
+        if size not in self._kept:
+            self._kept[size] = self._new(size)
+        return self._kept[size]
+
+    def _new(self, size: int) -> np.ndarray:
         generator = torch.Generator().manual_seed(self._seed)
-        return torch.randn(DISTINCT, self._channels, size, size, generator=generator).numpy()
+        numbers = torch.randn(DISTINCT, self._channels, size, size, generator=generator)
+        pixels = numbers.mul_(DEVIATION).add_(MIDDLE).mul_(BRIGHTEST).round_().clamp_(0, BRIGHTEST)
+        return pixels.to(torch.uint8).numpy()

@@ -2,7 +2,7 @@
 
 Each program of a launch takes BLOCK numbers of one tensor; a table on the device says which tensor. Sums are added in a
 fixed order, without atomics. Compiled for sm_70, sm_80 and sm_90, and compared with a loop over the tensors in Triton's
-interpreter; not run on a GPU yet.
+interpreter; not run on a GPU yet (docs/reference/gpu-checks.md).
 """
 
 from __future__ import annotations

@@ -55,6 +55,13 @@ class DataSet(Protocol):
         """
         return [self.test_shard(rank, world)]
 
+    def normalized(self, inputs: Tensor) -> Tensor:
+        """Inputs of a training or test batch as the network takes them; called once they are on the device.
+
+        So images may travel to it as bytes.
+        """
+        return inputs
+
     def use(self, workers: int | None) -> None:
         """Set the number of threads that decode, None for its own choice; called once."""
         return None

@@ -270,8 +270,10 @@ class Train:
     accumulate: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
         1, "backward passes of a rank in one step, each on an equal part of its share of the batch"
     )
-    precision: Literal["fp32", "bf16", "fp16"] = key(
-        "fp32", "of matrix products and convolutions; weights stay in fp32, and fp16 waits for the device once a step"
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = key(
+        "fp32",
+        "of matrix products and convolutions; weights stay in fp32; tf32 is fp32 on a CPU, and fp16 waits for the "
+        "device once a step",
     )
     loss_scale: LossScaleKeys = key(LossScaleKeys(), "by what fp16 multiplies the loss")
     compile: bool = key(False, "torch.compile the network, in the first steps; it needs a C++ compiler on a CPU")

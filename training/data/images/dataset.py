@@ -18,6 +18,7 @@ from training.data.images.image_options import SIDE, ImageSettings
 from training.data.images.rectangles import Cut, Middle
 from training.data.images.sizes import Sizes
 from training.data.images.stored import Split, Stored
+from training.data.normal import IMAGENET, Normal
 from training.data.view import View
 
 CHANNELS = 3
@@ -25,9 +26,10 @@ MOST_WORKERS = 8  # if the recipe gives no number; ranks of a node share its cor
 
 
 class Images:
-    """Images [B, 3, height, width] with ImageNet's mean 0 and deviation 1, and labels [B].
+    """Images [B, 3, height, width] in bytes, and labels [B]. Images with changed colours are float32.
 
-    A training image is a function of (seed, epoch, sample) and the view.
+    `normalized` images have ImageNet's mean 0 and deviation 1. A training image is a function of (seed, epoch, sample)
+    and the view.
     """
 
     def __init__(self, halves: Split[Stored], seed: int, settings: ImageSettings) -> None:
@@ -39,7 +41,7 @@ class Images:
         self._problems: list[str] = []
         share, lines = settings.max_corrupt, self._problems
         self._bad, self._bad_tests = (Register(half, share, lines) for half in (self._train, self._test))
-        self._sizes = Sizes(self._test)
+        self._sizes, self.normalized = Sizes(self._test), Normal(*IMAGENET)
         self._ahead = Ahead(self._start)
         self.use(None)
 
@@ -88,7 +90,9 @@ class Images:
 
     def _start(self, samples: Samples) -> Decoding:
         size = self._view.size or SIDE
-        images, labels = torch.empty(len(samples), CHANNELS, size, size), torch.empty(len(samples), dtype=torch.long)
+        kind = torch.float32 if self._view.augment and self._view.colour else torch.uint8
+        images = torch.empty(len(samples), CHANNELS, size, size, dtype=kind)
+        labels = torch.empty(len(samples), dtype=torch.long)
         fill = partial(self._decode, self._view, images.numpy(), labels.numpy())
         return Decoding(images, labels, [self._threads.submit(fill, at, *each) for at, each in enumerate(samples)])
 
@@ -111,7 +115,7 @@ class Images:
             return
 
     def _start_test(self, cut: Cut) -> Decoding:
-        images = torch.empty(len(cut.samples), CHANNELS, cut.height, cut.width)
+        images = torch.empty(len(cut.samples), CHANNELS, cut.height, cut.width, dtype=torch.uint8)
         labels = torch.empty(len(cut.samples), dtype=torch.long)
         fill = partial(self._decode_test, cut, self._test_size, self._view.test_margin, images.numpy(), labels.numpy())
         return Decoding(images, labels, [self._threads.submit(fill, at) for at in range(len(cut.samples))])

@@ -29,11 +29,6 @@ from training.recipe.reading import ConfigError
 if TYPE_CHECKING:
     from training.data.images.rectangles import Middle
 
-# Mean and deviation of ImageNet's training images, from 0 to 1: red, green, blue.
-MEAN = np.array([0.485, 0.456, 0.406], dtype=np.float32)[:, None, None]
-DEVIATION = np.array([0.229, 0.224, 0.225], dtype=np.float32)[:, None, None]
-BRIGHTEST = np.float32(255)
-
 # Loaded before the first thread decodes: Pillow imports formats when it needs them, and threads could miss some.
 FORMATS = [
     each.format for each in (JpegImageFile, PngImageFile, PpmImageFile, BmpImageFile, WebPImageFile, TiffImageFile)
@@ -42,7 +37,7 @@ FORMATS = [
 DEEP = ("I", "F")  # modes with grey levels that Pillow cuts off at 255: an image of 16 bits would be white
 
 Pixels = Any
-"""A numpy array [3, height, width] of float32: mean 0 and deviation 1, roughly."""
+"""A numpy array [3, height, width] of bytes, or of float32 from 0 to 255 if colours change."""
 
 
 class Corrupt(Exception):
@@ -69,7 +64,7 @@ def train_pixels(
 ) -> None:
     """Write the part `box_of(width, height)` of an image into `into`, scaled to its size. Raises Corrupt.
 
-    Its colours change `by` three factors.
+    Its colours change `by` three factors; then `into` has float32.
     """
     height, width = into.shape[1:]
     try:
@@ -79,7 +74,7 @@ def train_pixels(
     pixels = np.asarray(image)[:, ::-1] if flip else np.asarray(image)
     if by:
         pixels = colour.changed(pixels.transpose(2, 0, 1).astype(np.float32), by).transpose(1, 2, 0)
-    _put(pixels, into)
+    into[...] = pixels.transpose(2, 0, 1)
 
 
 def test_pixels(data: bytes, middle_of: Callable[[int, int], Middle], into: Pixels) -> None:
@@ -97,7 +92,7 @@ def test_pixels(data: bytes, middle_of: Callable[[int, int], Middle], into: Pixe
     if image.size != (width, height):
         seen, image = image, Image.new("RGB", (width, height))
         image.paste(seen, ((width - seen.width) // 2, (height - seen.height) // 2))
-    _put(np.asarray(image), into)
+    into[...] = np.asarray(image).transpose(2, 0, 1)
 
 
 def _part(data: bytes, place_of: Callable[[int, int], tuple[Box, int, int]], draft: bool) -> Image.Image:
@@ -115,11 +110,6 @@ def _part(data: bytes, place_of: Callable[[int, int], tuple[Box, int, int]], dra
         seen = (max(box.left, 0) * scale[0], max(box.top, 0) * scale[1], right, bottom)
         resized: Image.Image = pixels.resize((width, height), Image.Resampling.BILINEAR, box=seen)
     return resized
-
-
-def _put(pixels: Pixels, into: Pixels) -> None:
-    np.subtract(pixels.transpose(2, 0, 1), MEAN * BRIGHTEST, out=into)
-    np.divide(into, DEVIATION * BRIGHTEST, out=into)
 
 
 def _why(error: Exception) -> str:

@@ -11,17 +11,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from training.data import colour
+from training.data.normal import Normal
 from training.data.order import draws
 from training.data.packed.sources import Source
 from training.data.view import View
 
-BRIGHTEST = 255.0
 TEST_BATCH = 500
 
 
 class PackedImages:
-    """Images [B, channels, size, size] with mean 0 and deviation 1 over the training half, and labels [B].
+    """Images [B, channels, size, size] in bytes, and labels [B].
 
+    `normalized` images have mean 0 and deviation 1 over the training half. Images in another size or with changed
+    colours are float32.
     A training image is a function of (seed, epoch, sample) and the view. With `augment` it is moved by up to the
     source's `reach` of pixels, with black around it, and mirrored if the source says so. Area and aspect are not used.
     """
@@ -35,8 +37,7 @@ class PackedImages:
             images, at = _mapped(path, at, (count, *facts.shape))
             labels, at = _mapped(path, at, (count,))
             self._halves.append((images, labels))
-        self._mean = torch.tensor(source.mean).view(-1, 1, 1) * BRIGHTEST
-        self._deviation = torch.tensor(source.deviation).view(-1, 1, 1) * BRIGHTEST
+        self.normalized = Normal(source.mean, source.deviation)
         self.look(View())
 
     def look(self, view: View) -> None:
@@ -51,14 +52,14 @@ class PackedImages:
         images, labels = (each[index] for each in self._halves[0])
         if self._view.augment:
             images = self._changed(images, np.stack([self._draws(epoch)[sample] for epoch, sample in samples]))
-        return self._seen(self._coloured(images.float(), samples), self._view.size), labels.long()
+        return _in_size(self._coloured(images, samples), self._view.size), labels.long()
 
     def test_batches(self, rank: int, world: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every `world`-th test image from `rank` on, 500 at a time."""
         images, labels = (each[rank::world] for each in self._halves[1])
         size = self._view.test_size or self._view.size
         for some, theirs in zip(torch.split(images, TEST_BATCH), torch.split(labels, TEST_BATCH), strict=True):
-            yield self._seen(some, size), theirs.long()
+            yield _in_size(some, size), theirs.long()
 
     def _draws(self, epoch: int) -> np.ndarray:
         return draws(self.train_samples, f"changes/{self._seed}/{epoch}", 3)
@@ -79,14 +80,14 @@ class PackedImages:
             return pixels
         each = [colour.factors(self._seed, epoch, sample, self._view.colour) for epoch, sample in samples]
         by = np.array(each, dtype=np.float32).T[:, :, None, None, None]
-        return torch.from_numpy(colour.changed(pixels.numpy(), by))
+        return torch.from_numpy(colour.changed(pixels.float().numpy(), by))
 
-    def _seen(self, images: Tensor, size: int | None) -> Tensor:
-        """Bytes as numbers of the network, in another size if one is given: bilinear, smoothed before it shrinks."""
-        pixels = images.float()
-        if size is not None and size != pixels.shape[-1] and len(pixels):
-            pixels = functional.interpolate(pixels, (size, size), mode="bilinear", antialias=True)
-        return (pixels - self._mean) / self._deviation
+
+def _in_size(images: Tensor, size: int | None) -> Tensor:
+    """The images in another size if one is given: bilinear, smoothed before it shrinks."""
+    if size is None or size == images.shape[-1] or not len(images):
+        return images
+    return functional.interpolate(images.float(), (size, size), mode="bilinear", antialias=True)
 
 
 def _mapped(path: Path, at: int, shape: tuple[int, ...]) -> tuple[Tensor, int]:

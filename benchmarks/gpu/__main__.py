@@ -1,0 +1,105 @@
+"""All that needs a card: the checks of tests/gpu, then the benchmarks. docs/reference/gpu-checks.md has the parts.
+
+`make gpu`, or `python -m benchmarks.gpu [--results] [--only PART ...]`. A part that fails does not stop the others.
+`--results` writes all output to benchmarks/results/gpu-DATE.txt, too. Exit codes: 0 all parts passed, 1 a part failed,
+69 there is no card (the checks have run on the CPU).
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from benchmarks.gpu import card
+from training.data.packed.named import Named
+from training.data.packed.sources import SOURCES
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks/results"
+FAILED, NO_CARD = 1, 69  # 69 as sysexits' EX_UNAVAILABLE
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A module with its arguments, and the longest time that it may take."""
+
+    name: str
+    words: tuple[str, ...]
+    limit_s: float
+    data: str | None = None  # a data set that must be prepared
+
+
+CIFAR = ("benchmarks.large_batch", str(RESULTS / "gpu-cifar10.jsonl"), "--study", "cifar10", "--device", "cuda")
+CHECKS = Part("checks", ("pytest", "-q", "-p", "no:cacheprovider", "tests/gpu"), 900)
+PARTS = (
+    Part("lars", ("benchmarks.lars", "50", "cuda"), 300),
+    Part("throughput", ("benchmarks.gpu.throughput",), 900),
+    Part("overlap", ("benchmarks.gpu.overlap",), 600),
+    Part("cifar10", CIFAR, 5400, data="cifar10"),
+)
+
+
+def run(part: Part, say: Say) -> bool:
+    """Run a part, and say its output as it comes; whether it passed."""
+    say(f"== {part.name}: python -m {' '.join(part.words)}")
+    if part.data and (why := unprepared(part.data)):
+        say(f"{part.name} is left out: {why}")
+        return False
+    command = [sys.executable, "-m", *part.words]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        timer = threading.Timer(part.limit_s, process.kill)
+        timer.start()
+        for line in process.stdout or ():
+            say(line.rstrip("\n"))
+        code = process.wait()
+        timer.cancel()
+    if code:
+        say(f"{part.name} failed: exit code {code}" + (f", after {part.limit_s:.0f} s" if code == -9 else ""))
+    return code == 0
+
+
+def unprepared(name: str) -> str | None:
+    """Why a packed data set is not there, and the command that prepares it."""
+    named = Named(SOURCES[name])
+    return None if named.path().exists() else named.missing(named.path())
+
+
+def everything(parts: tuple[Part, ...], say: Say) -> int:
+    """The exit code."""
+    passed = run(CHECKS, say)
+    if why := card.missing():
+        say(f"benchmarks.gpu: {why}")
+        return NO_CARD if passed else FAILED
+    say(card.facts(torch.device("cuda")))
+    passed &= all([run(part, say) for part in parts])
+    return 0 if passed else FAILED
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
+    parser.add_argument("--results", action="store_true", help="write benchmarks/results/gpu-DATE.txt, too")
+    parser.add_argument("--only", nargs="+", choices=[part.name for part in PARTS], help="these benchmarks")
+    chosen = parser.parse_args()
+    heard: list[str] = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        heard.append(line)
+
+    code = everything(tuple(part for part in PARTS if not chosen.only or part.name in chosen.only), say)
+    if chosen.results and code != NO_CARD:
+        RESULTS.joinpath(f"gpu-{time.strftime('%F')}.txt").write_text("\n".join(heard) + "\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

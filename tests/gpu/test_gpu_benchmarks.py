@@ -1,0 +1,78 @@
+"""The benchmarks of `make gpu`, small on the CPU: so their first run on a card does not fail on a mistake in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import lars
+from benchmarks.gpu import __main__ as gpu
+from benchmarks.gpu import card, overlap, throughput
+from benchmarks.large_batch.__main__ import train_all
+from benchmarks.large_batch.results import missing, read
+from benchmarks.large_batch.study import CIFAR10
+
+
+@pytest.fixture(autouse=True)
+def same_settings() -> Iterator[None]:
+    threads, determinism = torch.get_num_threads(), torch.get_deterministic_debug_mode()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    torch.set_deterministic_debug_mode(determinism)
+
+
+def test_lars_by_the_clock_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lars, "WARM_UP", 1)
+    monkeypatch.setattr(lars, "FORMS", {name: lars.FORMS[name] for name in ("fused", "memcpy")})
+    assert all(ms > 0 for ms in lars.on_device(1, "cpu").values())
+
+
+def test_images_per_second(capsys: pytest.CaptureFixture[str]) -> None:
+    throughput.main(["--device", "cpu", "--small", "--batch", "2", "--steps", "1"])
+    shown = capsys.readouterr().out
+    for form in throughput.FORMS:
+        assert (f"\n{form.name}  " in shown) == (form.name in throughput.SMALL), shown
+
+
+def test_overlap(capsys: pytest.CaptureFixture[str]) -> None:
+    overlap.main(["--device", "cpu", "--small", "--batch", "2", "--steps", "1"])
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in overlap.SMALL) and "2 ranks on a CPU" in shown
+
+
+def test_cifar10_in_small(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    small = replace(
+        CIFAR10, data="digits", size=8, epochs=1, warm_up=0.2, batches=(512,), widths=(4,), blocks=1, precision="fp32"
+    )
+    train_all(small, results, torch.device("cpu"))
+    assert not missing(small, scores := read(results))
+    assert {case.cell.side for case in scores} == {"sgd", "lars"}
+
+
+def test_the_arguments_of_the_parts_are_those_that_the_benchmarks_have() -> None:
+    for part in gpu.PARTS:
+        module, *_ = part.words
+        assert find_spec(module), part
+
+
+@pytest.mark.skipif(card.missing() is None, reason="there is a card")
+def test_without_a_card_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(gpu, "CHECKS", gpu.Part("checks", ("platform",), 60))
+    assert gpu.everything(gpu.PARTS, said.append) == gpu.NO_CARD
+    assert said[-1].startswith("benchmarks.gpu: no NVIDIA card") and "make gpu" in said[-1]
+
+
+def test_a_part_that_fails_or_lacks_its_data_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    said: list[str] = []
+    assert not gpu.run(gpu.Part("broken", ("no_such_module",), 60), said.append)
+    assert said[-1] == "broken failed: exit code 1"
+    assert not gpu.run(gpu.PARTS[-1], said.append) and "`torusrun data get cifar10` prepares it" in said[-1]

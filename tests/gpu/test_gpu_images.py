@@ -1,0 +1,98 @@
+"""Images travel to the device as bytes and become numbers there: those that the host would compute, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.images_tree import write_tree
+from training.collectives import device as devices
+from training.complete import complete
+from training.data import imagefolder
+from training.data.feed import Feed
+from training.data.mixing import mix_of, mixed
+from training.data.normal import IMAGENET
+from training.data.view import View
+from training.meeting.ranks import Ranks
+from training.progress import Progress
+from training.recipe.protocols import DataSet
+from training.recipe.train import DataKeys, Train
+from training.schedule.phases import Course
+
+BATCH, CLASSES = 6, 2
+
+
+def on_host(images: torch.Tensor) -> torch.Tensor:
+    """(pixel - mean) / deviation in numpy's float32."""
+    mean, deviation = (np.array(each, np.float32)[:, None, None] * np.float32(255) for each in IMAGENET)
+    return torch.from_numpy((images.numpy().astype(np.float32) - mean) / deviation)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    root: Path = write_tree(tmp_path / "tree")
+    return root
+
+
+@pytest.mark.parametrize("change", [lambda train: train, lambda train: Train(**{**vars(train), "mixup": 0.2})])
+@pytest.mark.parametrize("colour", [0.0, 0.4])
+def test_a_batch_on_the_device_has_the_bits_of_the_host(
+    device: torch.device, tree: Path, colour: float, change: Callable[[Train], Train]
+) -> None:
+    keys = DataKeys("imagefolder", {"root": str(tree)}, size=16, colour=colour)
+    train = change(Train(data=keys, batch=BATCH, epochs=2))
+    images: Any = imagefolder.build(seed=1, root=str(tree))
+    feed = Feed(
+        complete(images, DataSet), Course(train, images.train_samples, lambda _: 0.1), Ranks(0, 1, 0), train, device
+    )
+    found, labels = feed.alone(Progress())
+    sent, classes = images.train_batch(feed.samples(Progress()))
+    assert sent.dtype == (torch.float32 if colour else torch.uint8), "bytes travel, a quarter of fp32"
+    wanted = on_host(sent)
+    if train.mixup:
+        wanted, classes = mixed(mix_of(train.seed, 0, train.mixup, 0.0), wanted, classes, images.classes)
+    assert found.device.type == labels.device.type == device.type and found.dtype == torch.float32
+    if train.mixup and device.type == "cuda":
+        torch.testing.assert_close(found.cpu(), wanted, rtol=1e-6, atol=1e-6)  # lerp may fuse its two operations
+    else:
+        assert torch.equal(found.cpu(), wanted)
+    assert torch.equal(labels.cpu(), classes)
+
+
+def test_test_images_travel_as_bytes_too(device: torch.device, tree: Path) -> None:
+    train = Train(data=DataKeys("imagefolder", {"root": str(tree)}, size=16), batch=BATCH, epochs=2)
+    images: Any = imagefolder.build(seed=1, root=str(tree))
+    images.look(View(size=16))
+    feed = Feed(
+        complete(images, DataSet), Course(train, images.train_samples, lambda _: 0.1), Ranks(0, 1, 0), train, device
+    )
+    for (found, labels), (sent, classes) in zip(feed.test_batches(), images.test_batches(0, 1), strict=True):
+        assert sent.dtype == torch.uint8 and torch.equal(found.cpu(), on_host(sent))
+        assert torch.equal(labels.cpu(), classes)
+
+
+def test_a_card_tries_algorithms_for_training_and_rounds_to_tf32_if_asked(device: torch.device) -> None:
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark, cudnn.allow_tf32, torch.get_float32_matmul_precision(), torch.get_num_threads()
+    determinism = torch.get_deterministic_debug_mode()
+    try:
+        for precision, tf32 in (("fp32", False), ("tf32", True), ("bf16", False)):
+            devices.prepare(device.type, 0, precision)
+            if device.type == "cuda":
+                assert cudnn.benchmark and cudnn.allow_tf32 == tf32
+                assert (torch.get_float32_matmul_precision() == "high") == tf32
+            tried = cudnn.benchmark
+            with devices.without_trials():
+                assert not cudnn.benchmark, "test images have many shapes, each of which is seen once or twice"
+            assert cudnn.benchmark == tried
+    finally:
+        cudnn.benchmark, cudnn.allow_tf32 = before[:2]
+        torch.set_float32_matmul_precision(before[2])
+        torch.set_num_threads(before[3])
+        torch.set_deterministic_debug_mode(determinism)
