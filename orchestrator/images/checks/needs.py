@@ -18,6 +18,7 @@ class Wanted:
     """
 
     training: bool = True  # torusrun's own training; else a command
+    pyxis: bool = False  # srun itself starts the ranks in the image
     calls_mpi: Literal["no", "maybe", "yes"] = "no"
     host_mpi: str | None = None  # the folder in the image at which the site's MPI is bound
     launcher: str = "spawn"

@@ -20,6 +20,7 @@ class Srun(Launcher):
     numbers = ("SLURM_PROCID", "SLURM_LOCALID")
     pmi = Pmi.SLURM
     beside = True
+    pyxis = True
 
     def command(self, launch: Launch) -> list[str]:
         # Slurm orders hosts by name or by its topology; only a host file with arbitrary distribution keeps an order.
@@ -33,7 +34,7 @@ class Srun(Launcher):
             *(() if launch.mpi else ("--mpi=none",)),
             *(("--overlap",) if launch.beside else ()),
             "--kill-on-bad-exit=1",
-            "--export=ALL",
+            f"--export={'ALL' if launch.exported is None else ','.join(launch.exported)}",
         ]
 
     def environment(self, launch: Launch) -> dict[str, str]:
