@@ -21,14 +21,14 @@ MOST_DESCRIPTORS = 1024
 PARTITION, SQUASHFS, ENCRYPTED, PRIMARY = 0x4004, 1, 5, 2
 
 
-class Part(NamedTuple):
-    """A part of a file, in bytes."""
+class Extent(NamedTuple):
+    """A part of a file: its first byte, and its number of bytes."""
 
     start: int
     length: int
 
 
-def squashfs(path: Path) -> Part:
+def squashfs(path: Path) -> Extent:
     """The squashfs of the root file system in a SIF. Raises UserError if it has none, or one that is encrypted."""
     try:
         with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
@@ -47,5 +47,5 @@ def squashfs(path: Path) -> Part:
             if form == ENCRYPTED:
                 raise UserError(f"{path}: its file system is encrypted, so it cannot be converted")
             if form == SQUASHFS:
-                return Part(offset, length)
+                return Extent(offset, length)
     raise UserError(f"{path}: the SIF has no squashfs, so it cannot be converted for Pyxis")

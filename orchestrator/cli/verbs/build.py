@@ -40,12 +40,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from orchestrator.images import pyxis
     from orchestrator.images.definitions.dockerfile.instructions import is_name
+    from orchestrator.images.source import SQUASHED
     from orchestrator.runs.image import building, squashed
     from orchestrator.runs.plan.plan import plan
     from orchestrator.spec.load import is_run, load_site
     from orchestrator.spec.paths import absolute
 
-    if not (args.image.endswith(".def") or is_name(args.image)) and is_run(args.image):
+    is_text = not (args.image.endswith((".def", ".sif", *SQUASHED)) or is_name(args.image))
+    if is_text and is_run(args.image):
         planned = plan(args.image, site=args.site)
         source, site = planned.run.image, planned.site
         if source is None:

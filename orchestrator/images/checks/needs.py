@@ -18,7 +18,6 @@ class Wanted:
     """
 
     training: bool = True  # torusrun's own training; else a command
-    pyxis: bool = False  # srun itself starts the ranks in the image
     calls_mpi: Literal["no", "maybe", "yes"] = "no"
     host_mpi: str | None = None  # the folder in the image at which the site's MPI is bound
     launcher: str = "spawn"
@@ -32,6 +31,7 @@ class Wanted:
     hcas: tuple[str, ...] = ()  # the site's InfiniBand adapters
     builds: bool = False  # the image has still to be built on this machine
     fakeroot: bool = True  # build with --fakeroot
+    pyxis: bool = False  # srun itself starts the ranks in the image
 
     @property
     def pmi(self) -> Pmi:

@@ -87,6 +87,11 @@ class Launcher(ABC):
         return {}
 
     @classmethod
+    def reason(cls, text: str) -> str:
+        """Why no rank started, if the launcher's messages say so before the last one; else ''."""
+        return ""
+
+    @classmethod
     def killed(cls, text: str) -> dict[int, int]:
         """The ranks that a signal ended, in the launcher's messages, each with its first signal."""
         found = cls.kills.findall(text) if cls.kills else ()
