@@ -8,6 +8,7 @@ from pathlib import Path
 from orchestrator.base import private
 
 SIF_MAGIC = b"SIF_MAGIC\0"
+SQUASHFS_MAGIC = b"hsqs"  # linux/fs/squashfs/squashfs_fs.h
 # The header of a SIF: a line that starts it (32 bytes), the magic (10), a version (3), and this code (3).
 # Verified: sylabs/sif, pkg/sif/arch.go and sif.go.
 SIF_CODE_AT = 45
@@ -24,6 +25,11 @@ HEAD_BYTES = 64
 def is_sif(path: Path) -> bool:
     """Whether a file is a SIF, by its header; False if it cannot be read."""
     return _head(path)[32:42] == SIF_MAGIC
+
+
+def is_squashfs(path: Path) -> bool:
+    """Whether a file is a file system of squashfs, by its header; False if it cannot be read."""
+    return _head(path)[:4] == SQUASHFS_MAGIC
 
 
 def machine(path: Path) -> tuple[str | None, str]:

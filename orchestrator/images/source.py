@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Literal
 
 from orchestrator.base.errors import UserError
-from orchestrator.images.architecture import is_sif
+from orchestrator.images.architecture import is_sif, is_squashfs
 from orchestrator.images.definitions.dockerfile.instructions import is_name
 from orchestrator.spec.paths import absolute, expanded
 
-Kind = Literal["image file", "SIF", "folder", "archive", "layout", "registry"]
+Kind = Literal["image file", "SIF", "squashfs", "folder", "archive", "layout", "registry"]
 TRANSPORTS: dict[str, Kind] = {"docker-archive": "archive", "oci-archive": "archive", "oci": "layout"}
 REGISTRIES = ("docker", "oras", "library")
+SQUASHED = (".sqsh", ".squashfs")  # for Pyxis
 FORMS = (
-    "an image file, a Dockerfile, a SIF, a sandbox folder, docker-archive:FILE, oci-archive:FILE, oci:FOLDER, "
-    "docker://REFERENCE, oras://REFERENCE or library://REFERENCE"
+    "an image file, a Dockerfile, a SIF, a .sqsh file, a sandbox folder, docker-archive:FILE, oci-archive:FILE, "
+    "oci:FOLDER, docker://REFERENCE, oras://REFERENCE or library://REFERENCE"
 )
 REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -53,12 +54,16 @@ def parse(text: str) -> NamedImage:
     path = absolute(text)
     if text.endswith(".sif") or is_sif(path):
         return NamedImage("SIF", text, place=str(path))
+    if text.endswith(SQUASHED) or is_squashfs(path):
+        return NamedImage("squashfs", text, place=str(path))
     return NamedImage("folder" if path.is_dir() else "image file", text, place=str(path))
 
 
 def is_path(text: str) -> bool:
     """Whether `text` is a path alone, not the name of an image file or a form with a transport."""
-    return not _split(text)[0] and ("/" in text or text.endswith((".yaml", ".yml", ".sif", ".def")) or is_name(text))
+    return not _split(text)[0] and (
+        "/" in text or text.endswith((".yaml", ".yml", ".sif", ".def", *SQUASHED)) or is_name(text)
+    )
 
 
 def beside(text: str, folder: Path) -> str:

@@ -161,7 +161,7 @@ class Supervisor:
         dims, hosts = placement.grid.dims, tuple(placement.hosts)
         ledger.append(self.folder.ledger, Started(self.attempt.number, job, hosts, dims, reason, bool(waited)))
         begin.from_job(self.folder, self.attempt.number, self.plan.notify.moments, ["start"], wait=False)
-        started = waited.begin_as(self.attempt) if waited else self._launched(starter)
+        started = waited.begin_as(self.attempt) if waited else self._launched(starter, image)
         messages = (waited.messages if waited else None) or self.attempt.stderr
         running = Running(
             self.plan,
@@ -191,9 +191,9 @@ class Supervisor:
         end = verdict(evidence, stop)
         return end if schedulers.get(self.plan.site.scheduler).traits.one_machine else self.daemon.blamed(end)
 
-    def _launched(self, starter: Launcher) -> subprocess.Popen[bytes]:
+    def _launched(self, starter: Launcher, image: Image | None) -> subprocess.Popen[bytes]:
         return process.start(
-            command(self.plan, self.attempt, starter),
+            command(self.plan, self.attempt, starter, image=image),
             own_group=True,
             cwd=self.attempt.folder,
             parent_death=signal.SIGTERM,

@@ -24,7 +24,8 @@ def words(text: str) -> Words:
         lost |= launcher.lost(text)
         killed |= launcher.killed(text)
     ours = next((line for line in text.splitlines() if line.startswith(FAILED)), "")
-    return Words(lost, killed, last(text), ours.removeprefix(OURS))
+    reason = next(filter(None, (launcher.reason(text) for launcher in FAMILIES)), "")
+    return Words(lost, killed, reason[:LONGEST_QUOTE] or last(text), ours.removeprefix(OURS))
 
 
 def last(text: str) -> str:

@@ -69,7 +69,8 @@ class ContainerSettings:
     """How this site builds images and runs programs in them."""
 
     runtime: Annotated[str, kinds.LINE] | None = key(
-        None, "apptainer or singularity, or its path; default: the one on PATH"
+        None,
+        "apptainer or singularity, or its path, or pyxis (a plug-in of srun, with enroot); default: the one on PATH",
     )
     mpi: Literal["inside", "host"] = key(
         "inside", "the MPI of programs in the image: inside (the image's) or host (the site's)"

@@ -11,6 +11,7 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.base.environment import clean_environment, which
 from orchestrator.base.errors import SiteError
+from orchestrator.images import pyxis
 from orchestrator.images.command import SecretVariables
 from orchestrator.images.runtime import COMMANDS, Runtime
 from orchestrator.job.image import stage
@@ -87,7 +88,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
     if parts := stretches(plan.run):
         notes.append(f"attempts have {in_words(parts)}; the job of each submits the next, of which this is the first")
-    found = _runtime(plan, notes) if image else None
+    found = _runtime(plan, notes) if image and not pyxis.used(plan.site.container.runtime) else None
     program = program_of(plan, run, attempt, image)
     order = launch_order(plan, program, starter, image, found)
     rank = Rank(0, attempt, order, placement)
@@ -104,7 +105,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         script=script,
         script_path=submitted(plan, attempt),
         placement=placement,
-        launcher=launch.command(plan, attempt, starter, _jobs_environment()),
+        launcher=launch.command(plan, attempt, starter, _jobs_environment(), image=image),
         launcher_environment=launch.environment(plan, attempt, starter, {}),
         program=program,
         order=order,

@@ -1,6 +1,7 @@
 """
 IMAGE is the name or path of an image file, or a Dockerfile, or a run file with an image, or an image of another form
-(an archive, a folder, a registry's reference), which is converted to a SIF.
+(an archive, a folder, a registry's reference), which is converted to a SIF. For a site with Pyxis the result is a
+squashfs, and a SIF can be converted, too.
 
 examples:
   torusrun build pytorch-cpu
@@ -37,13 +38,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.images import pyxis
     from orchestrator.images.definitions.dockerfile.instructions import is_name
-    from orchestrator.runs.image import building
+    from orchestrator.images.source import SQUASHED
+    from orchestrator.runs.image import building, squashed
     from orchestrator.runs.plan.plan import plan
     from orchestrator.spec.load import is_run, load_site
     from orchestrator.spec.paths import absolute
 
-    if not (args.image.endswith(".def") or is_name(args.image)) and is_run(args.image):
+    is_text = not (args.image.endswith((".def", ".sif", *SQUASHED)) or is_name(args.image))
+    if is_text and is_run(args.image):
         planned = plan(args.image, site=args.site)
         source, site = planned.run.image, planned.site
         if source is None:
@@ -51,6 +55,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         source, site = args.image, load_site(args.site)
     shared_arguments.here(site, "build")
+    by_pyxis = pyxis.used(site.container.runtime)
+    if by_pyxis and (made := squashed.directly(source, site, progress, offline=args.offline)):
+        print(made.path)
+        return DONE
     wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
     lock = building.lock_of(source, args.locked) if args.locked is not None else None
     prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse, lock=lock)
@@ -61,5 +69,5 @@ def run(args: argparse.Namespace) -> int:
 
         build_in_job(prepared, site, site.interpreter, progress)
     entry = building.build(prepared, site, progress, redrawn if draws() else None)
-    print(entry.path)
+    print(squashed.of(entry, site, progress).path if by_pyxis else entry.path)
     return DONE

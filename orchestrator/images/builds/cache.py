@@ -1,6 +1,7 @@
 """The content-addressed images of a site, on a file system that its nodes share.
 
 CACHE/KEY.sif    the image; it appears by rename, when it is complete
+CACHE/KEY.sqsh   the same for an image that Pyxis starts (squash.py)
 CACHE/KEY.json   its sidecar: the facts about it; written before the image appears
 CACHE/KEY.packages  the lock of its packages, as JSON
 CACHE/KEY.log    the log of its last build, also of a failed one
@@ -35,6 +36,7 @@ from training.files.checksum import sha256_of
 
 SCHEMA = 1
 KEY_DIGITS = 64
+SUFFIXES = (".sif", ".sqsh")  # no key has both
 AS_ALL_MY_IDS = ("unshare", "--map-root-user", "--map-auto")  # util-linux 2.38 or newer
 REMOVAL_TIMEOUT_S = 120.0
 
@@ -92,7 +94,8 @@ class Cache:
             )
 
     def image(self, key: str) -> Path:
-        return self.folder / f"{key}.sif"
+        squashed = self.folder / f"{key}{SUFFIXES[1]}"
+        return squashed if os.path.lexists(squashed) else self.folder / f"{key}{SUFFIXES[0]}"
 
     def sidecar(self, key: str) -> Path:
         return self.folder / f"{key}.json"
@@ -148,8 +151,8 @@ class Cache:
             return []
         self.check()
         found = []
-        for path in sorted(self.folder.glob("*.sif")):
-            if len(path.stem) == KEY_DIGITS:
+        for path in sorted(self.folder.iterdir()):
+            if path.suffix in SUFFIXES and len(path.stem) == KEY_DIGITS:
                 try:
                     found.append(self.get(path.stem))
                 except SiteError as error:
@@ -160,22 +163,23 @@ class Cache:
         """The seconds of the phases of the newest build of an image with this name; {} without one."""
         return next((e.phases_s for e in self.entries(lambda why: None) if e.name == name and e.phases_s), {})
 
-    def newest_of(self, sources: Collection[str]) -> CachedImage | None:
+    def newest_of(self, sources: Collection[str], suffix: str = SUFFIXES[0]) -> CachedImage | None:
         """The newest image that was built from one of these sources, with any lock or wheelhouse."""
         plain = [self.get(key) for key in sources]
         others = [e for e in self.entries(lambda why: None) if e.source in sources]
-        return max((e for e in [*plain, *others] if e), key=lambda entry: entry.built_s, default=None)
+        found = (e for e in [*plain, *others] if e and e.path.suffix == suffix)
+        return max(found, key=lambda entry: entry.built_s, default=None)
 
     def publish(self, entry: CachedImage, finished: Path) -> CachedImage:
         """Move a finished image to its name. The sidecar is written first, so that every image has one."""
-        with explained(f"{self.image(entry.key)}: cannot be put into the cache"):
+        with explained(f"{entry.path}: cannot be put into the cache"):
             with open(private.open_regular(finished), "rb") as stream:
                 os.fsync(stream.fileno())
             write_json(self.sidecar(entry.key), entry.as_json())
             for path in (finished, self.sidecar(entry.key), self.packages(entry.key)):
                 if path.exists():
                     path.chmod(private.READABLE)  # the folder's mode says who reads its files
-            finished.replace(self.image(entry.key))
+            finished.replace(entry.path)
         return entry
 
     def verify(self, entry: CachedImage) -> str | None:

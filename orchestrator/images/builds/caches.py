@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.terminal.remarks import warn
-from orchestrator.images.builds.cache import Cache, CachedImage
+from orchestrator.images.builds.cache import SUFFIXES, Cache, CachedImage
 
 Found = TypeVar("Found")
 
@@ -46,18 +46,19 @@ class Caches:
         if found := ask(self.own):
             yield found
 
-    def built_from(self, sources: Collection[str]) -> Iterator[CachedImage]:
+    def built_from(self, sources: Collection[str], suffix: str = SUFFIXES[0]) -> Iterator[CachedImage]:
         """The newest image of each cache that was built from one of these sources, in the order of their use.
 
         One's own is first if it was built from a lock or a wheelhouse: nobody else chose its packages, and whoever
-        built it wants these. Otherwise the caches of others are first, whose image has the same packages.
+        built it wants these. Otherwise the caches of others are first, whose image has the same packages. Another
+        `suffix` asks for what was made of these images: the key of a SIF says whether it had a lock.
         """
-        own = None
+        own = made = None
         with suppress(SiteError):  # it is raised when the own cache's turn comes
-            own = self.own.newest_of(sources)
-        if own and own.key not in sources:
-            yield own
-        yield from self.each(lambda cache: cache.newest_of(sources))
+            own, made = self.own.newest_of(sources), self.own.newest_of(sources, suffix)
+        if own and made and own.key not in sources:
+            yield made
+        yield from self.each(lambda cache: cache.newest_of(sources, suffix))
 
     def entries(self, broken: Callable[[str], None] = warn) -> list[CachedImage]:
         """The images of all caches."""

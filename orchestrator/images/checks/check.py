@@ -17,6 +17,7 @@ OF_IMAGE = (
     file.architecture,
     file.starts,
     software.program,
+    software.wrapper,
     software.python,
     gpus.cuda,
     mpi.mpi,

@@ -25,6 +25,7 @@ from orchestrator.images.checks.answers import (
     parse_slurm_pmix,
 )
 from orchestrator.images.checks.sourced_facts import HostFacts
+from orchestrator.images.pyxis import is_offered
 from orchestrator.images.runtime import PREFIXES, Runtime
 from orchestrator.schedulers import launchers
 from orchestrator.schedulers.launchers.launcher import Pmi
@@ -60,6 +61,8 @@ def host(
     launcher: str,
     paths: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
+    *,
+    pyxis: bool = False,
 ) -> HostFacts:
     """Query this machine. `launcher` is the site's; `paths` are those that the binds need.
 
@@ -69,12 +72,14 @@ def host(
     pmi = launchers.family(launcher).pmi
     offers = asking.said("slurm_pmi", launcher, "--mpi=list") if pmi is Pmi.SLURM else ""
     mpi = _mpi(asking, launcher) if pmi is Pmi.MPI else None
+    helped = asking.said("pyxis", launcher, "--help") if pyxis else ""
     driver, gpus = parse_gpus(asking.said("gpus", *NVIDIA_SMI))
     harmless = {f"{prefix}_{name}" for prefix in PREFIXES for name in HARMLESS}
     return HostFacts(
         runtime=runtime,
         machine=platform.machine(),
         mpi=mpi,
+        pyxis=is_offered(helped) if helped else None,
         slurm_pmi=parse_slurm_pmi(offers),
         pmix_served=frozenset({mpi.pmix}) if mpi and mpi.pmix else parse_slurm_pmix(offers),
         driver=driver,

@@ -31,6 +31,7 @@ class Wanted:
     hcas: tuple[str, ...] = ()  # the site's InfiniBand adapters
     builds: bool = False  # the image has still to be built on this machine
     fakeroot: bool = True  # build with --fakeroot
+    pyxis: bool = False  # srun itself starts the ranks in the image
 
     @property
     def pmi(self) -> Pmi:

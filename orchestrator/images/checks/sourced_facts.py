@@ -22,6 +22,7 @@ class HostFacts:
     machine: str | None = None  # as `uname -m` names it
     mpi: MpiLibrary | None = None
     slurm_pmi: frozenset[str] | None = None  # the names in `srun --mpi=list`
+    pyxis: bool | None = None  # whether srun has its options; None if nobody asked, or srun did not answer
     pmix_served: frozenset[int] = frozenset()  # generations of the launcher; empty if unknown
     driver: str | None = None
     gpus: tuple[str, ...] = ()  # architectures, as in sm_70

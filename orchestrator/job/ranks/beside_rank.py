@@ -17,6 +17,7 @@ from orchestrator.base.environment import safe
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.json_files import read_object, required
 from orchestrator.base.private import write_bytes
+from orchestrator.images import pyxis
 from orchestrator.images.command import TMPFS
 from orchestrator.job.image import node_folder
 from orchestrator.job.image.contained import start
@@ -49,7 +50,10 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
     secret = secrets_of(attempt, order.secrets)
     own["TERM"] = os.environ.get("TERM", "dumb")  # of this terminal; a job has none
     if not (image := order.container):
-        return command, safe({**inherited, **own, **secret.values}), order.program.directory or str(attempt.folder)
+        directory = order.program.directory or str(attempt.folder)
+        if order.in_image:
+            command = pyxis.beside(_wrapper(attempt, rank), directory, command)
+        return command, safe({**inherited, **own, **secret.values}), directory
     if image.stage:
         image = replace(image, image=str(place(image.stage, image.sha256)))
     if image.writable not in ("", TMPFS):  # the rank alone may write there: no two mounts may
@@ -76,9 +80,13 @@ def _inherited(attempt: Attempt, rank: int) -> dict[str, str]:
         return _environment_of(keeper.pid, "the keeper of the held allocation") if here else dict(os.environ)
     if attempt.rank_end(rank).exists():
         raise SiteError(f"rank {rank} has ended")
+    return _environment_of(_wrapper(attempt, rank), f"rank {rank}")
+
+
+def _wrapper(attempt: Attempt, rank: int) -> int:
+    """The process of a rank's wrapper."""
     path = attempt.rank_start(rank)
-    kept = read_object(path) or {}
-    return _environment_of(required(path, kept, "wrapper", int), f"rank {rank}")
+    return int(required(path, read_object(path) or {}, "wrapper", int))
 
 
 def _environment_of(pid: int, whose: str) -> dict[str, str]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 from orchestrator import schedulers
 from orchestrator.base import process
+from orchestrator.images import pyxis
 from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.runs.image.recorded import Image
 from orchestrator.runs.plan.plan import Plan
 from orchestrator.schedulers import launchers, remote_shell
 from orchestrator.schedulers.launchers.launcher import PASSED, Launch, Launcher
@@ -27,19 +30,51 @@ def launcher(plan: Plan, inherited: Mapping[str, str]) -> Launcher:
 
 
 def command(
-    plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str] = os.environ, *, waits: bool = False
+    plan: Plan,
+    attempt: Attempt,
+    launcher: Launcher,
+    inherited: Mapping[str, str] = os.environ,
+    *,
+    waits: bool = False,
+    image: Image | None = None,
 ) -> list[str]:
     """The launcher's command, for the attempt's folder as working directory; each rank runs `orchestrator.job.rank`.
 
-    If it `waits`, its ranks are those of the next attempt, and it runs beside the launcher of this one.
+    If it `waits`, its ranks are those of the next attempt, and it runs beside the launcher of this one. If the site has
+    Pyxis, the launcher starts them in `image`.
     """
+    if image and pyxis.used(plan.site.container.runtime):
+        return _in_image(plan, attempt, launcher, inherited, image)
     rank = process.module(plan.python, "orchestrator.job.rank", attempt.folder, *([STANDBY] if waits else []))
     return [*launcher.command(launch(plan, attempt, launcher, inherited)), *plan.site.launcher_args, *rank]
 
 
+def _in_image(
+    plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str], image: Image
+) -> list[str]:
+    """The command of a launcher that puts the ranks into their image itself."""
+    from orchestrator.runs.image import run_image  # half of a start's time
+
+    given = {**inherited, **_gpus(plan), **plan.environment}
+    started = replace(launch(plan, attempt, launcher, inherited), exported=pyxis.exported(given))
+    options = run_image.pyxis_options(plan, image, str(attempt.folder))
+    rank = pyxis.rank("orchestrator.job.rank", attempt.folder)
+    return [*launcher.command(started), *options, *plan.site.launcher_args, *rank]
+
+
+def _gpus(plan: Plan) -> dict[str, str]:
+    """The variables by which enroot brings the node's GPUs into the image, or does not."""
+    if not (plan.run.image and pyxis.used(plan.site.container.runtime)):
+        return {}
+    from orchestrator.runs.image import run_image
+
+    return dict(pyxis.GPUS if run_image.gpu(plan) else pyxis.NO_GPUS)
+
+
 def environment(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str]) -> dict[str, str]:
     """The launcher's environment: the job's variables, the plan's, and the launcher's."""
-    return {**inherited, **plan.environment, **launcher.environment(launch(plan, attempt, launcher, inherited))}
+    own = launcher.environment(launch(plan, attempt, launcher, inherited))
+    return {**inherited, **_gpus(plan), **plan.environment, **own}
 
 
 def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str]) -> Launch:

@@ -41,6 +41,7 @@ class LaunchOrder:
     container: RankImage | None
     kill_after_s: float
     umask: int
+    in_image: bool = False  # whether the launcher starts the wrapper itself in the image, by Pyxis
     secrets: tuple[str, ...] = ()  # the names of secret variables; their values are in the run's own file
 
     def as_json(self) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from orchestrator.base.environment import absolute_only
 from orchestrator.base.json_files import write_json, write_text
-from orchestrator.images import runtime
-from orchestrator.images.mounts import TRAINING, own_training
+from orchestrator.images import pyxis, runtime
+from orchestrator.images.mounts import TRAINING, own_training, variables
 from orchestrator.job.start.launch_order import LaunchOrder, RankImage
 from orchestrator.network.placement.binding import beside
 from orchestrator.network.placement.mapping import Placement
@@ -45,7 +45,8 @@ def prepare(
     program = program_of(plan, run, attempt, image)
     if not elastic:
         program = replace(program, elastic=())
-    found = runtime.required(plan.site.container.runtime) if image else None
+    by_pyxis = pyxis.used(plan.site.container.runtime)
+    found = runtime.required(plan.site.container.runtime) if image and not by_pyxis else None
     order = launch_order(plan, program, launcher, image, found)
     write_json(attempt.launch, order.as_json(), secret=True)  # it has values of env
     return program
@@ -55,6 +56,9 @@ def launch_order(
     plan: Plan, program: Program, launcher: Launcher, image: Image | None, found: runtime.Runtime | None
 ) -> LaunchOrder:
     """The order for every rank's wrapper; `found` is the runtime that starts the image, if any."""
+    in_image = image is not None and pyxis.used(plan.site.container.runtime)
+    if image and in_image:
+        program = replace(program, environment={**variables(image.bound_training), **program.environment})
     return LaunchOrder(
         run=plan.run_id,
         program=program,
@@ -65,6 +69,7 @@ def launch_order(
         container=_rank_image(plan, image, program, found) if image and found else None,
         kill_after_s=plan.site.kill_after_s,
         umask=plan.site.umask,
+        in_image=in_image,
         secrets=tuple(plan.secrets),
     )
 

@@ -9,7 +9,7 @@ from functools import cache as cache_of_calls
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError, explained
-from orchestrator.images import runtime
+from orchestrator.images import pyxis, runtime
 from orchestrator.images import source as sources
 from orchestrator.images.builds import build as builds
 from orchestrator.images.builds import contents, convert, registry
@@ -144,7 +144,8 @@ def build(
 
     @cache_of_calls
     def required() -> runtime.Runtime:
-        return login(site).runtime or runtime.required(site.container.runtime)
+        named = site.container.runtime
+        return login(site).runtime or runtime.required(None if pyxis.used(named) else named)
 
     def examine(path: Path) -> tuple[dict[str, str], PackageLock | None]:
         container = ContainerExec(required(), str(path))

@@ -10,7 +10,7 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.base.errors import UserError
 from orchestrator.base.terminal.remarks import busy, say
-from orchestrator.images import architecture, source
+from orchestrator.images import architecture, pyxis, source
 from orchestrator.images.checks import check, facts, image_facts
 from orchestrator.images.checks.findings import Finding
 from orchestrator.images.checks.needs import Wanted
@@ -55,6 +55,8 @@ def findings(plan: Plan, image: Image) -> list[Finding]:
     Raises UserError if this machine's runtime cannot start the image with the site's options.
     """
     here = login.login(plan.site)
+    if pyxis.used(plan.site.container.runtime):
+        run_image.pyxis_options(plan, image, str(plan.folder))
     if here.runtime:
         run_image.check_startable(plan, image, here.runtime)
     host = _host(plan, here)
@@ -77,6 +79,7 @@ def _wanted(plan: Plan) -> Wanted:
     options = [word.partition("=") for word in site.launcher_args]
     return Wanted(
         training=not plan.run.command,
+        pyxis=pyxis.used(site.container.runtime),
         calls_mpi="maybe" if plan.run.command else "no",
         host_mpi=HOST_MPI if site.container.mpi == "host" else None,
         launcher=site.launcher,
@@ -95,7 +98,8 @@ def _host(plan: Plan, here: login.Login) -> HostFacts:
     container = plan.site.container
     binds = [Bind.parse(text).host for text in container.bind]
     binds += [container.host_mpi] if container.host_mpi and container.mpi == "host" else []
-    host = facts.host(here.runtime, plan.site.launcher, binds, here.environment)
+    by_pyxis = pyxis.used(container.runtime)
+    host = facts.host(here.runtime, plan.site.launcher, binds, here.environment, pyxis=by_pyxis)
     machine = architecture.of_program(Path(plan.python))  # the nodes run this Python; the login node may differ
     words = f"the ELF header of {plan.python}, the nodes' Python, names {machine or 'no known processor'}"
     asked = {**host.asked, "runtime": here.asked, "machine": words}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from orchestrator.base import process
 from orchestrator.base.environment import clean_environment, which
 from orchestrator.base.errors import SiteError
+from orchestrator.images import pyxis
 from orchestrator.images.runtime import COMMANDS, Runtime, parse_version
 from orchestrator.spec.secret import plain
 from orchestrator.spec.site import Site
@@ -38,7 +39,9 @@ def login(site: Site, software: Software | None = None) -> Login:
     The site's runtime is searched there.
     """
     environment, after, failed = _environment(site, software or Software())
-    names = [site.container.runtime] if site.container.runtime else list(COMMANDS)
+    # Pyxis is no program. Where it starts images, one of these may still build them, and look into them.
+    own = None if pyxis.used(site.container.runtime) else site.container.runtime
+    names = [own] if own else list(COMMANDS)
     path = which(*names, environment=environment)
     if path is None:
         return Login(environment, None, f"{' and '.join(names)} looked for on PATH{after}: not found", failed)

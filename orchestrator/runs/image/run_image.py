@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.terminal.remarks import busy, warn
-from orchestrator.images import mounts, runtime, source
+from orchestrator.images import mounts, pyxis, runtime, source
 from orchestrator.images.builds import convert
 from orchestrator.images.builds.cache import CachedImage, changed, sum_beside
 from orchestrator.images.checks.findings import Finding
@@ -40,11 +40,15 @@ def of_plan(plan: Plan) -> Image | None:
     if (text := plan.run.image) is None:
         return None
     named = source.parse(text)
-    if named.kind == "SIF":
+    by_pyxis = pyxis.used(plan.site.container.runtime)
+    if named.kind == "squashfs" and not by_pyxis:
+        raise UserError(f"the image {text!r} is for Pyxis; this site has none ('container.runtime: pyxis')")
+    if named.kind == "squashfs" or (named.kind == "SIF" and not by_pyxis):
         return _own(named.place)
     entry = _whole(plan, named)
     if entry is None:
-        done = "converted to a SIF" if named.converted else "built"
+        form = "a squashfs, which Pyxis starts," if by_pyxis else "a SIF"
+        done = f"converted to {form}" if named.converted or named.kind == "SIF" else "built"
         raise UserError(f"the image {text!r} is not {done} for this site yet: `{build_command(plan)}`")
     bound = entry.labels.get("torusrun.training", "bound") == "bound"
     return Image(
@@ -97,6 +101,10 @@ def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
 
 def _each(named: source.NamedImage, site: Site) -> Iterator[CachedImage]:
     """The newest image of each cache, in the order in which they are used."""
+    if pyxis.used(site.container.runtime):
+        from orchestrator.runs.image import squashed  # few sites have it
+
+        return squashed.found(named, site)
     compression = site.container.compression or ""
     if named.converted:
         key = convert.conversion(named, compression).key
@@ -108,29 +116,48 @@ def _each(named: source.NamedImage, site: Site) -> Iterator[CachedImage]:
 def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:
     """How this plan's ranks run in its image. They see the run folder, the training, its data, and the site's binds."""
     site = plan.site.container
+    return ContainerExec(
+        found,
+        image.path,
+        binds(plan, image),
+        gpu=gpu(plan),
+        writable=site.writable or "",
+        directory=str(plan.folder),
+        extra=() if pyxis.used(site.runtime) else site.args,
+        environment=mounts.variables(image.bound_training),
+        instance=f"torusrun-{plan.run_id}-{image.sha256[:8]}" if site.mount == "node" else "",
+    )
+
+
+def binds(plan: Plan, image: Image) -> tuple[Bind, ...]:
+    """What the ranks see of the host: the run folder, the training, its data, and the site's binds."""
+    site = plan.site.container
     packed = None if plan.run.command else packed_path(plan.run.train.data)
-    binds = (
+    return (
         Bind(str(plan.folder)),
         *((Bind(folder),) if (folder := plan.run.checkpoints.folder) and os.path.isabs(folder) else ()),
         *((Bind(str(packed.parent), read_only=True),) if packed and packed.exists() else ()),
         *mounts.needed(image.bound_training, site.host_mpi if site.mpi == "host" else None),
         *(Bind.parse(text) for text in site.bind),
     )
-    return ContainerExec(
-        found,
-        image.path,
-        binds,
-        gpu=_gpu(plan),
-        writable=site.writable or "",
-        directory=str(plan.folder),
-        extra=site.args,
-        environment=mounts.variables(image.bound_training),
-        instance=f"torusrun-{plan.run_id}-{image.sha256[:8]}" if site.mount == "node" else "",
-    )
+
+
+def pyxis_options(plan: Plan, image: Image, directory: str) -> list[str]:
+    """The options of srun that start this plan's ranks in its image. Raises UserError for a path that cannot be bound.
+
+    `directory` is the ranks' working directory.
+    """
+    site = plan.site.container
+    try:
+        return pyxis.options(image.path, binds(plan, image), directory, writable=bool(site.writable), extra=site.args)
+    except ValueError as error:
+        raise UserError(f"{image.path}: cannot be started: {error}; choose another folder") from None
 
 
 def check_startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
     """Raise UserError if this runtime lacks an option that the site needs, or does not find the image signed."""
+    if pyxis.used(plan.site.container.runtime):
+        return  # the runtime is only asked what is in the image, and Pyxis starts it
     for word in words_needed(container(plan, image, here)):
         if lacking := here.lacks(word):
             raise UserError(f"{lacking}; load a newer module of it, or change 'container' of the site")
@@ -141,7 +168,7 @@ def check_startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
             raise UserError(str(error)) from None
 
 
-def _gpu(plan: Plan) -> str:
+def gpu(plan: Plan) -> str:
     """The runtime's option for the host's GPUs ('nv' or 'rocm'); '' for ranks that use none."""
     node, asked = plan.site.node, plan.site.container.gpu
     if asked == "none" or not node.gpus or not (plan.run.command or plan.run.train.device != "cpu"):

@@ -10,7 +10,7 @@ from orchestrator import schedulers
 from orchestrator.base.errors import UserError
 from orchestrator.images import source
 from orchestrator.network.placement.grid import asked
-from orchestrator.runs.plan import fits_command, fits_files, fits_mpi
+from orchestrator.runs.plan import fits_command, fits_files, fits_mpi, fits_pyxis
 from orchestrator.runs.plan.phase_groups import Stretch, stretches
 from orchestrator.schedulers.launchers import family
 from orchestrator.schedulers.words import not_plain
@@ -199,6 +199,7 @@ def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
             "container.host_mpi": container.host_mpi,
         }
     )
+    yield from (Misfit(key, message) for key, message in fits_pyxis.misfits(site))
     if container.writable and container.mount == "node":
         one = "'container.mount: node' gives the ranks of a node one file system, which none of them may write into"
         yield Misfit("container.mount", one, "leave 'container.writable' out")

@@ -29,7 +29,8 @@ class Launch:
 
     `remote_shell` is a command before HOST COMMAND... that runs COMMAND on another host, None if the launcher needs
     none. `passed` are the variables that the ranks on other hosts get. `mpi`: the ranks may run an MPI program.
-    `beside`: the ranks share their cores and memory with those of another launcher in the same job.
+    `exported` are the variables of the launcher's own environment that the ranks get; None: all of them. `beside`: the
+    ranks share their cores and memory with those of another launcher in the same job.
     """
 
     python: str
@@ -41,6 +42,7 @@ class Launch:
     passed: tuple[str, ...] = ()
     mpi: bool = False
     beside: bool = False
+    exported: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Launcher(ABC):
     pmi: ClassVar[Pmi] = Pmi.MPI
     one_node: ClassVar[bool] = False  # whether it starts ranks on its own machine only
     beside: ClassVar[bool] = False  # whether a second one can start ranks in a job while a first one runs
+    pyxis: ClassVar[bool] = False  # whether it can have this plug-in, which starts the ranks in a container
     built_in: ClassVar[bool] = False  # whether it is a part of torusrun, not a program on PATH
 
     def __init__(self, program: str) -> None:
@@ -82,6 +85,11 @@ class Launcher(ABC):
     def lost(cls, text: str) -> dict[str, str]:
         """The lost hosts in the launcher's messages, each with the line that says so."""
         return {}
+
+    @classmethod
+    def reason(cls, text: str) -> str:
+        """Why no rank started, if the launcher's messages say so before the last one; else ''."""
+        return ""
 
     @classmethod
     def killed(cls, text: str) -> dict[int, int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from string import Template
 
 from ..cluster.settings import CONTROLLER_ADDRESS, INTERFACE, Settings, node_address
+from . import pyxis
 
 TEMPLATES = Path(__file__).with_name("conf")
 GPUS = 2  # of a node, as in conf/
@@ -29,6 +30,9 @@ def site(settings: Settings) -> str:
 def write(settings: Settings, has_cgroups: bool) -> None:
     for name in ["slurm.conf", "slurmdbd.conf", "gres.conf", "topology.conf", "mpi.conf", "cgroup.conf"]:
         (settings.etc / name).write_text(_rendered(name, settings, has_cgroups))
+    if plugged := pyxis.folder():
+        with (settings.etc / "slurm.conf").open("a") as conf:
+            conf.write(f"PlugStackConfig={plugged}/plugstack.conf\n")
     (settings.etc / "slurmdbd.conf").chmod(0o600)
     _make_key(settings.root / "munge" / "key")
     for number in range(GPUS):

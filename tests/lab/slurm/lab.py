@@ -11,10 +11,10 @@ from __future__ import annotations
 from ..cluster import Cluster, Lab
 from ..cluster.folder import give
 from ..cluster.processes import wait_until
-from . import cgroups, config, daemons, packages
+from . import cgroups, config, daemons, packages, pyxis
 
 IN_SERVICE = ("idle", "mixed", "allocated", "completing")
-BOOT = "SLURM_CONF={conf} exec slurmd -D -N $1\n"
+BOOT = "PATH={path}$PATH SLURM_CONF={conf} exec slurmd -D -N $1\n"
 
 
 class SlurmLab(Lab):
@@ -39,7 +39,8 @@ class SlurmLab(Lab):
         self._slurmdbd.start()
         daemons.open_account(self.settings, self.env)
         self.server.start()
-        self.cluster.boots("slurm", BOOT.format(conf=self.conf))
+        enroot = pyxis.folder()
+        self.cluster.boots("slurm", BOOT.format(conf=self.conf, path=f"{enroot}/bin:" if enroot else ""))
         idle = {"idle"}
         wait_until("all nodes idle", lambda: set(self.node_states().values()) == idle, 30, self.server.log)
 

@@ -22,12 +22,14 @@ from orchestrator.spec.load import load_site
 KEY = "a" * 64
 
 
-def entry(cache: Cache, key: str = KEY, content: bytes = b"image", name: str = "mine", source: str = "") -> CachedImage:
+def entry(
+    cache: Cache, key: str = KEY, content: bytes = b"image", name: str = "mine", source: str = "", suffix: str = ".sif"
+) -> CachedImage:
     cache.make()
     finished = cache.working(key)
     finished.write_bytes(content)
     made = CachedImage(
-        key, cache.image(key), name, "Bootstrap: x", file_checksum(finished), len(content), 1.0, 2.0, "fake 1.0",
+        key, cache.folder / f"{key}{suffix}", name, "Bootstrap: x", file_checksum(finished), len(content), 1.0, 2.0, "fake 1.0",
         source=source,
     )  # fmt: skip
     return cache.publish(made, finished)
@@ -274,6 +276,16 @@ def test_ones_own_locked_image_comes_before_that_of_a_group(
         entry(caches.own, own, source=PLAIN)
     found = next(caches.built_from([PLAIN]))
     assert (found.path.parent.name, found.key) == used
+
+
+@pytest.mark.parametrize(("own", "used"), [(LOCKED, "own"), (PLAIN, "group")])
+def test_the_squashfs_of_ones_own_locked_image_comes_first_too(own: str, used: str, tmp_path: Path) -> None:
+    caches = shared_by(Cache(tmp_path / "group"), tmp_path)
+    for cache, key, made in ((caches.shared[0], PLAIN, "d" * 64), (caches.own, own, "e" * 64)):
+        entry(cache, key, source=PLAIN)
+        entry(cache, made, source=PLAIN, suffix=".sqsh")
+    found = next(caches.built_from([PLAIN], ".sqsh"))
+    assert (found.path.parent.name, found.path.suffix) == (used, ".sqsh")
 
 
 def test_a_damaged_own_image_does_not_hide_that_of_a_group(tmp_path: Path) -> None:

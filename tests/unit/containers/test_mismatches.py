@@ -40,6 +40,7 @@ DIGEST = f"sha256:{'0' * 64}"
 SINGULARITY_26 = Runtime("s", "singularity", (2, 6, 1))
 ERROR, WARNING, FITS, UNKNOWN = "error", "warning", "fits", "could not be looked at"
 
+BY_PYXIS = replace(COMMAND, launcher="srun", pyxis=True)
 MISMATCHES: list[Row] = [
     (
         "MPICH inside and Open MPI outside", COMMAND, BY_MPIRUN, MPICH,
@@ -303,6 +304,22 @@ MISMATCHES: list[Row] = [
         "no training", ON_CPUS, HOST, replace(CPU_TORCH, training=False),
         "training-missing", ERROR, "the package 'training' is not found in the image",
     ),
+    (
+        "srun without Pyxis", BY_PYXIS, replace(HOST, pyxis=False), CPU_TORCH,
+        "pyxis-missing", ERROR, "srun has no --container-image",
+    ),
+    ("srun with Pyxis", BY_PYXIS, replace(HOST, pyxis=True), CPU_TORCH, "pyxis-missing", FITS, "the options of Pyxis"),
+    ("no srun here", BY_PYXIS, HOST, CPU_TORCH, "pyxis-missing", UNKNOWN, "whether Slurm has Pyxis here"),
+    (
+        "an image file, Pyxis, and nothing that builds", replace(BY_PYXIS, builds=True), replace(HOST, runtime=None),
+        CPU_TORCH, "pyxis-unbuilt", ERROR, "enroot cannot build an image file",
+    ),
+    ("a command by Pyxis without Python", BY_PYXIS, HOST, BUSYBOX, "pyxis-python", ERROR, "the image has no python3"),
+    (
+        "a command by Pyxis with an old Python", BY_PYXIS, HOST, MPICH,
+        "pyxis-python", ERROR, "Python 3.9.2 of the image is too old: the wrapper of a rank needs 3.10",
+    ),
+    ("a command by Pyxis", BY_PYXIS, HOST, CPU_TORCH, "pyxis-python", FITS, "the image has Python 3.11"),
 ]  # fmt: skip
 
 

@@ -17,7 +17,9 @@ ASK_BY_JOB = "the job finds it on its node, or ends; 'container.runtime' of the 
 def runtime(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
     """The runtime of this machine; the nodes may have another one."""
     found, evidence = host.runtime, host.evidence("runtime")
-    if found is None and wanted.cluster and not wanted.builds:
+    if wanted.pyxis:
+        yield from _pyxis(wanted, host)
+    elif found is None and wanted.cluster and not wanted.builds:
         what = f"no apptainer or singularity is found on this machine; {ASK_BY_JOB}"
         yield unknown("runtime-missing", what, evidence)
     elif found is None:
@@ -30,6 +32,19 @@ def runtime(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
             yield fits("runtime-old", f"{found} starts images", asked)
     if wanted.builds and found:
         yield from _building(wanted, host, found)
+
+
+def _pyxis(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
+    asked = f"`{wanted.launcher} --help` was searched for --container-image"
+    if host.pyxis is None:
+        yield unknown("pyxis-missing", "whether Slurm has Pyxis here", host.evidence("pyxis"))
+    elif host.pyxis:
+        yield fits("pyxis-missing", "srun has the options of Pyxis", asked)
+    else:
+        yield Finding("pyxis-missing", "srun has no --container-image: Pyxis is not installed here", evidence=asked)
+    if wanted.builds and not host.runtime:
+        what = "neither apptainer nor singularity is found here, and enroot cannot build an image file"
+        yield Finding("pyxis-unbuilt", what, evidence=host.evidence("runtime"))
 
 
 def _building(wanted: Wanted, host: HostFacts, runtime: Runtime) -> Iterator[Finding]:

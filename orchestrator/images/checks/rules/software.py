@@ -24,6 +24,21 @@ def program(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Find
         yield unknown("program-missing", "whether the image has the command's program", evidence)
 
 
+def wrapper(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """Pyxis starts the ranks' wrapper inside the image, so any image needs a Python."""
+    if not wanted.pyxis:
+        return
+    evidence, needs = image.evidence("python"), f"the wrapper of a rank needs {dotted(OLDEST_PYTHON)} or newer"
+    if image.has_python is False:
+        yield Finding("pyxis-python", "the image has no python3", evidence=evidence)
+    elif not image.python:
+        yield unknown("pyxis-python", f"which Python the image has: {needs}", evidence)
+    elif version(image.python) < OLDEST_PYTHON:
+        yield Finding("pyxis-python", f"Python {image.python} of the image is too old: {needs}", evidence=evidence)
+    else:
+        yield fits("pyxis-python", f"the image has Python {image.python}: {needs}", evidence)
+
+
 def python(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
     """torusrun's training needs a Python that is new enough, with torch; a command needs neither."""
     if not wanted.training:

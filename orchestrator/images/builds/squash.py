@@ -1,0 +1,137 @@
+"""Images for Pyxis: a file system of squashfs (KEY.sqsh in the cache), taken out of a SIF, or imported by enroot.
+
+enroot reads no SIF. A SIF contains a squashfs, which is copied as it is; that takes as long as a copy of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.base import ending, private, process
+from orchestrator.base.errors import SiteError, explained
+from orchestrator.base.terminal.remarks import busy
+from orchestrator.images import sif
+from orchestrator.images.builds import lock
+from orchestrator.images.builds.cache import Cache, CachedImage
+from orchestrator.images.definitions.inputs import file_checksum
+
+SUFFIX = ".sqsh"
+IMPORT_S = 7200.0  # for tens of GB from a slow registry
+CHUNK_BYTES = 1 << 24
+DOCKER_HUB = ("docker.io", "index.docker.io")  # enroot's own default
+BOUND = {"torusrun.training": "bound"}
+Progress = Callable[[str], None]
+
+
+def key_of_sif(sha256: str) -> str:
+    """The key of the squashfs in the SIF with this checksum."""
+    return hashlib.sha256(f"squashfs of the SIF {sha256}".encode()).hexdigest()
+
+
+def key_of_import(reference: str) -> str:
+    """The key of what enroot imports from a registry, as in docker://debian:bookworm."""
+    return hashlib.sha256(f"enroot import {reference}".encode()).hexdigest()
+
+
+def of_sif(entry: CachedImage, cache: Cache, progress: Progress) -> CachedImage:
+    """The squashfs of a SIF, whose facts it keeps; from the cache, or copied now. Raises UserError, SiteError."""
+    key, part = key_of_sif(entry.sha256), sif.squashfs(entry.path)
+    with _free(key, cache, progress) as found:
+        if found:
+            return found
+        work, began_s = _working(cache, key), time.time()
+        try:
+            with (
+                explained(f"{work}: the squashfs of {entry.path} cannot be copied"),
+                busy(f"copying the squashfs of {entry.path}"),
+                open(private.open_regular(Path(os.path.realpath(entry.path))), "rb") as source,
+                open(work, "xb") as target,
+            ):
+                source.seek(part.start)
+                left = part.length
+                while left and (chunk := source.read(min(left, CHUNK_BYTES))):
+                    target.write(chunk)
+                    left -= len(chunk)
+            if left:
+                raise SiteError(f"{entry.path}: the SIF ends {left} bytes before its squashfs does; copy it again")
+            made = replace(entry, key=key, built_by=f"the squashfs of a SIF of {entry.built_by}")
+            return _published(made, work, cache, began_s)
+        finally:
+            work.unlink(missing_ok=True)
+
+
+def imported(
+    reference: str, name: str, cache: Cache, enroot: str, environment: Mapping[str, str], progress: Progress
+) -> CachedImage:
+    """The image that enroot imports from a registry; from the cache, or imported now.
+
+    Raises SiteError with enroot's message and the path of its whole output.
+    """
+    key = key_of_import(reference)
+    with _free(key, cache, progress) as found:
+        if found:
+            return found
+        work, log, began_s = _working(cache, key), cache.log(key), time.time()
+        progress(f"enroot imports {reference}; its output: {log}")
+        try:
+            argv = [enroot, "import", "--output", str(work), reference]
+            done = process.run(argv, timeout_s=IMPORT_S, environment=environment)
+            private.write_bytes(log, (done.stdout + done.stderr).encode())
+            if done.exit_code or not work.is_file():
+                raise SiteError(f"{reference} was not imported: {complaint(done.stderr)} (log: {log})")
+            header = f"Bootstrap: docker\nFrom: {reference.removeprefix('docker://')}\n"
+            made = CachedImage(
+                key=key, path=work, name=name, definition=header, sha256="", size_bytes=0, built_s=0.0,
+                build_time_s=0.0, built_by="enroot", labels=BOUND, base=reference, source=key,
+            )  # fmt: skip
+            return _published(made, work, cache, began_s)
+        finally:
+            work.unlink(missing_ok=True)
+
+
+def reference(place: str) -> str:
+    """A reference of a registry in enroot's form, which all its versions know: docker://REGISTRY#IMAGE:TAG."""
+    first, slash, rest = place.partition("/")
+    if not slash or not ({".", ":"} & {*first} or first == "localhost"):
+        return f"docker://{place}"
+    return f"docker://{rest}" if first in DOCKER_HUB else f"docker://{first}#{rest}"
+
+
+def complaint(stderr: str) -> str:
+    """The line in which enroot says why it failed: the first with [ERROR], else the last."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    said = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]
+    return (said or lines[-1:] or ["enroot said nothing"])[0]
+
+
+@contextmanager
+def _free(key: str, cache: Cache, progress: Progress) -> Iterator[CachedImage | None]:
+    """Hold the key's lock; the image, if it is there and whole."""
+    cache.make()
+    with ending.in_order(), lock.held(cache.lock(key), lambda who: progress(f"waiting for the same image of {who}")):
+        cache.clear_leftovers(key)
+        yield cache.sound(key, progress)
+
+
+def _working(cache: Cache, key: str) -> Path:
+    work = cache.working(key)
+    return work.with_name(f"{work.name}{SUFFIX}")
+
+
+def _published(made: CachedImage, work: Path, cache: Cache, began_s: float) -> CachedImage:
+    now_s = time.time()
+    finished = replace(
+        made,
+        path=cache.folder / f"{made.key}{SUFFIX}",
+        sha256=file_checksum(work),
+        size_bytes=work.stat().st_size,
+        built_s=now_s,
+        build_time_s=now_s - began_s,
+    )
+    return cache.publish(finished, work)
