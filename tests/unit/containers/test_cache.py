@@ -29,7 +29,8 @@ def entry(
     finished = cache.working(key)
     finished.write_bytes(content)
     made = CachedImage(
-        key, cache.folder / f"{key}{suffix}", name, "Bootstrap: x", file_checksum(finished), len(content), 1.0, 2.0, "fake 1.0",
+        key, cache.folder / f"{key}{suffix}", name, "Bootstrap: x", file_checksum(finished), len(content), 1.0, 2.0,
+        "fake 1.0",
         source=source,
     )  # fmt: skip
     return cache.publish(made, finished)
