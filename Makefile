@@ -37,7 +37,7 @@ pictures: $(VENV)/dev
 	python docs/make_picture.py
 	python docs/make_gallery.py
 
-# The checks and benchmarks that need an NVIDIA card; exit code 69 without one. RESULTS=1 keeps the output.
+# The checks and benchmarks that need an NVIDIA card. RESULTS=1 keeps the output.
 gpu: $(VENV)/dev
 	python -m benchmarks.gpu $(if $(RESULTS),--results)
 

@@ -41,7 +41,7 @@ PAGE = f"""# Large batches on real images
 
 The recipes are made for batches of tens of thousands of images and few steps. This page trains in that regime on two cores: MNIST's 60,000
 images, reduced to {MNIST.size} x {MNIST.size} pixels, `resnet-small` with {" ".join(map(str, MNIST.widths))} channels, {MNIST.epochs} epochs. At {LARGE:,}
-images a step that is {math.ceil(60000 / LARGE) * MNIST.epochs} steps. Percent of the 10,000 test images.
+images a step that is {math.ceil(60000 * MNIST.epochs / LARGE)} steps. Percent of the 10,000 test images.
 
 <!-- not executed: takes hours -->
 
@@ -49,10 +49,11 @@ images a step that is {math.ceil(60000 / LARGE) * MNIST.epochs} steps. Percent o
     python -m benchmarks.large_batch benchmarks/results/large-batch.jsonl
     python docs/make_large_batches.py
 
-Every row has its own best rate. Seed {CHOOSES} tries the rate of the row's rule, then twice and half of it, and climbs until both neighbours of the best rate
-are worse. Other seeds, {SEEDS[0]} to {SEEDS[-1]}, train with that rate, and the mean and its standard error are of these alone. The rules are 0.1 for 256 images and in proportion
+Every row has its own best rate. Seed {CHOOSES} tries the rate of the row's rule, then twice and half of it, and climbs until neither neighbour of the best rate
+is better. Other seeds, {SEEDS[0]} to {SEEDS[-1]}, train with that rate, and the mean and its standard error are of these alone. The rules are 0.1 for 256 images and in proportion
 to the batch for SGD (Goyal et al. 2017), 10 for 3,328 and with the square root of the batch for LARS (NVIDIA's MLPerf submissions), and a recipe's own.
-The first {MNIST.warm_up:g} epochs of SGD and LARS are a warm-up, the others follow a cosine. One process computes the whole batch. The command goes on where it was
+The first {MNIST.warm_up:g} epochs of SGD and LARS are a warm-up, the others follow a cosine. A training that diverged
+counts as 10 %, a guess, and is named. One process computes the whole batch. The command goes on where it was
 interrupted: COMPLETE.
 
 ## Accuracy over the batch
@@ -113,6 +114,7 @@ def _shown(each: Found | None) -> str:
     if each is None:
         return "..."
     few = f", {each.seeds} seeds" if each.seeds < len(SEEDS) else ""
+    few += f", {each.diverged} diverged" if each.diverged else ""
     return f"{each.mean:.2f} +- {each.error:.2f} ({_times(each.doubled)}{few})"
 
 
@@ -164,7 +166,7 @@ def _recipes(scores: Scores) -> Iterator[str]:
 def left_out(cell: Cell, scores: Scores) -> str:
     """The difference from the whole in points, bold if it shows; '...' if it is not measured."""
     whole, without = found(replace(cell, without=""), scores), found(cell, scores)
-    if not whole or not without:
+    if not whole or not without or min(whole.seeds, without.seeds) < len(SEEDS):
         return "..."
     difference = without.mean - whole.mean
     shown = f"{difference:+.2f}"

@@ -26,9 +26,9 @@ class OnHost(Timed):
 
     def train_batch(self, samples: list[tuple[int, int]]) -> Any:
         images, labels = super().train_batch(samples)
-        return self._data.normalized(images), labels
+        return self._data.normalize_on_device(images), labels
 
-    def normalized(self, images: torch.Tensor) -> torch.Tensor:
+    def normalize_on_device(self, images: torch.Tensor) -> torch.Tensor:
         return images
 
 

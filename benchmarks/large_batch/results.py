@@ -20,16 +20,18 @@ Scores = dict[Case, float]
 
 
 def read(file: Path) -> Scores:
-    """The accuracies in percent; none if there is no such file."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    return dict(_scored(json.loads(line)) for line in lines)
+    """The accuracies in percent; none if there is no such file. A last line without its end was being written."""
+    whole = file.read_text().rpartition("\n")[0] if file.exists() else ""
+    return dict(_scored(json.loads(line)) for line in whole.splitlines())
 
 
 def add(file: Path, case: Case, accuracy: float, facts: Mapping[str, object]) -> None:
     """`accuracy` in percent; NaN is a training that diverged."""
     row = {**asdict(case), "accuracy": None if math.isnan(accuracy) else round(accuracy, 3), **facts}
-    with file.open("a") as lines:
-        lines.write(json.dumps(row) + "\n")
+    with file.open("a+b") as lines:
+        lines.seek(0)
+        lines.truncate(lines.read().rfind(b"\n") + 1)
+        lines.write(json.dumps(row).encode() + b"\n")
 
 
 def _scored(row: dict[str, Any]) -> tuple[Case, float]:
@@ -49,11 +51,16 @@ def following(cell: Cell, scores: Scores, study: Study) -> Case | None:
 
 
 def climb(tried: Mapping[int, float]) -> int | None:
-    """The next power of two to try, by the accuracies so far; None once both neighbours of the best one are known."""
+    """The next power of two to try, by the accuracies so far; None once both neighbours of the best one are known.
+
+    If all diverged, lower rates follow.
+    """
     for doubled in (0, 1, -1):
         if doubled not in tried:
             return doubled
     top = best(tried)
+    if tried[top] <= GUESS:
+        return lowest - 1 if (lowest := min(tried)) > -MOST else None
     return next((each for each in (top + 1, top - 1) if each not in tried and abs(each) <= MOST), None)
 
 
@@ -64,12 +71,16 @@ def best(tried: Mapping[int, float]) -> int:
 
 @dataclass(frozen=True)
 class Found:
-    """What a cell has at one rate: the mean accuracy in percent over `seeds` trainings, and its standard error."""
+    """What a cell has at one rate: the mean accuracy in percent over `seeds` trainings, and its standard error.
+
+    A training that diverged counts with the accuracy of a guess.
+    """
 
     doubled: int
     mean: float
     error: float
     seeds: int
+    diverged: int
 
 
 def found(cell: Cell, scores: Scores, study: Study, doubled: int | None = None) -> Found | None:
@@ -81,7 +92,9 @@ def found(cell: Cell, scores: Scores, study: Study, doubled: int | None = None) 
     mine = [scores[case] for case in (Case(cell, rate, seed) for seed in study.seeds) if case in scores]
     if len(mine) < 2:
         return None
-    return Found(rate, statistics.fmean(mine), statistics.stdev(mine) / math.sqrt(len(mine)), len(mine))
+    return Found(
+        rate, statistics.fmean(mine), statistics.stdev(mine) / math.sqrt(len(mine)), len(mine), mine.count(GUESS)
+    )
 
 
 def _tried(cell: Cell, scores: Scores) -> dict[int, float]:

@@ -139,9 +139,11 @@ def test_a_full_disk_loses_a_checkpoint_but_not_the_run(local: Local) -> None:
     site = local.site("late.yaml", setup=json.dumps([f"until test -e {mounted}; do sleep 0.1; done"]))
     run = local.submit(*short, "--set", f"site={site}")
     small = run / "checkpoints"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=800k,mode=700", "tmpfs", small], check=True, timeout=10)
-    mounted.touch()
+    try:
+        small.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=800k,mode=700", "tmpfs", small], check=True, timeout=10)
+    finally:
+        mounted.touch()  # else the job would wait for ever
     try:
         assert local.watch(run).returncode == 1
         view = local.view(run)

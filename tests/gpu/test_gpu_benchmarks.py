@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from benchmarks import lars
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import card, overlap, throughput
+from benchmarks.gpu.one_card import together
 from benchmarks.large_batch.__main__ import train_all
 from benchmarks.large_batch.results import missing, read
 from benchmarks.large_batch.study import CIFAR10
@@ -41,7 +44,7 @@ def test_images_per_second(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_overlap(capsys: pytest.CaptureFixture[str]) -> None:
-    overlap.main(["--device", "cpu", "--small", "--batch", "2", "--steps", "1"])
+    overlap.main(["--device", "cpu", "--small", "--ranks", "2", "--batch", "2", "--steps", "1"])
     shown = capsys.readouterr().out
     assert all(name in shown for name in overlap.SMALL) and "2 ranks on a CPU" in shown
 
@@ -56,7 +59,7 @@ def test_cifar10_in_small(tmp_path: Path) -> None:
     assert {case.cell.side for case in scores} == {"sgd", "lars"}
 
 
-def test_the_arguments_of_the_parts_are_those_that_the_benchmarks_have() -> None:
+def test_the_parts_are_modules() -> None:
     for part in gpu.PARTS:
         module, *_ = part.words
         assert find_spec(module), part
@@ -76,3 +79,29 @@ def test_a_part_that_fails_or_lacks_its_data_is_named(tmp_path: Path, monkeypatc
     assert not gpu.run(gpu.Part("broken", ("no_such_module",), 60), said.append)
     assert said[-1] == "broken failed: exit code 1"
     assert not gpu.run(gpu.PARTS[-1], said.append) and "`torusrun data get cifar10` prepares it" in said[-1]
+
+
+def test_a_part_at_its_limit_ends_with_all_its_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "stays.py").write_text("import subprocess; subprocess.run(['sleep', '600'])")
+    monkeypatch.setattr(gpu, "ROOT", tmp_path)
+    said: list[str] = []
+    assert not gpu.run(gpu.Part("stays", ("stays",), 0.5), said.append)
+    assert said[-1] == "stays failed: not done in 0 s"
+
+
+def dies(rank: int, device: torch.device) -> None:
+    if rank == 1:
+        os._exit(7)
+    dist.barrier()
+
+
+def fails(rank: int, device: torch.device) -> None:
+    if rank == 1:
+        raise ValueError("the cause")
+    dist.barrier()
+
+
+@pytest.mark.parametrize(("task", "cause"), [(dies, "rank 1 died: exit code 7"), (fails, "the cause")])
+def test_the_rank_that_failed_first_is_named(task: Callable[[int, torch.device], None], cause: str) -> None:
+    with pytest.raises(RuntimeError, match=cause):
+        together(2, "cpu", task)

@@ -107,7 +107,7 @@ def test_every_built_in_is_there(key: str, names: Names) -> None:
         parts = build_parts(replace(TRAIN, **{key: replace(getattr(TRAIN, key), name=name, options=options)}), CPU)
         assert parts.course.rate_at(Moment(1.0, 64.0, 1.0, 0.5)) > 0
         inputs, labels = parts.data.train_batch([(0, 1), (0, 2)])
-        inputs = parts.data.normalized(inputs)
+        inputs = parts.data.normalize_on_device(inputs)
         assert inputs.shape[1:] == parts.data.shape and parts.model(inputs).shape == (2, parts.data.classes)
         shares = [labels_of(parts.data, rank, 3) for rank in range(3)]
         assert sum(len(labels) for share in shares for labels in share) == parts.data.test_samples

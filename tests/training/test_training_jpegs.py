@@ -49,7 +49,8 @@ def test_two_ranks_learn_from_jpeg_files_of_changing_size(tmp_path: Path, monkey
     state = torch.load(tmp_path / "checkpoints/step-00000012/state.pt", weights_only=True)["model"]
     model.load_state_dict(state)
     with torch.inference_mode():
-        right = sum(int((model(images.normalized(batch)).argmax(1) == labels).sum()) for batch, labels in batches)
+        normal = ((images.normalize_on_device(batch), labels) for batch, labels in batches)
+        right = sum(int((model(inputs).argmax(1) == labels).sum()) for inputs, labels in normal)
     assert run.events("done")[0]["accuracy"] == pytest.approx(right / 15, abs=1e-4), "as one process tests all images"
 
 

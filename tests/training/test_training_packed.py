@@ -114,7 +114,7 @@ def test_the_ranks_test_each_image_once_in_the_views_size(tmp_path: Path, chance
     content = (tmp_path / source.file).read_bytes()[offset(source, tmp_path) :]
     pixels = np.frombuffer(content, np.uint8, 48, 3 * 48).reshape(3, 2, 2, 2, 2).mean((2, 4))
     edge = torch.from_numpy((pixels / 255 - column(source.mean)) / column(source.deviation))
-    assert abs(images.normalized(batch)[0] - edge).mean() < 0.4, (
+    assert abs(images.normalize_on_device(batch)[0] - edge).mean() < 0.4, (
         "the mean of the pixels, roughly: the filter reaches beyond them"
     )
     each = [labels.tolist() for rank in range(3) for _, labels in images.test_batches(rank, 3)]

@@ -29,11 +29,19 @@ def test_the_climb_finds_the_best_rate_and_tries_both_neighbours(peak: int, slop
     assert {each for each in (peak - 1, peak + 1) if abs(each) <= MOST} <= tried.keys()
 
 
-def test_the_climb_ends_although_all_rates_are_alike() -> None:
+@pytest.mark.parametrize(("accuracy", "lowest"), [(50.0, -1), (GUESS, -MOST)])
+def test_the_climb_ends_although_all_rates_are_alike(accuracy: float, lowest: int) -> None:
     tried: dict[int, float] = {}
     while (doubled := climb(tried)) is not None:
-        tried[doubled] = GUESS
-    assert sorted(tried) == [-1, 0, 1] and best(tried) == 0
+        tried[doubled] = accuracy
+    assert min(tried) == lowest and max(tried) == 1
+
+
+def test_the_climb_goes_down_while_all_rates_diverge() -> None:
+    tried: dict[int, float] = {}
+    while (doubled := climb(tried)) is not None:
+        tried[doubled] = GUESS if doubled > -5 else 90.0 + doubled
+    assert best(tried) == -5
 
 
 def finished(cell: Cell, peak: int) -> Scores:
@@ -66,7 +74,13 @@ def test_results_are_read_as_they_were_written_and_a_diverged_training_has_the_a
     assert read(file) == {}
     add(file, Case(LARS, 0, 1), 91.2345, {"day": "2026-11-24"})
     add(file, Case(LARS, 1, 1), math.nan, {})
-    assert read(file) == {Case(LARS, 0, 1): 91.234, Case(LARS, 1, 1): GUESS}
+    both = {Case(LARS, 0, 1): 91.234, Case(LARS, 1, 1): GUESS}
+    assert read(file) == both
+    with file.open("a") as lines:
+        lines.write('{"cell": {"si')
+    assert read(file) == both, "a line that was being written is no result"
+    add(file, Case(LARS, 2, 1), 50.0, {})
+    assert read(file) == {**both, Case(LARS, 2, 1): 50.0}
 
 
 @pytest.mark.parametrize("side", ["sgd", "lars", "sony-224s", "google-77s", "facebook-1h"])

@@ -14,6 +14,7 @@ from training.data.view import View
 from training.meeting.ranks import Ranks
 from training.progress import Progress
 from training.recipe.protocols import DataSet
+from training.recipe.reading import ConfigError
 from training.recipe.train import Train
 from training.schedule.phases import Course
 
@@ -78,7 +79,13 @@ class Feed:
         )
 
     def _on_device(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        return self._data.normalized(self._moved(inputs)), self._moved(labels)
+        found = self._data.normalize_on_device(self._moved(inputs))
+        if found.dtype == torch.uint8:
+            raise ConfigError(
+                "train.data: its batches are bytes, which no network takes; give the data set a "
+                "normalize_on_device(inputs) that returns floating-point numbers, or return these from train_batch"
+            )
+        return found, self._moved(labels)
 
     def _moved(self, tensor: Tensor) -> Tensor:
         """The tensor on the device, copied from pinned memory: a copy from other memory would wait for the device."""

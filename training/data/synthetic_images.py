@@ -21,12 +21,12 @@ SPREAD = 2_654_435_761  # Knuth's multiplier: labels of neighbours differ
 class RandomImages:
     """Images [B, channels, size, size] in bytes, functions of (seed, sample % 64), and labels [B].
 
-    `normalized` images are normal random numbers, rounded, with mean 0 and deviation 1.
+    After `normalize_on_device` they are normal random numbers, rounded and cut off at 2: mean 0, deviation 0.96.
     """
 
     def __init__(self, seed: int, samples: int, test_samples: int, classes: int, channels: int) -> None:
         self.train_samples, self.test_samples, self.classes = samples, test_samples, classes
-        self._channels, self.normalized = channels, Normal([MIDDLE] * channels, [DEVIATION] * channels)
+        self._channels, self.normalize_on_device = channels, Normal([MIDDLE] * channels, [DEVIATION] * channels)
         self._seed, self._thread = seed, ThreadPoolExecutor(1, thread_name_prefix="synthetic")
         self._ahead, self._kept = Ahead(self._start), dict[int, np.ndarray]()
         self.look(View())

@@ -55,7 +55,7 @@ class DataSet(Protocol):
         """
         return [self.test_shard(rank, world)]
 
-    def normalized(self, inputs: Tensor) -> Tensor:
+    def normalize_on_device(self, inputs: Tensor) -> Tensor:
         """Inputs of a training or test batch as the network takes them; called once they are on the device.
 
         So images may travel to it as bytes.

@@ -28,8 +28,8 @@ MOST_WORKERS = 8  # if the recipe gives no number; ranks of a node share its cor
 class Images:
     """Images [B, 3, height, width] in bytes, and labels [B]. Images with changed colours are float32.
 
-    `normalized` images have ImageNet's mean 0 and deviation 1. A training image is a function of (seed, epoch, sample)
-    and the view.
+    After `normalize_on_device` they have ImageNet's mean 0 and deviation 1. A training image is a function of (seed,
+    epoch, sample) and the view.
     """
 
     def __init__(self, halves: Split[Stored], seed: int, settings: ImageSettings) -> None:
@@ -41,7 +41,7 @@ class Images:
         self._problems: list[str] = []
         share, lines = settings.max_corrupt, self._problems
         self._bad, self._bad_tests = (Register(half, share, lines) for half in (self._train, self._test))
-        self._sizes, self.normalized = Sizes(self._test), Normal(*IMAGENET)
+        self._sizes, self.normalize_on_device = Sizes(self._test), Normal(*IMAGENET)
         self._ahead = Ahead(self._start)
         self.use(None)
 

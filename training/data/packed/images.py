@@ -22,8 +22,8 @@ TEST_BATCH = 500
 class PackedImages:
     """Images [B, channels, size, size] in bytes, and labels [B].
 
-    `normalized` images have mean 0 and deviation 1 over the training half. Images in another size or with changed
-    colours are float32.
+    After `normalize_on_device` they have mean 0 and deviation 1 over the training half. Images in another size or with
+    changed colours are float32.
     A training image is a function of (seed, epoch, sample) and the view. With `augment` it is moved by up to the
     source's `reach` of pixels, with black around it, and mirrored if the source says so. Area and aspect are not used.
     """
@@ -37,7 +37,7 @@ class PackedImages:
             images, at = _mapped(path, at, (count, *facts.shape))
             labels, at = _mapped(path, at, (count,))
             self._halves.append((images, labels))
-        self.normalized = Normal(source.mean, source.deviation)
+        self.normalize_on_device = Normal(source.mean, source.deviation)
         self.look(View())
 
     def look(self, view: View) -> None:
