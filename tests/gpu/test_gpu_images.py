@@ -21,6 +21,7 @@ from training.data.view import View
 from training.meeting.ranks import Ranks
 from training.progress import Progress
 from training.recipe.protocols import DataSet
+from training.recipe.reading import ConfigError
 from training.recipe.train import DataKeys, Train
 from training.schedule.phases import Course
 
@@ -75,6 +76,22 @@ def test_test_images_travel_as_bytes_too(device: torch.device, tree: Path) -> No
     for (found, labels), (sent, classes) in zip(feed.test_batches(), images.test_batches(0, 1), strict=True):
         assert sent.dtype == torch.uint8 and torch.equal(found.cpu(), on_host(sent))
         assert torch.equal(labels.cpu(), classes)
+
+
+class OnlyBytes:
+    """A user's own data set whose batches nobody normalizes."""
+
+    train_samples, test_samples, classes, shape = 12, 1, 2, (3, 4, 4)
+
+    def train_batch(self, samples: list[tuple[int, int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.zeros(len(samples), *self.shape, dtype=torch.uint8), torch.zeros(len(samples), dtype=torch.int64)
+
+
+def test_bytes_that_nobody_normalizes_are_refused_by_name(device: torch.device) -> None:
+    train, data = Train(batch=BATCH, epochs=1), complete(OnlyBytes(), DataSet)  # type: ignore[arg-type]
+    feed = Feed(data, Course(train, 12, lambda _: 0.1), Ranks(0, 1, 0), train, device)
+    with pytest.raises(ConfigError, match=r"its batches are bytes.*normalize_on_device\(inputs\)"):
+        feed.take(Progress())
 
 
 def test_a_card_tries_algorithms_for_training_and_rounds_to_tf32_if_asked(device: torch.device) -> None:
