@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -88,7 +88,7 @@ class OnlyBytes:
 
 
 def test_bytes_that_nobody_normalizes_are_refused_by_name(device: torch.device) -> None:
-    train, data = Train(batch=BATCH, epochs=1), complete(OnlyBytes(), DataSet)  # type: ignore[arg-type]
+    train, data = Train(batch=BATCH, epochs=1), complete(cast(DataSet, OnlyBytes()), DataSet)
     feed = Feed(data, Course(train, 12, lambda _: 0.1), Ranks(0, 1, 0), train, device)
     with pytest.raises(ConfigError, match=r"its batches are bytes.*normalize_on_device\(inputs\)"):
         feed.take(Progress())
