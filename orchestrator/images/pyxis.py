@@ -77,7 +77,10 @@ def exported(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({ALWAYS, *(name for name in names if passes(name))}))
 
 
-def beside(wrapper: int, directory: str, command: Sequence[str]) -> list[str]:
-    """The command that joins the container of a rank's wrapper, on its host, and runs `command` there."""
+def beside(nsenter: str, wrapper: int, directory: str, command: Sequence[str]) -> list[str]:
+    """The command that joins the container of a rank's wrapper, on its host, and runs `command` in a folder there.
+
+    The folder is entered inside: nsenter's own --wd opens it on the host.
+    """
     spaces = ["--user", "--mount", "--preserve-credentials"]
-    return ["nsenter", f"--target={wrapper}", *spaces, f"--wd={directory}", *command]
+    return [nsenter, f"--target={wrapper}", *spaces, "/bin/sh", "-c", 'cd "$0" && exec "$@"', directory, *command]

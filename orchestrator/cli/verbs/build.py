@@ -56,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
         source, site = args.image, load_site(args.site)
     shared_arguments.here(site, "build")
     by_pyxis = pyxis.used(site.container.runtime)
-    if by_pyxis and (made := squashed.directly(source, site, progress, offline=args.offline)):
+    of_builds = {"--on job": args.on == "job", "--locked": args.locked is not None, "--wheelhouse": args.wheelhouse}
+    refused = next((option for option, given in of_builds.items() if given), "")
+    if by_pyxis and (made := squashed.directly(source, site, progress, offline=args.offline, refused=refused)):
         print(made.path)
         return DONE
     wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None

@@ -106,7 +106,9 @@ def _inspected(cache: Cache, entry: CachedImage, args: argparse.Namespace) -> di
         packages = package_lock.read(cache.packages(entry.key)).as_json() if there else None
         return {**entry.as_json(), "path": str(entry.path), "packages": packages}
     if not there:
-        raise SiteError(f"{entry.path}: it has no lock, because it has no Python or was built by an older torusrun")
+        raise SiteError(
+            f"{entry.path}: it has no lock: it was not built from an image file with Python, or by an older torusrun"
+        )
     lock = package_lock.read(cache.packages(entry.key))
     return lock.as_json() if args.lock else sbom.FORMATS[args.sbom](entry, lock)
 
@@ -174,7 +176,10 @@ def _sign(cache: Cache, entry: CachedImage, command: str | None) -> None:
     """Sign with the user's own key, which the runtime asks for. This changes the file and its checksum."""
     from orchestrator.base import process
     from orchestrator.images import runtime
+    from orchestrator.images.builds.cache import SUFFIXES
 
+    if entry.path.suffix != SUFFIXES[0]:
+        raise UserError(f"{entry.path}: only a SIF can be signed, and this is a squashfs")
     if wrong := cache.verify(entry):
         raise SiteError(f"{wrong}; only an unchanged image can be signed")
     program = runtime.required(command).command

@@ -6,6 +6,7 @@ build that writes more than 64 KiB to the other one blocks. It also sets no fold
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tempfile
@@ -115,7 +116,7 @@ def _build(
         if inputs.key != key:
             raise BuildFailed(f"{name} was not built: its files changed while the build began; build it again")
         login = secrets.files.get("registry_auth")
-        temporary = _temporary(key, options, work)
+        temporary = _temporary(cache, key, options, work)
         bound = binds(work, inputs, options, secrets)
         if source.endswith(".def") and runtime.has("build --bind"):
             bound += own_tmp(temporary)
@@ -234,17 +235,23 @@ def _check_paths(work: Path, options: Options) -> None:
             )
 
 
-def _temporary(key: str, options: Options, work: Path) -> Path:
+def _temporary(cache: Cache, key: str, options: Options, work: Path) -> Path:
     """A new folder for the build's own files, under an unpredictable name."""
     above = options.temporary or work
     private.make(above)
-    return Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}-{key[:12]}-", dir=above))
+    return Path(tempfile.mkdtemp(prefix=_begins(cache, key), dir=above))
+
+
+def _begins(cache: Cache, key: str) -> str:
+    """The begin of the names of such folders: caches may share the one above, and each has a lock of its own."""
+    of_cache = hashlib.sha256(os.fsencode(os.path.realpath(cache.folder))).hexdigest()
+    return f"{TEMPORARY}-{key[:12]}-{of_cache[:8]}-"
 
 
 def _clear(cache: Cache, key: str, options: Options) -> None:
     """Remove the leftovers of ended builds in the cache and in the temporary folder."""
     cache.clear_leftovers(key)
     if options.temporary:
-        for folder in options.temporary.glob(f"{TEMPORARY}-{key[:12]}-*"):
+        for folder in options.temporary.glob(f"{_begins(cache, key)}*"):
             if private.is_mine(folder):
                 end_and_remove(folder)

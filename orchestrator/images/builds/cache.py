@@ -59,6 +59,7 @@ class CachedImage:
     base: str = ""
     compression: str = ""
     source: str = ""  # the key of its image file without lock and wheelhouse
+    made_of: str = ""  # the key of the SIF that a squashfs was taken out of
     phases_s: dict[str, float] = field(default_factory=dict)  # how long each phase of its build took
 
     @property
@@ -151,7 +152,9 @@ class Cache:
             return []
         self.check()
         found = []
-        for path in sorted(self.folder.iterdir()):
+        with explained(f"{self.folder}: cannot be read"):
+            paths = sorted(self.folder.iterdir())
+        for path in paths:
             if path.suffix in SUFFIXES and len(path.stem) == KEY_DIGITS:
                 try:
                     found.append(self.get(path.stem))

@@ -26,6 +26,7 @@ class Caches:
 
     shared: tuple[Cache, ...]
     own: Cache
+    starts: str = SUFFIXES[0]  # the form of image that the site starts
 
     def get(self, key: str) -> CachedImage | None:
         """The image with this key from the first cache that has it. Raises SiteError if one's own is damaged."""
@@ -51,13 +52,13 @@ class Caches:
 
         One's own is first if it was built from a lock or a wheelhouse: nobody else chose its packages, and whoever
         built it wants these. Otherwise the caches of others are first, whose image has the same packages. Another
-        `suffix` asks for what was made of these images: the key of a SIF says whether it had a lock.
+        `suffix` asks for what was made of these images.
         """
-        own = made = None
+        own = None
         with suppress(SiteError):  # it is raised when the own cache's turn comes
-            own, made = self.own.newest_of(sources), self.own.newest_of(sources, suffix)
-        if own and made and own.key not in sources:
-            yield made
+            own = self.own.newest_of(sources, suffix)
+        if own and (own.made_of or own.key) not in sources:
+            yield own
         yield from self.each(lambda cache: cache.newest_of(sources, suffix))
 
     def entries(self, broken: Callable[[str], None] = warn) -> list[CachedImage]:
@@ -65,8 +66,11 @@ class Caches:
         return [entry for entries in self.each(lambda cache: cache.entries(broken), broken) for entry in entries]
 
     def find(self, word: str) -> CachedImage:
-        """The image with this name, path or beginning of a key. Raises UserError unless exactly one image matches."""
-        return one_of(self.entries(), word, self.own.folder)
+        """The image with this name, path or beginning of a key. Raises UserError unless exactly one image matches.
+
+        A name is that of the form which the site starts, if there are several.
+        """
+        return one_of(self.entries(), word, self.own.folder, self.starts)
 
     def of(self, entry: CachedImage) -> Cache:
         """The cache that holds an image."""
@@ -79,11 +83,12 @@ class Caches:
         return self.own
 
 
-def one_of(entries: Iterable[CachedImage], word: str, folder: Path) -> CachedImage:
-    """The image with this name, path or beginning of a key. Raises UserError unless exactly one image matches."""
+def one_of(entries: Iterable[CachedImage], word: str, folder: Path, starts: str = SUFFIXES[0]) -> CachedImage:
+    """The image of `Caches.find`, out of `entries`."""
     entries = list(entries)
     found = [e for e in entries if e.key.startswith(word) or str(e.path) == word]
-    found = found or [e for e in entries if e.name == word]
+    named = [e for e in entries if e.name == word]
+    found = found or [e for e in named if e.path.suffix == starts] or named
     found = list({e.key: e for e in found}.values())  # of one image in two caches the last one: one's own
     if len(found) == 1:
         return found[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ def key_of_import(reference: str) -> str:
 
 def of_sif(entry: CachedImage, cache: Cache, progress: Progress) -> CachedImage:
     """The squashfs of a SIF, whose facts it keeps; from the cache, or copied now. Raises UserError, SiteError."""
-    key, part = key_of_sif(entry.sha256), sif.squashfs(entry.path)
+    key, part, packages = key_of_sif(entry.sha256), sif.squashfs(entry.path), entry.path.with_suffix(".packages")
     with _free(key, cache, progress) as found:
         if found:
             return found
@@ -60,7 +61,10 @@ def of_sif(entry: CachedImage, cache: Cache, progress: Progress) -> CachedImage:
                     left -= len(chunk)
             if left:
                 raise SiteError(f"{entry.path}: the SIF ends {left} bytes before its squashfs does; copy it again")
-            made = replace(entry, key=key, built_by=f"the squashfs of a SIF of {entry.built_by}")
+            if entry.key and packages.is_file():
+                with explained(f"{packages}: cannot be copied"):
+                    shutil.copyfile(packages, cache.packages(key))
+            made = replace(entry, key=key, made_of=entry.key, built_by=f"the squashfs of a SIF of {entry.built_by}")
             return _published(made, work, cache, began_s)
         finally:
             work.unlink(missing_ok=True)
@@ -76,6 +80,7 @@ def imported(
     key = key_of_import(reference)
     with _free(key, cache, progress) as found:
         if found:
+            progress(f"note: {reference} was imported before; after `torusrun image rm {found.path}` it is again")
             return found
         work, log, began_s = _working(cache, key), cache.log(key), time.time()
         progress(f"enroot imports {reference}; its output: {log}")
@@ -96,7 +101,15 @@ def imported(
 
 
 def reference(place: str) -> str:
-    """A reference of a registry in enroot's form, which all its versions know: docker://REGISTRY#IMAGE:TAG."""
+    """A reference of a registry in enroot's form: docker://REGISTRY#IMAGE:TAG.
+
+    A digest takes the place of the tag, as IMAGE:sha256:HEX. enroot 3 reads what is before an '@' as a user; for both
+    its versions a tag may contain ':' (src/docker.sh of 3.5 and 4.1.2, read and not tried).
+    """
+    named, at, digest = place.partition("@")
+    if at:
+        folder, slash, last = named.rpartition("/")
+        place = f"{folder}{slash}{last.partition(':')[0]}:{digest}"
     first, slash, rest = place.partition("/")
     if not slash or not ({".", ":"} & {*first} or first == "localhost"):
         return f"docker://{place}"

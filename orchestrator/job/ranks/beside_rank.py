@@ -13,7 +13,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base.environment import safe
+from orchestrator.base.environment import safe, which
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.json_files import read_object, required
 from orchestrator.base.private import write_bytes
@@ -52,7 +52,7 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
     if not (image := order.container):
         directory = order.program.directory or str(attempt.folder)
         if order.in_image:
-            command = pyxis.beside(_wrapper(attempt, rank), directory, command)
+            command, directory = _joined(attempt, rank, directory, command), "/"
         return command, safe({**inherited, **own, **secret.values}), directory
     if image.stage:
         image = replace(image, image=str(place(image.stage, image.sha256)))
@@ -63,6 +63,15 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
     if started.file_text and not file.exists():
         write_bytes(file, started.file_text.encode("utf-8", "surrogateescape"))
     return list(started.argv), safe(started.environment), str(attempt.folder)
+
+
+def _joined(attempt: Attempt, rank: int, directory: str, command: list[str]) -> list[str]:
+    """The command in the container of a rank that Pyxis started. Raises SiteError without such a rank, or nsenter."""
+    if allocation.keeper_state(attempt):
+        raise SiteError("Pyxis has no container on the nodes of a held allocation: `shell` needs a run at work in it")
+    if (nsenter := which("nsenter")) is None:
+        raise SiteError(f"nsenter (util-linux) is not found on {socket.gethostname()}: it joins a rank's container")
+    return pyxis.beside(nsenter, _wrapper(attempt, rank), directory, command)
 
 
 def _meets(attempt: Attempt) -> tuple[str, int] | None:

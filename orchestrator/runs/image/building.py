@@ -13,7 +13,7 @@ from orchestrator.images import pyxis, runtime
 from orchestrator.images import source as sources
 from orchestrator.images.builds import build as builds
 from orchestrator.images.builds import contents, convert, registry
-from orchestrator.images.builds.cache import Cache, CachedImage
+from orchestrator.images.builds.cache import SUFFIXES, Cache, CachedImage
 from orchestrator.images.builds.caches import Caches, users
 from orchestrator.images.checks import image_facts
 from orchestrator.images.command import ContainerExec
@@ -39,7 +39,8 @@ def caches(site: Site) -> Caches:
     others = [Cache(expanded(folder), owners) for folder in site.container.caches]
     # The owner of a group's cache may name it in both keys: the images are their own, and not only to be read.
     same = os.path.realpath(own.folder)
-    return Caches(tuple(other for other in others if os.path.realpath(other.folder) != same), own)
+    starts = SUFFIXES[pyxis.used(site.container.runtime)]
+    return Caches(tuple(other for other in others if os.path.realpath(other.folder) != same), own, starts)
 
 
 def prepare(
@@ -57,8 +58,10 @@ def prepare(
         temporary=Path(container.temporary) if container.temporary else None,
     )
     named = sources.parse(sources.beside(source, Path()))
-    if named.kind == "SIF":
-        raise UserError(f"{source}: this is a SIF, so there is nothing to build; a run names it as its 'image'")
+    if named.kind in ("SIF", "squashfs"):
+        raise UserError(
+            f"{source}: this is a {named.kind}, so there is nothing to build; a run names it as its 'image'"
+        )
     if named.converted:
         if lock is not None:
             raise UserError(f"{source}: only an image file can be built from a lock")

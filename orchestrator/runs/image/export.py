@@ -42,7 +42,7 @@ def export(cache: Cache, entry: CachedImage, to: Path) -> Path:
 
 def _fill(folder: Path, cache: Cache, entry: CachedImage) -> None:
     folder.mkdir(mode=0o700)
-    image = folder / f"{entry.name}.sif"
+    image = folder / f"{entry.name}{entry.path.suffix}"
     shutil.copyfile(entry.path, image)
     if (found := file_checksum(image)) != entry.sha256:
         raise SiteError(f"{entry.path}: its SHA-256 is {found}, and was {entry.sha256} when built")

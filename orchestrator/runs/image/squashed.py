@@ -42,16 +42,19 @@ def found(named: NamedImage, site: Site) -> Iterator[CachedImage]:
     yield from caches.built_from(made_of, squash.SUFFIX)
 
 
-def directly(source: str, site: Site, progress: Progress, *, offline: bool = False) -> CachedImage | None:
+def directly(
+    source: str, site: Site, progress: Progress, *, offline: bool = False, refused: str = ""
+) -> CachedImage | None:
     """The squashfs of a SIF, or of what enroot imports; None for an image that is first made as a SIF.
 
-    Raises UserError, SiteError if that fails.
+    `refused` is an option that only such a build has. Raises UserError, SiteError if that fails.
     """
     named = sources.parse(sources.beside(source, Path()))
     cache = building.cache(site)
     if named.kind == "squashfs":
         raise UserError(f"{source}: Pyxis starts this file as it is; a run names it as its 'image'")
     if named.kind == "SIF":
+        _refuse(refused, source)
         path = Path(named.place)
         own = CachedImage(
             key="", path=path, name=path.stem, definition="", sha256=_checksum(named), size_bytes=0, built_s=0.0,
@@ -62,10 +65,16 @@ def directly(source: str, site: Site, progress: Progress, *, offline: bool = Fal
     enroot = which("enroot", environment=here.environment) if named.transport == "docker" else None
     if enroot is None:
         return None
+    _refuse(refused, source)
     if offline:
         raise UserError(f"{source}: this is in a registry, and --offline uses no network")
     reference = squash.reference(named.place)
     return squash.imported(reference, convert.name(named), cache, enroot, here.environment, progress)
+
+
+def _refuse(option: str, source: str) -> None:
+    if option:
+        raise UserError(f"{option}: {source} is not built, but copied or imported on this machine")
 
 
 def of(entry: CachedImage, site: Site, progress: Progress) -> CachedImage:

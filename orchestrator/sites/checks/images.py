@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError, explained
+from orchestrator.images import pyxis
 from orchestrator.images.checks import facts
 from orchestrator.runs.image.login import Login
 from orchestrator.sites.checks.check import Check, failed, ok, warning
@@ -20,12 +21,18 @@ SUBIDS = "ask the administrators for a range in /etc/subuid and /etc/subgid and 
 def checks(site: Site, login: Login) -> Iterator[Check]:
     """The checks of the runtime, of the way of building, and of the folder of images."""
     runtime = login.runtime
-    if runtime is None:
+    by_pyxis = pyxis.used(site.container.runtime)
+    if by_pyxis:
+        yield _pyxis(site, login)
+    if runtime is None and by_pyxis:
+        yield ok("image builds", "none here without apptainer; images of registries and .sqsh files need none")
+    elif runtime is None:
         mend = "load its module (modules of the site), or write container.runtime; runs without an image need none"
         yield warning("container runtime", login.asked, mend)
         return
-    yield ok("container runtime", f"{runtime}: {login.asked}")
-    yield _build(site, login)
+    else:
+        yield ok("image builds" if by_pyxis else "container runtime", f"{runtime}: {login.asked}")
+        yield _build(site, login)
     folder = absolute(site.container.cache)
     try:
         private.check_makable(folder)
@@ -33,6 +40,14 @@ def checks(site: Site, login: Login) -> Iterator[Check]:
     except SiteError as error:
         yield failed("images", str(error), "write container.cache: FOLDER into the site")
     yield from _of_others(site)
+
+
+def _pyxis(site: Site, login: Login) -> Check:
+    host = facts.host(None, site.launcher or "srun", (), login.environment, pyxis=True)
+    if host.pyxis:
+        return ok("container runtime", "srun has the options of Pyxis")
+    said = "srun did not answer" if host.pyxis is None else "srun has no --container-image"
+    return warning("container runtime", f"{said}, and container.runtime is pyxis", "ask the administrators for Pyxis")
 
 
 def _of_others(site: Site) -> Iterator[Check]:

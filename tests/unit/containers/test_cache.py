@@ -23,7 +23,13 @@ KEY = "a" * 64
 
 
 def entry(
-    cache: Cache, key: str = KEY, content: bytes = b"image", name: str = "mine", source: str = "", suffix: str = ".sif"
+    cache: Cache,
+    key: str = KEY,
+    content: bytes = b"image",
+    name: str = "mine",
+    source: str = "",
+    suffix: str = ".sif",
+    made_of: str = "",
 ) -> CachedImage:
     cache.make()
     finished = cache.working(key)
@@ -31,7 +37,7 @@ def entry(
     made = CachedImage(
         key, cache.folder / f"{key}{suffix}", name, "Bootstrap: x", file_checksum(finished), len(content), 1.0, 2.0,
         "fake 1.0",
-        source=source,
+        source=source, made_of=made_of,
     )  # fmt: skip
     return cache.publish(made, finished)
 
@@ -284,9 +290,16 @@ def test_the_squashfs_of_ones_own_locked_image_comes_first_too(own: str, used: s
     caches = shared_by(Cache(tmp_path / "group"), tmp_path)
     for cache, key, made in ((caches.shared[0], PLAIN, "d" * 64), (caches.own, own, "e" * 64)):
         entry(cache, key, source=PLAIN)
-        entry(cache, made, source=PLAIN, suffix=".sqsh")
+        entry(cache, made, source=PLAIN, suffix=".sqsh", made_of=key)
     found = next(caches.built_from([PLAIN], ".sqsh"))
     assert (found.path.parent.name, found.path.suffix) == (used, ".sqsh")
+
+
+def test_a_name_is_the_image_of_the_form_that_the_site_starts(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    one, two = entry(cache), entry(cache, "b" * 64, suffix=".sqsh", made_of=KEY)
+    assert Caches((), cache).find("mine") == one and Caches((), cache, ".sqsh").find("mine") == two
+    assert Caches((), cache).find(str(two.path)) == two
 
 
 def test_a_damaged_own_image_does_not_hide_that_of_a_group(tmp_path: Path) -> None:
@@ -342,10 +355,12 @@ def test_a_cache_of_others_that_cannot_be_used_is_a_miss_with_a_remark(tmp_path:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_closed_cache_of_others_is_a_miss_with_a_remark(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o700, 0o711])
+def test_a_closed_cache_of_others_is_a_miss_with_a_remark(mode: int, tmp_path: Path) -> None:
     group = Cache(tmp_path / "group")
-    entry(group)
-    group.folder.chmod(0o700)
+    entry(group, content=b"theirs")
+    group.sidecar(KEY).chmod(0o600)
+    group.folder.chmod(mode)
     program = (
         "import os, sys; from pathlib import Path; from orchestrator.images.builds.cache import Cache\n"
         "from orchestrator.images.builds.caches import Caches\n"

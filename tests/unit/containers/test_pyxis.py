@@ -143,7 +143,9 @@ def test_enroot_says_why_it_imported_nothing() -> None:
         ("debian:12", "docker://debian:12"),
         ("pytorch/pytorch:2.6", "docker://pytorch/pytorch:2.6"),
         ("docker.io/library/debian:12", "docker://library/debian:12"),
-        ("registry.example.org/a/b@sha256:0", "docker://registry.example.org#a/b@sha256:0"),
+        ("registry.example.org/a/b@sha256:0", "docker://registry.example.org#a/b:sha256:0"),
+        ("debian:12@sha256:0", "docker://debian:sha256:0"),
+        ("localhost:5000/a:1@sha256:0", "docker://localhost:5000#a:sha256:0"),
         ("localhost:5000/a", "docker://localhost:5000#a"),
     ],
 )
@@ -256,6 +258,15 @@ def test_what_cannot_be_with_pyxis_is_one_message(
 
 
 def test_a_shell_joins_the_container_of_the_rank() -> None:
-    argv = pyxis.beside(77, "/runs/a b", ["sh", "-c", "x y"])
-    assert shlex.join(argv).startswith("nsenter --target=77 --user --mount") and "--wd=/runs/a b" in argv
-    assert argv[-3:] == ["sh", "-c", "x y"]
+    argv = pyxis.beside("/usr/bin/nsenter", 77, "/runs/a b", ["sh", "-c", "x y"])
+    assert shlex.join(argv).startswith("/usr/bin/nsenter --target=77 --user --mount")
+    inside = argv[argv.index("/bin/sh") :]
+    assert inside[-4:] == ["/runs/a b", "sh", "-c", "x y"]
+
+
+def test_the_shell_enters_its_folder_inside(tmp_path: Path) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    argv = pyxis.beside("nsenter", 77, str(folder), ["pwd"])
+    said = subprocess.run(argv[argv.index("/bin/sh") :], capture_output=True, text=True, cwd="/", timeout=20)
+    assert said.stdout == f"{folder}\n"
