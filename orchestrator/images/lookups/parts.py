@@ -36,14 +36,17 @@ class ImagePart:
 
 
 class Lookup:
-    """Looks up the parts of one image file, whose relative paths start at `beside`."""
+    """Looks up the parts of one image file, whose relative paths start at `beside`.
+
+    `no_index` says why the indexes are not known; then none is queried.
+    """
 
     def __init__(
         self, image_file: ImageFile, beside: Path, variant: definition.Variant, brought: Brought, machine: str,
-        web: Web, index: str,
+        web: Web, indexes: list[str], no_index: str = "",
     ) -> None:  # fmt: skip
         self.image_file, self.beside, self.variant, self.brought = image_file, beside, variant, brought
-        self.machine, self.web, self.index = machine, web, index
+        self.machine, self.web, self.indexes, self.no_index = machine, web, indexes, no_index
         self._in_base: dict[str, DebianPackage] = {}
         self._suite, self._no_suite = self._fetched()
 
@@ -112,12 +115,13 @@ class Lookup:
         yield from (ImagePart(WHEEL, name, open="it is in no index") for name in others)
         if not words:
             return
-        if (target := self._target()) is None:
-            why = "which Python the base has is known only inside it" if self._suite else self._no_suite
+        target = self._target()
+        if target is None or self.no_index:
+            unknown = "which Python the base has is known only inside it" if self._suite else self._no_suite
+            why = self.no_index or unknown
             yield from (ImagePart(WHEEL, canonicalize_name(one.name), str(one.specifier), open=why) for one in words)
             return
-        indexes = [self.index, *self.image_file.python.indexes]
-        chosen = wheels.resolve(map(str, words), indexes, target, self.web)
+        chosen = wheels.resolve(map(str, words), self.indexes, target, self.web)
         named = [canonicalize_name(one.name) for one in words]
         for name in dict.fromkeys([*named, *chosen.wheels, *chosen.missing]):
             wheel, why = chosen.wheels.get(name), chosen.missing.get(name, "")

@@ -212,3 +212,35 @@ def test_what_cannot_be_looked_up_is_open_and_no_failure(
     assert main(["image", "resolve", "mine.yaml", "--site", "./site.yaml"]) == 0
     said = capsys.readouterr().out
     assert says in said and "size: not known\n" in said
+
+
+@pytest.mark.parametrize(
+    ("secrets", "says"),
+    [
+        ("PIP_INDEX_URL: env:OUR_INDEX", ""),
+        ("PIP_EXTRA_INDEX_URL: file:index.txt", ""),
+        ("PIP_INDEX_URL: env:NOT_SET_ANYWHERE", "the variable NOT_SET_ANYWHERE is not set here"),
+        ("PIP_EXTRA_INDEX_URL: file:none", "none: cannot be read"),
+        ("PIP_NO_INDEX: env:OUR_INDEX", "known only in the build: 'secrets.PIP_NO_INDEX'"),
+    ],
+)
+def test_the_indexes_of_the_image_files_secrets_are_queried(
+    secrets: str, says: str, image_file: Path, index: Index, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The index of the shell has no torch here; it is queried only if the build queries it, too."""
+    (index.folder / "simple").rename(index.folder / "private")
+    private = f"{index.address.replace('//', '//me:s3cret@')}/private"
+    monkeypatch.setenv("OUR_INDEX", private)
+    (image_file.parent / "index.txt").write_text(f"{private}\n")
+    image_file.write_text(f"{image_file.read_text()}secrets: {{{secrets}}}\n")
+    asked: list[str] = []
+    real = Web.get
+    monkeypatch.setattr(Web, "get", lambda web, url, accept="*/*": asked.append(url) or real(web, url, accept))  # type: ignore[func-returns-value]
+    assert main(["image", "resolve", "mine.yaml", "--site", "./site.yaml"]) == 0
+    said = capsys.readouterr().out
+    assert "s3cret" not in said
+    assert says in said if says else "\n  torch: " not in said
+    pages = {url.partition("/torch")[0] for url in asked if "/torch" in url}
+    own = {private} if "secrets.PIP_INDEX" in f"secrets.{secrets}" else {private, index.simple}
+    assert pages == (set() if says else own)
