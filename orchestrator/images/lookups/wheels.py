@@ -25,7 +25,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from orchestrator.base.errors import SiteError
-from orchestrator.images.lookups.web import Missing, RemoteFile, Web
+from orchestrator.images.lookups.web import Missing, RemoteFile, Web, shown
 
 PAGE = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 NEWEST_GLIBC = 36  # 2.36 is Debian 12's; wheels for a newer one would not be installed there
@@ -172,13 +172,15 @@ class _Resolver:
             return self.web.get(f"{wheel.url}.metadata").decode(errors="replace")
         except Missing:
             pass
-        remote = RemoteFile(self.web, wheel.url, wheel.size_bytes or 0)
+        if not wheel.size_bytes:
+            raise SiteError(f"{shown(wheel.url)}: its size is not known")
+        remote = RemoteFile(self.web, wheel.url, wheel.size_bytes)
         try:
             with zipfile.ZipFile(io.BufferedReader(remote, READ_BYTES)) as archive:
                 inner = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
                 return archive.read(inner).decode(errors="replace")
         except (zipfile.BadZipFile, StopIteration, zlib.error):
-            raise SiteError(f"{wheel.url}: this is no wheel") from None
+            raise SiteError(f"{shown(wheel.url)}: this is no wheel") from None
 
     def _files(self, index: str, name: str) -> Iterator[Wheel]:
         page = f"{index.rstrip('/')}/{name}/"
@@ -210,7 +212,7 @@ def _entries(text: str, page: str) -> list[Mapping[str, object]]:
         try:
             return [e for e in json.loads(text)["files"] if isinstance(e.get("filename"), str) and e.get("url")]
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise SiteError(f"{page}: this is no page of a package index") from None
+            raise SiteError(f"{shown(page)}: this is no page of a package index") from None
     links = _PageLinks()
     links.feed(text)
     return links.found

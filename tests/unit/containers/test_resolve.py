@@ -11,9 +11,10 @@ from threading import Thread
 
 import pytest
 
+from orchestrator.base.errors import SiteError
 from orchestrator.cli.main import main
 from orchestrator.images.lookups.debian import Suite, suite_of
-from orchestrator.images.lookups.web import Web
+from orchestrator.images.lookups.web import Web, shown
 from orchestrator.images.lookups.wheels import Target, resolve
 
 TARGET = Target((3, 11))
@@ -58,6 +59,15 @@ Size: 80
 
 class Handler(SimpleHTTPRequestHandler):
     """Files of a folder, also in parts, as indexes serve them."""
+
+    length: str | None = None  # what HEAD reports as the length, if not the file's
+
+    def do_HEAD(self) -> None:
+        if self.length is None:
+            return super().do_HEAD()
+        self.send_response(200)
+        self.send_header("Content-Length", self.length)
+        self.end_headers()
 
     def log_message(self, *words: object) -> None:
         pass
@@ -108,7 +118,7 @@ def index(tmp_path: Path) -> Iterator[Index]:
     (served / "debian/dists/bookworm/main/binary-amd64").mkdir(parents=True)
     (served / "debian/dists/bookworm/main/binary-amd64/Packages.xz").write_bytes(lzma.compress(SUITE.encode()))
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(served)))
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield Index(served, server.server_port)
     server.shutdown()
@@ -149,6 +159,47 @@ def test_what_no_index_has_is_named_with_its_reason(index: Index) -> None:
     assert not any("me:secret" in why for why in found.missing.values())
     alone = resolve(["torch==2.14"], [index.simple], TARGET, Web())
     assert alone.missing == {"torch": "no index has a wheel of torch==2.14 for this Python"}
+
+
+@pytest.mark.parametrize("broken", ["page", "wheel", "size", "mirror"])
+def test_no_message_contains_a_login(broken: str, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = index.address.replace("//", "//me:s3cret@")
+    page = index.folder / "simple/mine"
+    file = page / index.wheel("mine", "1.0", beside=False)
+    if broken == "page":
+        (page / "index.html").write_text("{}")
+    elif broken == "wheel":
+        file.write_bytes(b"no wheel")
+    elif broken == "size":
+        monkeypatch.setattr(Web, "length", lambda web, url: None)
+    else:
+        (index.folder / "debian/dists/bookworm/main/binary-amd64/Packages.xz").write_bytes(b"no xz")
+        with pytest.raises(SiteError, match=f"^{index.address}/debian/.*/Packages.xz: this is no index of packages"):
+            Suite.fetched(Web(), f"{address}/debian", "bookworm", "x86_64")
+        return
+    why = resolve(["mine"], [f"{address}/simple"], TARGET, Web()).missing["mine"]
+    says = {"page": "no page of a package index", "wheel": "this is no wheel", "size": "its size is not known"}
+    assert says[broken] in why and f"{index.address}/simple/mine/" in why and "s3cret" not in why
+
+
+def test_a_url_is_shown_without_its_login_and_query() -> None:
+    for url in ("https://me:s3cret@h/a?key=s3cret", " HTTPS://me:s3cret@h/a", "https://me:s3/@@h/a", "https://:s3?@h/a"):
+        assert shown(url) == "https://h/a", "a password with a slash must not be shown either"
+    assert shown("me:s3cret@h/a") == "h/a", "a URL without its scheme"
+    assert shown("https://h/a@1/b") == "https://h/a@1/b"
+
+
+@pytest.mark.parametrize("url", ["pypi.org/simple", "https://[bad/simple", "https://h:s3cret/simple", "file:///simple"])
+def test_an_index_that_is_no_url_is_named(url: str) -> None:
+    (why,) = resolve(["torch"], [url], TARGET, Web()).missing.values()
+    assert why == f"{url}/torch/ is no URL of a server; write https://HOST/PATH"
+
+
+@pytest.mark.parametrize("length", ["many", "-5", "", "9" * 5000])
+def test_a_wrong_length_is_no_length(length: str, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    index.wheel("mine", "1.0", beside=False)
+    monkeypatch.setattr(Handler, "length", length)
+    assert "its size is not known" in resolve(["mine"], [index.simple], TARGET, Web()).missing["mine"]
 
 
 def test_debian_packages_come_with_what_they_need() -> None:
