@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from email.parser import Parser
 from html.parser import HTMLParser
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urljoin
 
-from packaging.markers import default_environment
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName, default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from orchestrator.base.errors import SiteError
 from orchestrator.images.lookups.web import Missing, RemoteFile, Web, shown
@@ -78,6 +78,15 @@ class Target:
         linux = {"platform_system": "Linux", "sys_platform": "linux", "os_name": "posix"}
         return {**{name: str(value) for name, value in default_environment().items()}, **own, **linux}
 
+    def needs(self, one: Requirement, extras: Iterable[str] = ()) -> bool:
+        """Whether the condition of a requirement holds here. Raises SiteError if it cannot be evaluated."""
+        try:
+            return one.marker is None or any(
+                one.marker.evaluate({**self.environment(), "extra": extra}) for extra in ("", *extras)
+            )
+        except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):
+            raise SiteError(f"the condition of {str(one)!r} cannot be evaluated") from None
+
 
 def resolve(words: Iterable[str], indexes: Iterable[str], target: Target, web: Web) -> WheelSet:
     """The wheels of these requirements and of all that they need."""
@@ -87,7 +96,7 @@ def resolve(words: Iterable[str], indexes: Iterable[str], target: Target, web: W
 class _Resolver:
     def __init__(self, indexes: list[str], target: Target, web: Web) -> None:
         self.indexes, self.web, self.target = indexes, web, target
-        self.tags, self.environment = target.tags(), target.environment()
+        self.tags = target.tags()
         self.wanted: dict[str, SpecifierSet] = {}
         self.chosen = WheelSet()
 
@@ -159,11 +168,12 @@ class _Resolver:
         for line in Parser().parsestr(text, headersonly=True).get_all("Requires-Dist") or []:
             try:
                 one = Requirement(line)
-            except InvalidRequirement:
+                is_needed = self.target.needs(one, extras)
+            except (InvalidRequirement, SiteError) as error:
+                why = str(error) if isinstance(error, SiteError) else f"{line!r} is no requirement"
+                self.chosen.missing.setdefault(wheel.name, f"a dependency is not known: {why}")
                 continue
-            if one.marker is None or any(
-                one.marker.evaluate({**self.environment, "extra": extra}) for extra in ("", *extras)
-            ):
+            if is_needed:
                 yield one
 
     def _metadata(self, wheel: Wheel) -> str:
@@ -193,10 +203,11 @@ class _Resolver:
             file = str(entry["filename"])
             try:
                 _, version, _, tags = parse_wheel_filename(file)
+                url = urljoin(page, str(entry["url"]))
             except (InvalidWheelFilename, ValueError):
                 continue
             size = entry.get("size")
-            yield Wheel(name, version, urljoin(page, str(entry["url"])), size if isinstance(size, int) else None, tags)
+            yield Wheel(name, version, url, size if isinstance(size, int) and size > 0 else None, tags)
 
 
 def _fits(needs: str, target: Target) -> bool:
@@ -228,7 +239,7 @@ class _PageLinks(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         if tag == "a" and (url := given.get("href")):
-            name = unquote(urlsplit(url).path.rpartition("/")[2])
+            name = unquote(url.partition("#")[0].partition("?")[0].rpartition("/")[2])
             needs, plain = given.get("data-requires-python"), url.partition("#")[0]
             self.found.append(
                 {"filename": name, "url": plain, "requires-python": needs, "yanked": "data-yanked" in given}

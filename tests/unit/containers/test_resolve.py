@@ -183,7 +183,12 @@ def test_no_message_contains_a_login(broken: str, index: Index, monkeypatch: pyt
 
 
 def test_a_url_is_shown_without_its_login_and_query() -> None:
-    for url in ("https://me:s3cret@h/a?key=s3cret", " HTTPS://me:s3cret@h/a", "https://me:s3/@@h/a", "https://:s3?@h/a"):
+    for url in (
+        "https://me:s3cret@h/a?key=s3cret",
+        " HTTPS://me:s3cret@h/a",
+        "https://me:s3/@@h/a",
+        "https://:s3?@h/a",
+    ):
         assert shown(url) == "https://h/a", "a password with a slash must not be shown either"
     assert shown("me:s3cret@h/a") == "h/a", "a URL without its scheme"
     assert shown("https://h/a@1/b") == "https://h/a@1/b"
@@ -200,6 +205,23 @@ def test_a_wrong_length_is_no_length(length: str, index: Index, monkeypatch: pyt
     index.wheel("mine", "1.0", beside=False)
     monkeypatch.setattr(Handler, "length", length)
     assert "its size is not known" in resolve(["mine"], [index.simple], TARGET, Web()).missing["mine"]
+
+
+@pytest.mark.parametrize("need", ["b; python_version ~= '3'", "two words b"])
+def test_a_dependency_that_cannot_be_read_is_named(need: str, index: Index) -> None:
+    index.wheel("mine", "1.0", need, "dep")
+    index.wheel("dep", "1.0")
+    found = resolve(["mine"], [index.simple], TARGET, Web())
+    assert set(found.wheels) == {"mine", "dep"} and set(found.missing) == {"mine"}
+    assert found.missing["mine"].startswith("a dependency is not known: ") and "b" in found.missing["mine"]
+
+
+def test_a_link_that_is_no_url_is_no_wheel(index: Index) -> None:
+    page = index.folder / "simple/mine/index.html"
+    index.wheel("mine", "1.0")
+    page.write_text('<a href="https://[bad/mine-2.0-py3-none-any.whl">a</a>' + page.read_text())
+    found = resolve(["mine"], [index.simple], TARGET, Web())
+    assert str(found.wheels["mine"].version) == "1.0" and not found.missing
 
 
 def test_debian_packages_come_with_what_they_need() -> None:
