@@ -88,9 +88,14 @@ class Target:
             raise SiteError(f"the condition of {str(one)!r} cannot be evaluated") from None
 
 
-def resolve(words: Iterable[str], indexes: Iterable[str], target: Target, web: Web) -> WheelSet:
-    """The wheels of these requirements and of all that they need."""
-    return _Resolver(list(indexes), target, web).run(words)
+def resolve(
+    words: Iterable[str], indexes: Iterable[str], target: Target, web: Web, limits: Iterable[Requirement] = ()
+) -> WheelSet:
+    """The wheels of these requirements and of all that they need, in versions within the `limits`."""
+    resolver = _Resolver(list(indexes), target, web)
+    for one in limits:
+        resolver.limit(one)
+    return resolver.run(words)
 
 
 class _Resolver:
@@ -99,6 +104,12 @@ class _Resolver:
         self.tags = target.tags()
         self.wanted: dict[str, SpecifierSet] = {}
         self.chosen = WheelSet()
+
+    def limit(self, one: Requirement) -> str:
+        """Leave only the versions that this one allows; returns the package's name."""
+        name = canonicalize_name(one.name)
+        self.wanted[name] = self.wanted.get(name, SpecifierSet()) & one.specifier
+        return name
 
     def run(self, words: Iterable[str]) -> WheelSet:
         queue = [Requirement(word) for word in words]
@@ -112,15 +123,14 @@ class _Resolver:
         return self.chosen
 
     def _choose(self, one: Requirement) -> Wheel | None:
-        name = canonicalize_name(one.name)
-        self.wanted[name] = self.wanted.get(name, SpecifierSet()) & one.specifier
+        name = self.limit(one)
         now = self.chosen.wheels.get(name)
         if name in self.chosen.missing or (now and now.version in self.wanted[name]):
             return now
         try:
             wheel = self._newest(name, self.wanted[name])
         except SiteError as error:
-            if now is None and (stand_in := self._stand_in(name, one, str(error))):
+            if now is None and (stand_in := self._stand_in(name, str(error))):
                 return stand_in
             self.chosen.missing[name] = str(error)
             return now
@@ -145,9 +155,10 @@ class _Resolver:
         best = next(wheel for wheel in found if wheel.version == newest)
         return best if best.size_bytes else replace(best, size_bytes=self.web.length(best.url))
 
-    def _stand_in(self, name: str, one: Requirement, why: str) -> Wheel | None:
+    def _stand_in(self, name: str, why: str) -> Wheel | None:
         """The public version of a build for another CUDA (2.13.0 for 2.13.0+cu126), which is about as large."""
-        exact = [Version(each.version) for each in one.specifier if each.operator == "==" and "*" not in each.version]
+        wanted = self.wanted[name]
+        exact = [Version(each.version) for each in wanted if each.operator == "==" and "*" not in each.version]
         if not exact or not (exact[0].local or "").startswith("cu"):
             return None
         try:

@@ -13,6 +13,8 @@ import pytest
 
 from orchestrator.base.errors import SiteError
 from orchestrator.cli.main import main
+from orchestrator.images.definitions.requirements import Brought
+from orchestrator.images.lookups import lines
 from orchestrator.images.lookups.debian import Suite, suite_of
 from orchestrator.images.lookups.web import Web, shown
 from orchestrator.images.lookups.wheels import Target, resolve
@@ -317,3 +319,45 @@ def test_the_indexes_of_the_image_files_secrets_are_queried(
     pages = {url.partition("/torch")[0] for url in asked if "/torch" in url}
     own = {private} if "secrets.PIP_INDEX" in f"secrets.{secrets}" else {private, index.simple}
     assert pages == (set() if says else own)
+
+
+def test_requirements_files_are_read_as_pip_reads_them(
+    image_file: Path, index: Index, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version in ("1.0", "2.0"):
+        index.wheel("limited", version)
+    (image_file.parent / "r.txt").write_text(
+        "-c limits.txt\n-c https://a.org/limits.txt\n-r more.txt\nlimited \\\n  --hash=sha256:00\n# a comment \\\n"
+        "git+ssh://me:s3cret@a.org/b@0123\ndep # why\nwindows; sys_platform == 'win32'\nodd; python_version ~= '3'\n"
+    )
+    (image_file.parent / "limits.txt").write_text("limited<2\nunused==1\n")
+    (image_file.parent / "more.txt").write_text("more two\n-r limits-too.txt\n-c limits-too.txt\n")
+    (image_file.parent / "limits-too.txt").write_text("torch\n")
+    image_file.write_text(image_file.read_text().replace("packages: [torch==2.13.0]", "requirements: r.txt"))
+    assert main(["image", "resolve", "mine.yaml", "--site", "./site.yaml", "--json"]) == 0
+    parts = [part for part in json.loads(capsys.readouterr().out)["parts"] if part["kind"] == "wheel"]
+    assert {part["name"]: part["version"] for part in parts if not part["open"]} == {
+        "limited": "1.0", "dep": "1.0", "torch": "2.13.0",
+    }  # fmt: skip
+    assert {part["name"]: part["open"] for part in parts if part["open"]} == {
+        "https://a.org/limits.txt": "the build alone reads this file",
+        "git+ssh://a.org/b@0123": "it is in no index",
+        "more two": "this is no requirement that can be read",
+        "odd; python_version ~= '3'": "the condition of 'odd; python_version ~= \"3\"' cannot be evaluated",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "indexes", "says"),
+    [
+        ("", ["first", "second"], ""),
+        ("--extra-index-url https://a.org/x", ["first", "second", "https://a.org/x"], ""),
+        ("-i https://a.org/x --extra-index-url=https://b.org", ["https://a.org/x", "https://b.org"], ""),
+        ("-ihttps://a.org/x", ["https://a.org/x"], ""),
+        ("--index-url https://${TOKEN}@a.org/x", [], "the index https://a.org/x has a variable"),
+        ("--no-index", [], "the requirements have --no-index"),
+    ],
+)
+def test_the_indexes_of_requirements_files_count(options: str, indexes: list[str], says: str) -> None:
+    found, why = lines.indexes(Brought((), (("requirements/0.txt", f"a\n{options}\n"),)), ["first", "second"])
+    assert found == indexes and why.startswith(says) and bool(why) is bool(says)
