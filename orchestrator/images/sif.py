@@ -48,6 +48,8 @@ def squashfs(path: Path) -> Extent:
                 raise UserError(f"{path}: its file system is encrypted, so it cannot be converted")
             if form == SQUASHFS:
                 if offset < 0 or length <= 0 or offset + length > size:
-                    raise UserError(f"{path}: the SIF is damaged: its squashfs is not within the file; copy or build it again")
+                    raise UserError(
+                        f"{path}: the SIF is damaged: its squashfs is not within the file; copy or build it again"
+                    )
                 return Extent(offset, length)
     raise UserError(f"{path}: the SIF has no squashfs, so it cannot be converted for Pyxis")
