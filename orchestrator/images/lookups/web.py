@@ -69,7 +69,8 @@ class Web:
     ) -> bytes:
         """The content, or of HEAD the length."""
         if (parts := _parsed(url)) is None:
-            raise SiteError(f"{shown(url)} is no URL of a server; write https://HOST/PATH")
+            login = ", and / as %2F in a login" if "@" in url else ""
+            raise SiteError(f"{shown(url)} is no URL of a server; write https://HOST/PATH{login}")
         login, _, host = parts.netloc.rpartition("@")
         if why := self.silent.get(host):
             raise SiteError(why)

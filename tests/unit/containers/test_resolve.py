@@ -200,6 +200,8 @@ def test_a_url_is_shown_without_its_login_and_query() -> None:
 def test_an_index_that_is_no_url_is_named(url: str) -> None:
     (why,) = resolve(["torch"], [url], TARGET, Web()).missing.values()
     assert why == f"{url}/torch/ is no URL of a server; write https://HOST/PATH"
+    (why,) = resolve(["torch"], ["https://me:s3/cret@h/simple"], TARGET, Web()).missing.values()
+    assert why == "https://h/simple/torch/ is no URL of a server; write https://HOST/PATH, and / as %2F in a login"
 
 
 @pytest.mark.parametrize("length", ["many", "-5", "", "9" * 5000])
