@@ -19,7 +19,7 @@ IN_NO_INDEX = "it is in no index"
 
 
 @dataclass
-class Lines:
+class PipLines:
     """The packages that an index can have, and the limits of `-c`; why all else cannot be looked up, by name."""
 
     packages: list[Requirement] = field(default_factory=list)
@@ -27,9 +27,9 @@ class Lines:
     others: dict[str, str] = field(default_factory=dict)
 
 
-def read(brought: Brought, target: Target | None) -> Lines:
+def read(brought: Brought, target: Target | None) -> PipLines:
     """All lines whose conditions hold for the `target`; without one, all lines."""
-    found = Lines(others={path.name: IN_NO_INDEX for _, path in brought.archives})
+    found = PipLines(others={path.name: IN_NO_INDEX for _, path in brought.archives})
     for one in _requirements((*brought.words, *_of_files(brought, limits=False)), target, found.others):
         if one.url is None:
             found.packages.append(one)
