@@ -29,10 +29,10 @@ class Extent(NamedTuple):
 
 
 def squashfs(path: Path) -> Extent:
-    """The squashfs of the root file system in a SIF. Raises UserError if it has none, or one that is encrypted."""
+    """The squashfs of the root file system in a SIF. Raises UserError if it has none that can be copied."""
     try:
         with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
-            head = stream.read(HEADER.size)
+            size, head = os.fstat(stream.fileno()).st_size, stream.read(HEADER.size)
             if len(head) < HEADER.size or head[32:42] != SIF_MAGIC:
                 raise UserError(f"{path}: this is no SIF")
             count, place = HEADER.unpack(head)[8:10]
@@ -47,5 +47,9 @@ def squashfs(path: Path) -> Extent:
             if form == ENCRYPTED:
                 raise UserError(f"{path}: its file system is encrypted, so it cannot be converted")
             if form == SQUASHFS:
+                if offset < 0 or length <= 0 or offset + length > size:
+                    raise UserError(
+                        f"{path}: the SIF is damaged: its squashfs is not within the file; copy or build it again"
+                    )
                 return Extent(offset, length)
     raise UserError(f"{path}: the SIF has no squashfs, so it cannot be converted for Pyxis")

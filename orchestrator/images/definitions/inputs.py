@@ -10,6 +10,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -168,16 +169,24 @@ def _entries(folder: Path, links: bool = False) -> Iterator[tuple[str, Path]]:
     With `links`, also the entries of folders that are targets of links.
     """
     for where, folders, names in os.walk(folder, followlinks=links):
+        folders[:] = sorted(filter(is_copied, folders))
+        copied = sorted([*folders, *filter(is_copied, names)])
         if links:
-            refuse_loops(folder, where, [*folders, *names])
-        folders[:] = sorted(f for f in folders if f not in NOT_COPIED)
-        for name in sorted([*folders, *(n for n in names if not n.endswith(".pyc"))]):
+            refuse_loops(folder, where, copied)
+        for name in copied:
             entry = Path(where, name)
             yield str(entry.relative_to(folder)), entry
 
 
+def is_copied(name: str) -> bool:
+    """Whether a copy of a folder takes in the files and folders of this name."""
+    return not any(fnmatchcase(name, pattern) for pattern in NOT_COPIED)
+
+
 def refuse_loops(root: Path, where: str, names: list[str]) -> None:
     """Raise UserError for a link in `where`, which a walk from `root` has reached, that has no end.
+
+    `names` are those that are copied: a link that is left out harms nobody.
 
     Such a link leads to a folder that the walk is in, by itself or through other links, or to a link that leads back.
     """

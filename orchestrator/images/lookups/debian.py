@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from orchestrator.base.errors import SiteError
-from orchestrator.images.lookups.web import Web
+from orchestrator.images.lookups.web import Web, shown
 
 MIRROR = "http://deb.debian.org/debian"  # the source of packages in Debian's own images
 # Debian's own names (x86_64 is amd64), as `dpkg --print-architecture` prints them.
@@ -44,7 +44,7 @@ class Suite:
         try:
             return cls(lzma.decompress(web.get(url)).decode(errors="replace"))
         except (lzma.LZMAError, EOFError):
-            raise SiteError(f"{url}: this is no index of packages") from None
+            raise SiteError(f"{shown(url)}: this is no index of packages") from None
 
     @cached_property
     def _paragraphs(self) -> dict[str, str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from orchestrator.base.errors import SiteError
@@ -16,7 +15,7 @@ from orchestrator.images.definitions import definition
 from orchestrator.images.definitions.image_keys import Base, ImageFile
 from orchestrator.images.definitions.inputs import LOCAL, there
 from orchestrator.images.definitions.requirements import Brought
-from orchestrator.images.lookups import debian, wheels
+from orchestrator.images.lookups import debian, lines, wheels
 from orchestrator.images.lookups.debian import DebianPackage, Suite
 from orchestrator.images.lookups.web import Web
 
@@ -36,14 +35,17 @@ class ImagePart:
 
 
 class Lookup:
-    """Looks up the parts of one image file, whose relative paths start at `beside`."""
+    """Looks up the parts of one image file, whose relative paths start at `beside`.
+
+    `no_index` says why the indexes are not known; then none is queried.
+    """
 
     def __init__(
         self, image_file: ImageFile, beside: Path, variant: definition.Variant, brought: Brought, machine: str,
-        web: Web, index: str,
+        web: Web, indexes: list[str], no_index: str = "",
     ) -> None:  # fmt: skip
         self.image_file, self.beside, self.variant, self.brought = image_file, beside, variant, brought
-        self.machine, self.web, self.index = machine, web, index
+        self.machine, self.web, self.indexes, self.no_index = machine, web, indexes, no_index
         self._in_base: dict[str, DebianPackage] = {}
         self._suite, self._no_suite = self._fetched()
 
@@ -108,17 +110,18 @@ class Lookup:
 
     def python(self) -> Iterator[ImagePart]:
         """The Python packages of the image file, and those that they need."""
-        words, others = _sorted(self.brought)
-        yield from (ImagePart(WHEEL, name, open="it is in no index") for name in others)
-        if not words:
+        target = self._target()
+        found = lines.read(self.brought, target)
+        yield from (ImagePart(WHEEL, name, open=why) for name, why in found.others.items())
+        indexes, no_index = lines.indexes(self.brought, self.indexes)
+        no_index = self.no_index or no_index
+        if target is None or no_index:
+            unknown = "which Python the base has is known only inside it" if self._suite else self._no_suite
+            for one in found.packages:
+                yield ImagePart(WHEEL, canonicalize_name(one.name), str(one.specifier), open=no_index or unknown)
             return
-        if (target := self._target()) is None:
-            why = "which Python the base has is known only inside it" if self._suite else self._no_suite
-            yield from (ImagePart(WHEEL, canonicalize_name(one.name), str(one.specifier), open=why) for one in words)
-            return
-        indexes = [self.index, *self.image_file.python.indexes]
-        chosen = wheels.resolve(map(str, words), indexes, target, self.web)
-        named = [canonicalize_name(one.name) for one in words]
+        chosen = wheels.resolve(map(str, found.packages), indexes, target, self.web, found.limits)
+        named = [canonicalize_name(one.name) for one in found.packages]
         for name in dict.fromkeys([*named, *chosen.wheels, *chosen.missing]):
             wheel, why = chosen.wheels.get(name), chosen.missing.get(name, "")
             version = chosen.stand_ins.get(name) or (str(wheel.version) if wheel else "")
@@ -145,24 +148,3 @@ class Lookup:
         differs = bool(wanted) and not found.version.startswith(wanted)
         why = f"the image file says {wanted}, the suite has {found.version}" if differs else ""
         return ImagePart(kind, name, found.version, found.size_bytes, why)
-
-
-def _sorted(brought: Brought) -> tuple[list[Requirement], list[str]]:
-    """(what an index can have, in the words of pip; archives and git references)."""
-    found, others = [], [path.name for _, path in brought.archives]
-    words = [word for word in brought.words if not word.startswith("-") and not word.startswith("/")]
-    lines = [line.partition(" #")[0].partition(" --hash")[0] for _, text in brought.texts for line in text.splitlines()]
-    for word in _requirements([*words, *lines]):
-        try:
-            one = Requirement(word)
-        except InvalidRequirement:
-            continue
-        if one.url:
-            others.append(f"{one.name} @ {one.url}")
-        else:
-            found.append(one)
-    return found, others
-
-
-def _requirements(words: Iterable[str]) -> Iterator[str]:
-    return (word.strip(" \\\t") for word in words if word.strip() and not word.lstrip().startswith(("#", "-", "/")))

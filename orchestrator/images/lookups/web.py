@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -18,13 +19,31 @@ WAIT_S = 30.0
 LARGEST_BYTES = 64 << 20
 
 
+def shown(url: str) -> str:
+    """A URL for a message: without its login and its query, which may be secret, too."""
+    if parts := _parsed(url):
+        host = parts.netloc.rpartition("@")[2]
+        return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
+    return re.sub(r"(?s)^(\w+://)?.*@", r"\1", url)  # as for a password with a slash, which makes it no URL
+
+
+def _parsed(url: str) -> urllib.parse.SplitResult | None:
+    """The parts of a URL of HTTP; None if it is none."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        has_host = bool(parts.hostname) and parts.port != 0  # a wrong port raises ValueError
+    except ValueError:
+        return None
+    return parts if has_host and parts.scheme in ("http", "https") else None
+
+
 class Missing(SiteError):
     """The server answers, and does not have the page."""
 
 
 @dataclass
 class Web:
-    """Fetches pages. A server that does not answer is not asked again."""
+    """Fetches pages. A server that does not answer is not asked again. No message contains the login of a URL."""
 
     pages: dict[str, bytes] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)  # host: why it does not answer
@@ -37,7 +56,8 @@ class Web:
 
     def length(self, url: str) -> int | None:
         """The size of a file that is not fetched, None if its server does not report it. Raises as `get`."""
-        return int(self._open(url, "HEAD", "*/*") or 0) or None
+        found = self._open(url, "HEAD", "*/*")
+        return int(found) or None if re.fullmatch(rb"\d{1,18}", found) else None
 
     def part(self, url: str, start: int, end: int) -> bytes:
         """The bytes from `start` up to `end` of a file. Raises SiteError if the server sends no parts."""
@@ -48,15 +68,17 @@ class Web:
         self, url: str, method: str, accept: str, headers: Mapping[str, str] | None = None, status: int = 200
     ) -> bytes:
         """The content, or of HEAD the length."""
-        parts = urllib.parse.urlsplit(url)
+        if (parts := _parsed(url)) is None:
+            login = ", and / as %2F in a login" if "@" in url else ""
+            raise SiteError(f"{shown(url)} is no URL of a server; write https://HOST/PATH{login}")
         login, _, host = parts.netloc.rpartition("@")
         if why := self.silent.get(host):
             raise SiteError(why)
         plain = urllib.parse.urlunsplit(parts._replace(netloc=host))
-        asked = urllib.request.Request(plain, headers={"Accept": accept, **(headers or {})}, method=method)
-        if login:
-            asked.add_unredirected_header("Authorization", f"Basic {_encoded(login)}")
         try:
+            asked = urllib.request.Request(plain, headers={"Accept": accept, **(headers or {})}, method=method)
+            if login:
+                asked.add_unredirected_header("Authorization", f"Basic {_encoded(login)}")
             with urllib.request.urlopen(asked, timeout=WAIT_S) as answer:
                 if answer.status != status:
                     raise SiteError(f"{host} answers {answer.status}, not {status}")

@@ -15,17 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from email.parser import Parser
 from html.parser import HTMLParser
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urljoin
 
-from packaging.markers import default_environment
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName, default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from orchestrator.base.errors import SiteError
-from orchestrator.images.lookups.web import Missing, RemoteFile, Web
+from orchestrator.images.lookups.web import Missing, RemoteFile, Web, shown
 
 PAGE = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 NEWEST_GLIBC = 36  # 2.36 is Debian 12's; wheels for a newer one would not be installed there
@@ -78,18 +78,38 @@ class Target:
         linux = {"platform_system": "Linux", "sys_platform": "linux", "os_name": "posix"}
         return {**{name: str(value) for name, value in default_environment().items()}, **own, **linux}
 
+    def needs(self, one: Requirement, extras: Iterable[str] = ()) -> bool:
+        """Whether the condition of a requirement holds here. Raises SiteError if it cannot be evaluated."""
+        try:
+            return one.marker is None or any(
+                one.marker.evaluate({**self.environment(), "extra": extra}) for extra in ("", *extras)
+            )
+        except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):
+            raise SiteError(f"the condition of {str(one)!r} cannot be evaluated") from None
 
-def resolve(words: Iterable[str], indexes: Iterable[str], target: Target, web: Web) -> WheelSet:
-    """The wheels of these requirements and of all that they need."""
-    return _Resolver(list(indexes), target, web).run(words)
+
+def resolve(
+    words: Iterable[str], indexes: Iterable[str], target: Target, web: Web, limits: Iterable[Requirement] = ()
+) -> WheelSet:
+    """The wheels of these requirements and of all that they need, in versions within the `limits`."""
+    resolver = _Resolver(list(indexes), target, web)
+    for one in limits:
+        resolver.limit(one)
+    return resolver.run(words)
 
 
 class _Resolver:
     def __init__(self, indexes: list[str], target: Target, web: Web) -> None:
         self.indexes, self.web, self.target = indexes, web, target
-        self.tags, self.environment = target.tags(), target.environment()
+        self.tags = target.tags()
         self.wanted: dict[str, SpecifierSet] = {}
         self.chosen = WheelSet()
+
+    def limit(self, one: Requirement) -> str:
+        """Leave only the versions that this one allows; returns the package's name."""
+        name = canonicalize_name(one.name)
+        self.wanted[name] = self.wanted.get(name, SpecifierSet()) & one.specifier
+        return name
 
     def run(self, words: Iterable[str]) -> WheelSet:
         queue = [Requirement(word) for word in words]
@@ -103,15 +123,14 @@ class _Resolver:
         return self.chosen
 
     def _choose(self, one: Requirement) -> Wheel | None:
-        name = canonicalize_name(one.name)
-        self.wanted[name] = self.wanted.get(name, SpecifierSet()) & one.specifier
+        name = self.limit(one)
         now = self.chosen.wheels.get(name)
         if name in self.chosen.missing or (now and now.version in self.wanted[name]):
             return now
         try:
             wheel = self._newest(name, self.wanted[name])
         except SiteError as error:
-            if now is None and (stand_in := self._stand_in(name, one, str(error))):
+            if now is None and (stand_in := self._stand_in(name, str(error))):
                 return stand_in
             self.chosen.missing[name] = str(error)
             return now
@@ -136,9 +155,10 @@ class _Resolver:
         best = next(wheel for wheel in found if wheel.version == newest)
         return best if best.size_bytes else replace(best, size_bytes=self.web.length(best.url))
 
-    def _stand_in(self, name: str, one: Requirement, why: str) -> Wheel | None:
+    def _stand_in(self, name: str, why: str) -> Wheel | None:
         """The public version of a build for another CUDA (2.13.0 for 2.13.0+cu126), which is about as large."""
-        exact = [Version(each.version) for each in one.specifier if each.operator == "==" and "*" not in each.version]
+        wanted = self.wanted[name]
+        exact = [Version(each.version) for each in wanted if each.operator == "==" and "*" not in each.version]
         if not exact or not (exact[0].local or "").startswith("cu"):
             return None
         try:
@@ -159,11 +179,12 @@ class _Resolver:
         for line in Parser().parsestr(text, headersonly=True).get_all("Requires-Dist") or []:
             try:
                 one = Requirement(line)
-            except InvalidRequirement:
+                is_needed = self.target.needs(one, extras)
+            except (InvalidRequirement, SiteError) as error:
+                why = str(error) if isinstance(error, SiteError) else f"{line!r} is no requirement"
+                self.chosen.missing.setdefault(wheel.name, f"a dependency is not known: {why}")
                 continue
-            if one.marker is None or any(
-                one.marker.evaluate({**self.environment, "extra": extra}) for extra in ("", *extras)
-            ):
+            if is_needed:
                 yield one
 
     def _metadata(self, wheel: Wheel) -> str:
@@ -172,13 +193,15 @@ class _Resolver:
             return self.web.get(f"{wheel.url}.metadata").decode(errors="replace")
         except Missing:
             pass
-        remote = RemoteFile(self.web, wheel.url, wheel.size_bytes or 0)
+        if not wheel.size_bytes:
+            raise SiteError(f"{shown(wheel.url)}: its size is not known")
+        remote = RemoteFile(self.web, wheel.url, wheel.size_bytes)
         try:
             with zipfile.ZipFile(io.BufferedReader(remote, READ_BYTES)) as archive:
                 inner = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
                 return archive.read(inner).decode(errors="replace")
         except (zipfile.BadZipFile, StopIteration, zlib.error):
-            raise SiteError(f"{wheel.url}: this is no wheel") from None
+            raise SiteError(f"{shown(wheel.url)}: this is no wheel") from None
 
     def _files(self, index: str, name: str) -> Iterator[Wheel]:
         page = f"{index.rstrip('/')}/{name}/"
@@ -191,10 +214,11 @@ class _Resolver:
             file = str(entry["filename"])
             try:
                 _, version, _, tags = parse_wheel_filename(file)
+                url = urljoin(page, str(entry["url"]))
             except (InvalidWheelFilename, ValueError):
                 continue
             size = entry.get("size")
-            yield Wheel(name, version, urljoin(page, str(entry["url"])), size if isinstance(size, int) else None, tags)
+            yield Wheel(name, version, url, size if isinstance(size, int) and size > 0 else None, tags)
 
 
 def _fits(needs: str, target: Target) -> bool:
@@ -210,7 +234,7 @@ def _entries(text: str, page: str) -> list[Mapping[str, object]]:
         try:
             return [e for e in json.loads(text)["files"] if isinstance(e.get("filename"), str) and e.get("url")]
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise SiteError(f"{page}: this is no page of a package index") from None
+            raise SiteError(f"{shown(page)}: this is no page of a package index") from None
     links = _PageLinks()
     links.feed(text)
     return links.found
@@ -226,7 +250,7 @@ class _PageLinks(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         if tag == "a" and (url := given.get("href")):
-            name = unquote(urlsplit(url).path.rpartition("/")[2])
+            name = unquote(url.partition("#")[0].partition("?")[0].rpartition("/")[2])
             needs, plain = given.get("data-requires-python"), url.partition("#")[0]
             self.found.append(
                 {"filename": name, "url": plain, "requires-python": needs, "yanked": "data-yanked" in given}

@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.images import source as sources
 from orchestrator.images.builds.cache import CachedImage
-from orchestrator.images.definitions import image_file
+from orchestrator.images.definitions import build_secrets, image_file
 from orchestrator.images.definitions.definition import Variant
 from orchestrator.images.definitions.image_keys import ImageFile
 from orchestrator.images.definitions.mirror import completed
@@ -22,6 +22,9 @@ from orchestrator.runs.image import run_image
 from orchestrator.spec.site import Site
 
 INDEX = "https://pypi.org/simple"  # pip's own
+INDEX_SECRETS = ("PIP_INDEX_URL", "PIP_PYPI_URL")  # pip's two names for its index
+FURTHER_SECRETS = ("PIP_EXTRA_INDEX_URL",)
+HIDING_SECRETS = ("PIP_CONFIG_FILE", "PIP_NO_INDEX")  # pip may use other indexes, or none
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,28 @@ def resolve(source: str, site: Site, web: Web | None = None) -> Resolved:
         own = completed(own)
     except UserError:  # this machine is no Debian
         own = replace(own, base=replace(own.base, mirror=None))
-    index = os.environ.get("PIP_INDEX_URL") or INDEX
+    indexes, no_index = _indexes(own, path.parent)
     variant = Variant(host_mpi=site.container.mpi == "host")
     packages = brought(own.python, path.parent)
-    lookup = Lookup(own, path.parent, variant, packages, os.uname().machine, web or Web(), index)
+    lookup = Lookup(own, path.parent, variant, packages, os.uname().machine, web or Web(), indexes, no_index)
     return Resolved(own.name, tuple(lookup.parts()), tuple(_later(own)), _built(source, site))
+
+
+def _indexes(own: ImageFile, beside: Path) -> tuple[list[str], str]:
+    """(the indexes that pip will query; why they are not known, or '').
+
+    Those in the image file's secrets count before that of this shell: names of private packages reach no other index.
+    """
+    if hiding := next((name for name in HIDING_SECRETS if name in own.secrets), None):
+        return [], f"which indexes pip has is known only in the build: 'secrets.{hiding}'"
+    named = {name: own.secrets[name] for name in (*INDEX_SECRETS, *FURTHER_SECRETS) if name in own.secrets}
+    try:
+        values = build_secrets.read(named, beside).values
+    except UserError as error:
+        return [], str(error)
+    first = [url for name in INDEX_SECRETS for url in values.get(name, "").split()]
+    further = [url for name in FURTHER_SECRETS for url in values.get(name, "").split()]
+    return [*(first or [os.environ.get("PIP_INDEX_URL") or INDEX]), *further, *own.python.indexes], ""
 
 
 def _later(own: ImageFile) -> Iterator[str]:

@@ -131,6 +131,19 @@ def test_links_that_lead_into_each_other_are_one_error(folder: Path, ignored: st
         inputs_of(folder, f"{TINY}COPY src /to\n").check()
 
 
+@pytest.mark.parametrize("ignored", ["", "nothing\n", "**/old.txt\n"], ids=["whole folder", "with rules", "ignored"])
+def test_a_link_that_is_not_copied_is_not_refused(folder: Path, ignored: str) -> None:
+    (folder / ".dockerignore").write_text(ignored)
+    before = [name for name, _ in inputs_of(folder, f"{TINY}COPY src /to\n").files]
+    for name, to in (("old.pyc", "old.pyc"), (".git", "."), ("__pycache__", "__pycache__")):
+        (folder / "src" / name).symlink_to(to)
+    if ignored.endswith("txt\n"):
+        (folder / "src" / "old.txt").symlink_to("old.txt")
+    found = inputs_of(folder, f"{TINY}COPY src /to\n")
+    found.check()
+    assert [name for name, _ in found.files] == before
+
+
 def test_ignored_folders_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "large" / "inner").mkdir(parents=True)
     (folder / "large" / "inner" / "kept").touch()

@@ -69,6 +69,20 @@ def test_a_link_counts_as_what_is_copied_for_it(tmp_path: Path) -> None:
         checksum_of_tree(data)
 
 
+@pytest.mark.parametrize("to", [".", "..", "itself"])
+@pytest.mark.parametrize("name", [".git", "__pycache__", "old.pyc"])
+def test_a_link_that_is_not_copied_is_not_refused(name: str, to: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "file").write_text("1")
+    inputs = Inputs("text", (("files/0", data),))
+    before = inputs.key
+    (data / name).symlink_to(name if to == "itself" else to)
+    assert inputs.key == before
+    inputs.lay_out(tmp_path / "work")
+    assert [path.name for path in (tmp_path / "work/files/0").iterdir()] == ["file"]
+
+
 def test_a_changed_base_folder_is_another_base(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "os-release").write_text("1")

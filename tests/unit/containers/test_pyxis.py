@@ -48,12 +48,14 @@ def started(made: Plan, inherited: dict[str, str] | None = None) -> list[str]:
     return launch.command(made, RunFolder(made.folder).attempt(1), srun, inherited or {}, image=image)
 
 
-def a_sif(path: Path, form: int = 1, squashfs: bytes = SQUASHFS) -> Path:
+def a_sif(
+    path: Path, form: int = 1, squashfs: bytes = SQUASHFS, start: int = 4096, length: int = len(SQUASHFS)
+) -> Path:
     """A SIF with a definition and the root file system, as Apptainer lays it out."""
     header = sif.HEADER.pack(b"#!/usr/bin/env run\n", b"SIF_MAGIC\0", b"01\0", b"02\0", b"", 0, 0, 46, 48, 128, 0, 0, 0)
 
     def described(kind: int, form: int, role: int) -> bytes:
-        fixed = sif.DESCRIPTOR.pack(kind, True, 1, 1, 0, 4096, len(SQUASHFS), 0, 0, 0, 0, 0, b"", form, role)
+        fixed = sif.DESCRIPTOR.pack(kind, True, 1, 1, 0, start, length, 0, 0, 0, 0, 0, b"", form, role)
         return fixed.ljust(sif.DESCRIPTOR_BYTES, b"\0")
 
     table = described(0x4001, 0, 0) + described(0x4004, form, 2)
@@ -189,7 +191,7 @@ def test_an_image_of_an_image_file_is_found_by_its_source(tmp_path: Path, home: 
     [
         (5, SQUASHFS, "its file system is encrypted"),
         (3, SQUASHFS, "has no squashfs"),
-        (1, SQUASHFS[:-9], "ends 9 bytes before its squashfs does"),
+        (1, SQUASHFS[:-9], "its squashfs is not within the file"),
     ],
 )
 def test_a_sif_that_cannot_be_converted(form: int, squashfs: bytes, says: str, tmp_path: Path) -> None:
@@ -205,6 +207,14 @@ def test_a_file_that_is_no_sif_is_one_message(damage: bytes, tmp_path: Path) -> 
     (tmp_path / "x.sif").write_bytes(damage)
     with pytest.raises(UserError, match="this is no SIF"):
         sif.squashfs(tmp_path / "x.sif")
+
+
+@pytest.mark.parametrize(("start", "length"), [(4096, -1), (4096, 0), (-1, 100), (4097, len(SQUASHFS)), (2**62, 2**62)])
+def test_a_squashfs_outside_its_sif_is_one_message(start: int, length: int, tmp_path: Path) -> None:
+    assert sif.squashfs(a_sif(tmp_path / "good.sif")) == (4096, len(SQUASHFS))
+    path = a_sif(tmp_path / "x.sif", start=start, length=length)
+    with pytest.raises(UserError, match=r"x.sif: the SIF is damaged: its squashfs is not within the file"):
+        sif.squashfs(path)
 
 
 def test_an_image_is_imported_by_the_enroot_on_path(tmp_path: Path, home: Path) -> None:

@@ -11,9 +11,12 @@ from threading import Thread
 
 import pytest
 
+from orchestrator.base.errors import SiteError
 from orchestrator.cli.main import main
+from orchestrator.images.definitions.requirements import Brought
+from orchestrator.images.lookups import lines
 from orchestrator.images.lookups.debian import Suite, suite_of
-from orchestrator.images.lookups.web import Web
+from orchestrator.images.lookups.web import Web, shown
 from orchestrator.images.lookups.wheels import Target, resolve
 
 TARGET = Target((3, 11))
@@ -58,6 +61,15 @@ Size: 80
 
 class Handler(SimpleHTTPRequestHandler):
     """Files of a folder, also in parts, as indexes serve them."""
+
+    length: str | None = None  # what HEAD reports as the length, if not the file's
+
+    def do_HEAD(self) -> None:
+        if self.length is None:
+            return super().do_HEAD()
+        self.send_response(200)
+        self.send_header("Content-Length", self.length)
+        self.end_headers()
 
     def log_message(self, *words: object) -> None:
         pass
@@ -108,7 +120,7 @@ def index(tmp_path: Path) -> Iterator[Index]:
     (served / "debian/dists/bookworm/main/binary-amd64").mkdir(parents=True)
     (served / "debian/dists/bookworm/main/binary-amd64/Packages.xz").write_bytes(lzma.compress(SUITE.encode()))
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(served)))
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield Index(served, server.server_port)
     server.shutdown()
@@ -149,6 +161,71 @@ def test_what_no_index_has_is_named_with_its_reason(index: Index) -> None:
     assert not any("me:secret" in why for why in found.missing.values())
     alone = resolve(["torch==2.14"], [index.simple], TARGET, Web())
     assert alone.missing == {"torch": "no index has a wheel of torch==2.14 for this Python"}
+
+
+@pytest.mark.parametrize("broken", ["page", "wheel", "size", "mirror"])
+def test_no_message_contains_a_login(broken: str, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = index.address.replace("//", "//me:s3cret@")
+    page = index.folder / "simple/mine"
+    file = page / index.wheel("mine", "1.0", beside=False)
+    if broken == "page":
+        (page / "index.html").write_text("{}")
+    elif broken == "wheel":
+        file.write_bytes(b"no wheel")
+    elif broken == "size":
+        monkeypatch.setattr(Web, "length", lambda web, url: None)
+    else:
+        (index.folder / "debian/dists/bookworm/main/binary-amd64/Packages.xz").write_bytes(b"no xz")
+        with pytest.raises(SiteError, match=f"^{index.address}/debian/.*/Packages.xz: this is no index of packages"):
+            Suite.fetched(Web(), f"{address}/debian", "bookworm", "x86_64")
+        return
+    why = resolve(["mine"], [f"{address}/simple"], TARGET, Web()).missing["mine"]
+    says = {"page": "no page of a package index", "wheel": "this is no wheel", "size": "its size is not known"}
+    assert says[broken] in why and f"{index.address}/simple/mine/" in why and "s3cret" not in why
+
+
+def test_a_url_is_shown_without_its_login_and_query() -> None:
+    for url in (
+        "https://me:s3cret@h/a?key=s3cret",
+        " HTTPS://me:s3cret@h/a",
+        "https://me:s3/@@h/a",
+        "https://:s3?@h/a",
+    ):
+        assert shown(url) == "https://h/a", "a password with a slash must not be shown either"
+    assert shown("me:s3cret@h/a") == "h/a", "a URL without its scheme"
+    assert shown("https://h/a@1/b") == "https://h/a@1/b"
+
+
+@pytest.mark.parametrize("url", ["pypi.org/simple", "https://[bad/simple", "https://h:s3cret/simple", "file:///simple"])
+def test_an_index_that_is_no_url_is_named(url: str) -> None:
+    (why,) = resolve(["torch"], [url], TARGET, Web()).missing.values()
+    assert why == f"{url}/torch/ is no URL of a server; write https://HOST/PATH"
+    (why,) = resolve(["torch"], ["https://me:s3/cret@h/simple"], TARGET, Web()).missing.values()
+    assert why == "https://h/simple/torch/ is no URL of a server; write https://HOST/PATH, and / as %2F in a login"
+
+
+@pytest.mark.parametrize("length", ["many", "-5", "", "9" * 5000])
+def test_a_wrong_length_is_no_length(length: str, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    index.wheel("mine", "1.0", beside=False)
+    monkeypatch.setattr(Handler, "length", length)
+    assert "its size is not known" in resolve(["mine"], [index.simple], TARGET, Web()).missing["mine"]
+
+
+@pytest.mark.parametrize("need", ["b; python_version ~= '3'", "two words b"])
+def test_a_dependency_that_cannot_be_read_is_named(need: str, index: Index) -> None:
+    index.wheel("mine", "1.0", need, "dep")
+    index.wheel("dep", "1.0")
+    found = resolve(["mine"], [index.simple], TARGET, Web())
+    assert set(found.wheels) == {"mine", "dep"} and set(found.missing) == {"mine"}
+    assert found.missing["mine"].startswith("a dependency is not known: ") and "b" in found.missing["mine"]
+
+
+def test_a_link_that_is_no_url_is_no_wheel(index: Index) -> None:
+    page = index.folder / "simple/mine/index.html"
+    index.wheel("mine", "1.0")
+    page.write_text('<a href="https://[bad/mine-2.0-py3-none-any.whl">a</a>' + page.read_text())
+    found = resolve(["mine"], [index.simple], TARGET, Web())
+    assert str(found.wheels["mine"].version) == "1.0" and not found.missing
 
 
 def test_debian_packages_come_with_what_they_need() -> None:
@@ -212,3 +289,77 @@ def test_what_cannot_be_looked_up_is_open_and_no_failure(
     assert main(["image", "resolve", "mine.yaml", "--site", "./site.yaml"]) == 0
     said = capsys.readouterr().out
     assert says in said and "size: not known\n" in said
+
+
+@pytest.mark.parametrize(
+    ("secrets", "says"),
+    [
+        ("PIP_INDEX_URL: env:OUR_INDEX", ""),
+        ("PIP_EXTRA_INDEX_URL: file:index.txt", ""),
+        ("PIP_INDEX_URL: env:NOT_SET_ANYWHERE", "the variable NOT_SET_ANYWHERE is not set here"),
+        ("PIP_EXTRA_INDEX_URL: file:none", "none: cannot be read"),
+        ("PIP_NO_INDEX: env:OUR_INDEX", "known only in the build: 'secrets.PIP_NO_INDEX'"),
+    ],
+)
+def test_the_indexes_of_the_image_files_secrets_are_queried(
+    secrets: str, says: str, image_file: Path, index: Index, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The index of the shell has no torch here; it is queried only if the build queries it, too."""
+    (index.folder / "simple").rename(index.folder / "private")
+    private = f"{index.address.replace('//', '//me:s3cret@')}/private"
+    monkeypatch.setenv("OUR_INDEX", private)
+    (image_file.parent / "index.txt").write_text(f"{private}\n")
+    image_file.write_text(f"{image_file.read_text()}secrets: {{{secrets}}}\n")
+    asked: list[str] = []
+    real = Web.get
+    monkeypatch.setattr(Web, "get", lambda web, url, accept="*/*": asked.append(url) or real(web, url, accept))  # type: ignore[func-returns-value]
+    assert main(["image", "resolve", "mine.yaml", "--site", "./site.yaml"]) == 0
+    said = capsys.readouterr().out
+    assert "s3cret" not in said
+    assert says in said if says else "\n  torch: " not in said
+    pages = {url.partition("/torch")[0] for url in asked if "/torch" in url}
+    own = {private} if "secrets.PIP_INDEX" in f"secrets.{secrets}" else {private, index.simple}
+    assert pages == (set() if says else own)
+
+
+def test_requirements_files_are_read_as_pip_reads_them(
+    image_file: Path, index: Index, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version in ("1.0", "2.0"):
+        index.wheel("limited", version)
+    (image_file.parent / "r.txt").write_text(
+        "-c limits.txt\n-c https://a.org/limits.txt\n-r more.txt\nlimited \\\n  --hash=sha256:00\n# a comment \\\n"
+        "git+ssh://me:s3cret@a.org/b@0123\ndep # why\nwindows; sys_platform == 'win32'\nodd; python_version ~= '3'\n"
+    )
+    (image_file.parent / "limits.txt").write_text("limited<2\nunused==1\n")
+    (image_file.parent / "more.txt").write_text("more two\n-r limits-too.txt\n-c limits-too.txt\n")
+    (image_file.parent / "limits-too.txt").write_text("torch\n")
+    image_file.write_text(image_file.read_text().replace("packages: [torch==2.13.0]", "requirements: r.txt"))
+    assert main(["image", "resolve", "mine.yaml", "--site", "./site.yaml", "--json"]) == 0
+    parts = [part for part in json.loads(capsys.readouterr().out)["parts"] if part["kind"] == "wheel"]
+    assert {part["name"]: part["version"] for part in parts if not part["open"]} == {
+        "limited": "1.0", "dep": "1.0", "torch": "2.13.0",
+    }  # fmt: skip
+    assert {part["name"]: part["open"] for part in parts if part["open"]} == {
+        "https://a.org/limits.txt": "the build alone reads this file",
+        "git+ssh://a.org/b@0123": "it is in no index",
+        "more two": "this is no requirement that can be read",
+        "odd; python_version ~= '3'": "the condition of 'odd; python_version ~= \"3\"' cannot be evaluated",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "indexes", "says"),
+    [
+        ("", ["first", "second"], ""),
+        ("--extra-index-url https://a.org/x", ["first", "second", "https://a.org/x"], ""),
+        ("-i https://a.org/x --extra-index-url=https://b.org", ["https://a.org/x", "https://b.org"], ""),
+        ("-ihttps://a.org/x", ["https://a.org/x"], ""),
+        ("--index-url https://${TOKEN}@a.org/x", [], "the index https://a.org/x has a variable"),
+        ("--no-index", [], "the requirements have --no-index"),
+    ],
+)
+def test_the_indexes_of_requirements_files_count(options: str, indexes: list[str], says: str) -> None:
+    found, why = lines.indexes(Brought((), (("requirements/0.txt", f"a\n{options}\n"),)), ["first", "second"])
+    assert found == indexes and why.startswith(says) and bool(why) is bool(says)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.images.definitions.dockerfile.instructions import Instruction
-from orchestrator.images.definitions.inputs import NOT_COPIED, refuse_loops
+from orchestrator.images.definitions.inputs import is_copied, refuse_loops
 from orchestrator.spec.problems import Mark, Problem, SpecError
 
 
@@ -76,11 +76,10 @@ class Context:
     def files(self, folder: Path) -> Iterator[Path]:
         """The files below a folder that are copied, those in targets of links, too. Raises UserError for a loop."""
         for where, folders, names in os.walk(folder, followlinks=True):
-            folders[:] = sorted(n for n in folders if n not in NOT_COPIED and self._enters(Path(where, n)))
-            refuse_loops(folder, where, [*folders, *(n for n in names if not self.ignores(Path(where, n)))])
-            for name in sorted(names):
-                if not (path := Path(where, name)).name.endswith(".pyc") and not self.ignores(path):
-                    yield path
+            folders[:] = sorted(n for n in folders if is_copied(n) and self._enters(Path(where, n)))
+            copied = sorted(n for n in names if is_copied(n) and not self.ignores(Path(where, n)))
+            refuse_loops(folder, where, [*folders, *copied])
+            yield from (Path(where, name) for name in copied)
 
 
 def _inner(line: str) -> str:
