@@ -71,8 +71,9 @@ class Suite:
             for each in wanted.split(",")
             if each.strip()
         )
+        size = _field(text, "Size")
         return DebianPackage(
-            _field(text, "Package"), _field(text, "Version"), int(_field(text, "Size") or 0), needs
+            _field(text, "Package"), _field(text, "Version"), int(size) if size.isdecimal() else 0, needs
         )  # fmt: skip
 
     def base(self) -> dict[str, DebianPackage]:
