@@ -31,7 +31,7 @@ def test_two_builds_at_once_build_once(builder: Builder) -> None:
 def test_a_build_that_a_signal_ends_leaves_nothing(builder: Builder, chance: Random, number: signal.Signals) -> None:
     """At any moment: no process stays, the next build finds no folder of the ended one, and no image is half built."""
     images, temporary = (builder.home / f"{name}-{number.name}" for name in ("images", "temporary"))
-    site = builder.site(f"killed-{number.name}.yaml", f", temporary: {temporary}").removeprefix("./")
+    site = builder.site(f"site-{number.name}.yaml", f", temporary: {temporary}").removeprefix("./")
     text = (builder.home / site).read_text()
     (builder.home / site).write_text(text.replace(str(builder.images), str(images)))  # other builds are in that one
     site = f"./{site}"
@@ -43,7 +43,9 @@ def test_a_build_that_a_signal_ends_leaves_nothing(builder: Builder, chance: Ran
             number, chance.uniform(0.1, 2.5), images, temporary,
         )  # fmt: skip
         assert number == signal.SIGKILL or not killed.left, str(killed)
-        listed = json.loads(builder.place.torusrun("image", "ls", "--json", "--site", site).stdout)["images"]
+        said = builder.place.torusrun("image", "ls", "--json", "--site", site)
+        assert said.returncode == 0, said.stderr
+        listed = json.loads(said.stdout)["images"]
         for entry in listed:
             verified = builder.place.torusrun("image", "verify", entry["key"], "--site", site)
             assert verified.returncode == 0, f"an image is not whole: {killed}"
