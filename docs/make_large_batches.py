@@ -131,9 +131,17 @@ def _verdict(scores: Scores) -> str:
     if not (small and sgd and rule and lars):
         return f"The goal, LARS at most {GOAL} points below SGD with {SMALL.batch} images a step, is not decided yet."
     lost = small.mean - lars.mean
+    recipes = {
+        name: each for name in names() if (each := found(Cell(name, LARGE), scores)) and each.seeds == len(SEEDS)
+    }
+    reach = [
+        f"{name} ({small.mean - each.mean:.2f})" for name, each in recipes.items() if small.mean - each.mean <= GOAL
+    ]
+    those = f" Of the {len(recipes)} recipes that are measured, these lose at most that: {', '.join(reach) or 'none'}."
     return (
         f"The goal is that LARS at {LARGE:,} loses at most {GOAL} points against SGD with {SMALL.batch} images a step. It loses {lost:.2f}: the goal is "
         f"{'met' if lost <= GOAL else 'missed'}. SGD loses {small.mean - rule.mean:.2f} with the linear rule's rate, and {small.mean - sgd.mean:.2f} with its best one."
+        + those
     )
 
 
