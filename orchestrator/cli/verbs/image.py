@@ -107,7 +107,7 @@ def _inspected(cache: Cache, entry: CachedImage, args: argparse.Namespace) -> di
         return {**entry.as_json(), "path": str(entry.path), "packages": packages}
     if not there:
         raise SiteError(
-            f"{entry.path}: it has no lock: it was not built from an image file with Python, or by an older torusrun"
+            f"{entry.path}: it has no lock: it has no Python, or was imported, or an older torusrun built it"
         )
     lock = package_lock.read(cache.packages(entry.key))
     return lock.as_json() if args.lock else sbom.FORMATS[args.sbom](entry, lock)
@@ -176,9 +176,9 @@ def _sign(cache: Cache, entry: CachedImage, command: str | None) -> None:
     """Sign with the user's own key, which the runtime asks for. This changes the file and its checksum."""
     from orchestrator.base import process
     from orchestrator.images import runtime
-    from orchestrator.images.builds.cache import SUFFIXES
+    from orchestrator.images.builds.cache import SIF
 
-    if entry.path.suffix != SUFFIXES[0]:
+    if entry.path.suffix != SIF:
         raise UserError(f"{entry.path}: only a SIF can be signed, and this is a squashfs")
     if wrong := cache.verify(entry):
         raise SiteError(f"{wrong}; only an unchanged image can be signed")

@@ -36,7 +36,7 @@ from training.files.checksum import sha256_of
 
 SCHEMA = 1
 KEY_DIGITS = 64
-SUFFIXES = (".sif", ".sqsh")  # no key has both
+SIF, SQUASHFS = SUFFIXES = (".sif", ".sqsh")  # no key has both
 AS_ALL_MY_IDS = ("unshare", "--map-root-user", "--map-auto")  # util-linux 2.38 or newer
 REMOVAL_TIMEOUT_S = 120.0
 
@@ -95,8 +95,8 @@ class Cache:
             )
 
     def image(self, key: str) -> Path:
-        squashed = self.folder / f"{key}{SUFFIXES[1]}"
-        return squashed if os.path.lexists(squashed) else self.folder / f"{key}{SUFFIXES[0]}"
+        squashed = self.folder / f"{key}{SQUASHFS}"
+        return squashed if os.path.lexists(squashed) else self.folder / f"{key}{SIF}"
 
     def sidecar(self, key: str) -> Path:
         return self.folder / f"{key}.json"
@@ -166,7 +166,7 @@ class Cache:
         """The seconds of the phases of the newest build of an image with this name; {} without one."""
         return next((e.phases_s for e in self.entries(lambda why: None) if e.name == name and e.phases_s), {})
 
-    def newest_of(self, sources: Collection[str], suffix: str = SUFFIXES[0]) -> CachedImage | None:
+    def newest_of(self, sources: Collection[str], suffix: str = SIF) -> CachedImage | None:
         """The newest image that was built from one of these sources, with any lock or wheelhouse."""
         plain = [self.get(key) for key in sources]
         others = [e for e in self.entries(lambda why: None) if e.source in sources]

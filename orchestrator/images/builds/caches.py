@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.terminal.remarks import warn
-from orchestrator.images.builds.cache import SUFFIXES, Cache, CachedImage
+from orchestrator.images.builds.cache import SIF, Cache, CachedImage
 
 Found = TypeVar("Found")
 
@@ -26,7 +26,7 @@ class Caches:
 
     shared: tuple[Cache, ...]
     own: Cache
-    starts: str = SUFFIXES[0]  # the form of image that the site starts
+    starts: str = SIF  # the form of image that the site starts
 
     def get(self, key: str) -> CachedImage | None:
         """The image with this key from the first cache that has it. Raises SiteError if one's own is damaged."""
@@ -47,7 +47,7 @@ class Caches:
         if found := ask(self.own):
             yield found
 
-    def built_from(self, sources: Collection[str], suffix: str = SUFFIXES[0]) -> Iterator[CachedImage]:
+    def built_from(self, sources: Collection[str], suffix: str = SIF) -> Iterator[CachedImage]:
         """The newest image of each cache that was built from one of these sources, in the order of their use.
 
         One's own is first if it was built from a lock or a wheelhouse: nobody else chose its packages, and whoever
@@ -83,7 +83,7 @@ class Caches:
         return self.own
 
 
-def one_of(entries: Iterable[CachedImage], word: str, folder: Path, starts: str = SUFFIXES[0]) -> CachedImage:
+def one_of(entries: Iterable[CachedImage], word: str, folder: Path, starts: str = SIF) -> CachedImage:
     """The image of `Caches.find`, out of `entries`."""
     entries = list(entries)
     found = [e for e in entries if e.key.startswith(word) or str(e.path) == word]

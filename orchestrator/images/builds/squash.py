@@ -19,10 +19,9 @@ from orchestrator.base.errors import SiteError, explained
 from orchestrator.base.terminal.remarks import busy
 from orchestrator.images import sif
 from orchestrator.images.builds import lock
-from orchestrator.images.builds.cache import Cache, CachedImage
+from orchestrator.images.builds.cache import SQUASHFS, Cache, CachedImage
 from orchestrator.images.definitions.inputs import file_checksum
 
-SUFFIX = ".sqsh"
 IMPORT_S = 7200.0  # for tens of GB from a slow registry
 CHUNK_BYTES = 1 << 24
 DOCKER_HUB = ("docker.io", "index.docker.io")  # enroot's own default
@@ -134,14 +133,14 @@ def _free(key: str, cache: Cache, progress: Progress) -> Iterator[CachedImage | 
 
 def _working(cache: Cache, key: str) -> Path:
     work = cache.working(key)
-    return work.with_name(f"{work.name}{SUFFIX}")
+    return work.with_name(f"{work.name}{SQUASHFS}")
 
 
 def _published(made: CachedImage, work: Path, cache: Cache, began_s: float) -> CachedImage:
     now_s = time.time()
     finished = replace(
         made,
-        path=cache.folder / f"{made.key}{SUFFIX}",
+        path=cache.folder / f"{made.key}{SQUASHFS}",
         sha256=file_checksum(work),
         size_bytes=work.stat().st_size,
         built_s=now_s,

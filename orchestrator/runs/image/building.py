@@ -13,7 +13,7 @@ from orchestrator.images import pyxis, runtime
 from orchestrator.images import source as sources
 from orchestrator.images.builds import build as builds
 from orchestrator.images.builds import contents, convert, registry
-from orchestrator.images.builds.cache import SUFFIXES, Cache, CachedImage
+from orchestrator.images.builds.cache import SIF, SQUASHFS, Cache, CachedImage
 from orchestrator.images.builds.caches import Caches, users
 from orchestrator.images.checks import image_facts
 from orchestrator.images.command import ContainerExec
@@ -39,7 +39,7 @@ def caches(site: Site) -> Caches:
     others = [Cache(expanded(folder), owners) for folder in site.container.caches]
     # The owner of a group's cache may name it in both keys: the images are their own, and not only to be read.
     same = os.path.realpath(own.folder)
-    starts = SUFFIXES[pyxis.used(site.container.runtime)]
+    starts = SQUASHFS if pyxis.used(site.container.runtime) else SIF
     return Caches(tuple(other for other in others if os.path.realpath(other.folder) != same), own, starts)
 
 

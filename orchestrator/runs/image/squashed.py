@@ -10,7 +10,7 @@ from orchestrator.base.errors import UserError
 from orchestrator.base.terminal.remarks import busy
 from orchestrator.images import source as sources
 from orchestrator.images.builds import convert, squash
-from orchestrator.images.builds.cache import CachedImage
+from orchestrator.images.builds.cache import SQUASHFS, CachedImage
 from orchestrator.images.builds.squash import Progress
 from orchestrator.images.definitions import image_file, prepare
 from orchestrator.images.definitions.inputs import file_checksum
@@ -39,7 +39,7 @@ def found(named: NamedImage, site: Site) -> Iterator[CachedImage]:
     else:
         path = image_file.find(named.text)
         made_of = prepare.sources(path, site.container.mpi == "host", compression)
-    yield from caches.built_from(made_of, squash.SUFFIX)
+    yield from caches.built_from(made_of, SQUASHFS)
 
 
 def directly(

@@ -46,8 +46,11 @@ def _pyxis(site: Site, login: Login) -> Check:
     host = facts.host(None, site.launcher or "srun", (), login.environment, pyxis=True)
     if host.pyxis:
         return ok("container runtime", "srun has the options of Pyxis")
-    said = "srun did not answer" if host.pyxis is None else "srun has no --container-image"
-    return warning("container runtime", f"{said}, and container.runtime is pyxis", "ask the administrators for Pyxis")
+    if host.pyxis is None:
+        said, mend = "srun did not say whether it has Pyxis", "see why, by `srun --help`"
+    else:
+        said, mend = "srun has no --container-image", "ask the administrators for Pyxis, or name another runtime"
+    return warning("container runtime", f"{said}, and container.runtime is pyxis", mend)
 
 
 def _of_others(site: Site) -> Iterator[Check]:

@@ -22,9 +22,11 @@ from orchestrator.job.start import launch
 from orchestrator.job.witness import words
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.image import run_image, squashed
+from orchestrator.runs.image.login import Login
 from orchestrator.runs.image.recorded import Image
 from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.schedulers import launchers
+from orchestrator.sites.checks import images
 from orchestrator.spec.load import load_site
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "pyxis"
@@ -182,7 +184,7 @@ def test_an_image_of_an_image_file_is_found_by_its_source(tmp_path: Path, home: 
     cache.publish(made, path)
     entry = squash.of_sif(made, cache, lambda line: None)
     assert entry.labels == {"l": "v"} and entry.key == squash.key_of_sif(made.sha256)
-    assert cache.newest_of(["s"]) == made and cache.newest_of(["s"], squash.SUFFIX) == entry
+    assert cache.newest_of(["s"]) == made and cache.newest_of(["s"], ".sqsh") == entry
     assert {e.path for e in cache.entries()} == {made.path, entry.path}
 
 
@@ -280,3 +282,24 @@ def test_the_shell_enters_its_folder_inside(tmp_path: Path) -> None:
     argv = pyxis.beside("nsenter", 77, str(folder), ["pwd"])
     said = subprocess.run(argv[argv.index("/bin/sh") :], capture_output=True, text=True, cwd="/", timeout=20)
     assert said.stdout == f"{folder}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "says"),
+    [
+        ("srun-help", "ok", "has the options of Pyxis"),
+        ("", "warning", "has no --container-image"),
+        (None, "warning", "did not say"),
+    ],
+)
+def test_doctor_asks_srun_for_pyxis(text: str | None, level: str, says: str, tmp_path: Path, home: Path) -> None:
+    """The output is a recorded one, printed by a script in the place of srun."""
+    if text is not None:
+        (tmp_path / "output").write_text(said(text) if text else "Usage: srun [OPTIONS...] executable [args...]\n")
+        (tmp_path / "srun").write_text(f"#!/bin/sh\ncat {tmp_path}/output\n")
+        (tmp_path / "srun").chmod(0o755)
+    (tmp_path / "site.yaml").write_text(f"{SITE}container: {{runtime: pyxis, cache: {tmp_path}/images}}\n")
+    there = {"PATH": f"{tmp_path}:/bin" if text is not None else str(tmp_path)}
+    runtime, *others = images.checks(load_site(str(tmp_path / "site.yaml")), Login(there, None, "not found"))
+    assert (runtime.outcome, runtime.name) == (level, "container runtime") and says in runtime.said, runtime
+    assert [check.outcome for check in others] == ["ok", "ok"], "the cache is looked at, too"
