@@ -22,6 +22,7 @@ from training.recipe.published import names
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results" / "large-batch.jsonl"
 BATCHES, LARGE, SEEDS = MNIST.batches, MNIST.large or 0, MNIST.seeds
+FEWEST = 3  # seeds of a difference
 GOAL = 0.5  # points that LARS may lose at the large batch
 SMALL = Cell("sgd", BATCHES[0])
 NAMES = {"sgd": "SGD", "lars": "LARS"}
@@ -49,8 +50,8 @@ images a step that is {math.ceil(60000 * MNIST.epochs / LARGE)} steps. Percent o
     python -m benchmarks.large_batch benchmarks/results/large-batch.jsonl
     python docs/make_large_batches.py
 
-Every row has its own best rate. Seed {CHOOSES} tries the rate of the row's rule, then twice and half of it, and climbs until neither neighbour of the best rate
-is better. Other seeds, {SEEDS[0]} to {SEEDS[-1]}, train with that rate, and the mean and its standard error are of these alone. The rules are 0.1 for 256 images and in proportion
+Every row has its own best rate. Seed {CHOOSES} begins at the rate of the row's rule, or of the whole recipe if a technique is left out, and climbs until neither
+twice nor half the best rate is better. Other seeds, {SEEDS[0]} to {SEEDS[-1]}, train with that rate, and the mean and its standard error are of these alone. The rules are 0.1 for 256 images and in proportion
 to the batch for SGD (Goyal et al. 2017), 10 for 3,328 and with the square root of the batch for LARS (NVIDIA's MLPerf submissions), and a recipe's own.
 The first {MNIST.warm_up:g} epochs of SGD and LARS are a warm-up, the others follow a cosine. A training that diverged
 counts as 10 %, a guess, and is named. One process computes the whole batch. The command goes on where it was
@@ -75,7 +76,7 @@ RATES
 ## The recipes, whole and without one technique
 
 At {LARGE:,} images a step (the largest batch of a recipe that changes it), each with its own best rate; points against the whole recipe. A difference in
-bold is more than twice its standard error: it shows. Empty: the recipe has no such technique. `...`: not measured yet.
+bold is more than twice its standard error: it shows. Empty: the recipe has no such technique. `...`: not measured yet.FEW
 
 RECIPES
 
@@ -98,6 +99,8 @@ def text() -> str:
         else f"{len(wanted) - left} of {len(wanted)} rows are complete"
     )
     page = PAGE.replace("COMPLETE", done).replace("BATCHES", "\n".join(_batches(scores)))
+    few = sum(1 for cell in wanted if (each := found(cell, scores)) and each.seeds < len(SEEDS))
+    page = page.replace("FEW", f" {few} rows have {FEWEST} or {len(SEEDS) - 1} seeds so far." if few else "")
     page = page.replace("VERDICT", _verdict(scores)).replace("RATES", "\n".join(_rates(scores)))
     return page.replace("RECIPES", "\n".join(_recipes(scores)))
 
@@ -174,7 +177,7 @@ def _recipes(scores: Scores) -> Iterator[str]:
 def left_out(cell: Cell, scores: Scores) -> str:
     """The difference from the whole in points, bold if it shows; '...' if it is not measured."""
     whole, without = found(replace(cell, without=""), scores), found(cell, scores)
-    if not whole or not without or min(whole.seeds, without.seeds) < len(SEEDS):
+    if not whole or not without or min(whole.seeds, without.seeds) < FEWEST:
         return "..."
     difference = without.mean - whole.mean
     shown = f"{difference:+.2f}"

@@ -93,10 +93,7 @@ def _recipe(name: str, batch: int, study: Study) -> Train:
         recipe=cast(Any, name), device="cpu", epochs=study.epochs, batch=round(batch * recipe.batch / largest),
         log_every_steps=QUIET, data=DataKeys(study.data, size=study.size), model=ModelKeys("resnet-small"),
     )  # fmt: skip
-    given = frozenset(
-        {"recipe", "device", "epochs", "batch", "log_every_steps", "data.name", "data.size", "model.name"}
-    )
-    train = published.resolve(wanted, given, 1, gpus=False).train
+    train = published.resolve(wanted, GIVEN, 1, gpus=False).train
     options = {**train.model.options, **study.options}
     return replace(train, model=replace(train.model, options=options))
 

@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,12 @@ def _scored(row: dict[str, Any]) -> tuple[Case, float]:
 
 
 def following(cell: Cell, scores: Scores, study: Study) -> Case | None:
-    """The next training of a cell; None if it has all: its best rate, and the rule's if the side is no recipe."""
-    tried = _tried(cell, scores)
-    doubled = climb(tried)
+    """The next training of a cell; None if it has all: its best rate, and the rule's if the side is no recipe.
+
+    A cell without a technique starts at the best rate of its whole.
+    """
+    tried, whole = _tried(cell, scores), _tried(replace(cell, without=""), scores)
+    doubled = climb(tried, best(whole) if whole else 0)
     if doubled is not None:
         return Case(cell, doubled, CHOOSES)
     rates = [best(tried), *([] if cell.is_recipe or cell.without else [0])]
@@ -50,14 +53,13 @@ def following(cell: Cell, scores: Scores, study: Study) -> Case | None:
     return next((case for case in cases if case not in scores), None)
 
 
-def climb(tried: Mapping[int, float]) -> int | None:
+def climb(tried: Mapping[int, float], start: int = 0) -> int | None:
     """The next power of two to try, by the accuracies so far; None once both neighbours of the best one are known.
 
-    If all diverged, lower rates follow.
+    `start` is the first, then come its neighbours. If all diverged, lower rates follow.
     """
-    for doubled in (0, 1, -1):
-        if doubled not in tried:
-            return doubled
+    if start not in tried:
+        return start
     top = best(tried)
     if tried[top] <= GUESS:
         return lowest - 1 if (lowest := min(tried)) > -MOST else None

@@ -19,22 +19,22 @@ LARGE, SEEDS = MNIST.large or 0, MNIST.seeds
 LARS = Cell("lars", LARGE)
 
 
-@given(peak=st.integers(-MOST, MOST), slope=st.floats(0.1, 5))
-def test_the_climb_finds_the_best_rate_and_tries_both_neighbours(peak: int, slope: float) -> None:
+@given(start=st.integers(-MOST, MOST), peak=st.integers(-MOST, MOST), slope=st.floats(0.1, 5))
+def test_the_climb_finds_the_best_rate_and_tries_both_neighbours(start: int, peak: int, slope: float) -> None:
     tried: dict[int, float] = {}
-    while (doubled := climb(tried)) is not None:
+    while (doubled := climb(tried, start)) is not None:
         assert doubled not in tried, "a rate must be tried once"
         tried[doubled] = 90 - slope * abs(doubled - peak)
     assert best(tried) == peak
     assert {each for each in (peak - 1, peak + 1) if abs(each) <= MOST} <= tried.keys()
 
 
-@pytest.mark.parametrize(("accuracy", "lowest"), [(50.0, -1), (GUESS, -MOST)])
-def test_the_climb_ends_although_all_rates_are_alike(accuracy: float, lowest: int) -> None:
+@pytest.mark.parametrize(("accuracy", "lowest", "highest"), [(50.0, -1, 1), (GUESS, -MOST, 0)])
+def test_the_climb_ends_although_all_rates_are_alike(accuracy: float, lowest: int, highest: int) -> None:
     tried: dict[int, float] = {}
     while (doubled := climb(tried)) is not None:
         tried[doubled] = accuracy
-    assert min(tried) == lowest and max(tried) == 1
+    assert (min(tried), max(tried)) == (lowest, highest)
 
 
 def test_the_climb_goes_down_while_all_rates_diverge() -> None:
@@ -44,8 +44,8 @@ def test_the_climb_goes_down_while_all_rates_diverge() -> None:
     assert best(tried) == -5
 
 
-def finished(cell: Cell, peak: int) -> Scores:
-    scores: Scores = {}
+def finished(cell: Cell, peak: int, before: Scores | None = None) -> Scores:
+    scores = dict(before or {})
     while case := following(cell, scores, MNIST):
         scores[case] = 90.0 - abs(case.doubled - peak) + case.seed / 100
     return scores
@@ -65,6 +65,13 @@ def test_a_recipe_without_a_technique_trains_with_its_own_best_rate_alone() -> N
     scores = finished(cell, peak=-2)
     assert {case.doubled for case in scores if case.seed in SEEDS} == {-2}
     assert found(replace(cell, without=""), scores, MNIST) is None
+
+
+def test_a_recipe_without_a_technique_begins_at_the_best_rate_of_the_whole() -> None:
+    cell = Cell("google-77s", LARGE, "LARS")
+    whole = finished(replace(cell, without=""), peak=3)
+    scores = finished(cell, 3, before=whole)
+    assert {case.doubled for case in scores if case.cell == cell} == {2, 3, 4}
 
 
 def test_results_are_read_as_they_were_written_and_a_diverged_training_has_the_accuracy_of_a_guess(
