@@ -203,6 +203,8 @@ def test_memory_disk_interface_runtime_and_image(tmp_path: Path) -> None:
     all_found = machine.machine(WantedNode(interface="lo", free_memory_bytes=1.0, **own))
     well = {found.check.partition(" ")[0]: found.result for found in all_found}
     assert well == dict.fromkeys(("memory", "disk", "interface", "runtime", "image"), GOOD)
+    of_pyxis = [found.check for found in machine.machine(WantedNode(scratch=str(tmp_path), image="/bin/sh"))]
+    assert "image" in of_pyxis and "runtime" not in of_pyxis
     badly = machine.machine(WantedNode(
         interface="ib9", free_memory_bytes=1e18, free_disk_bytes=1e18, runtime=str(tmp_path), image=str(tmp_path / "x")
     ))  # fmt: skip

@@ -20,8 +20,9 @@ def machine(wanted: WantedNode) -> Iterator[NodeFinding]:
     yield free_memory(wanted)
     yield free_disk(wanted)
     yield interface(wanted)
-    if wanted.image:
+    if wanted.runtime:
         yield _present("runtime", wanted.runtime, os.X_OK)
+    if wanted.image:
         yield _present("image", wanted.image, os.R_OK)
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from orchestrator.base import process
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_text
-from orchestrator.images import runtime
+from orchestrator.images import pyxis, runtime
 from orchestrator.job.preflight.judge import ANSWER, compared, judge
 from orchestrator.job.preflight.node import ALONE_S
 from orchestrator.job.preflight.nodes import Nodes, until
@@ -137,10 +137,15 @@ class Preflight:
         return judge(self._found(nodes), pairs, least_bytes_per_s=limits.pair_bytes_per_s, took_s=took_s)
 
     def _wanted(self) -> WantedNode:
-        """What a node should have, with the image and the runtime that the ranks will use."""
+        """What a node should have, with the image that the ranks will use and its runtime.
+
+        A node's daemon starts enroot for Pyxis, with a PATH of its own: that one is not looked for.
+        """
         site, image = self.plan.site, recorded.kept(self.run_folder)
-        found = runtime.find(site.container.runtime) if image else None
-        return wanted(site, found.command, image.path) if image and found else wanted(site)
+        if not image:
+            return wanted(site)
+        found = None if pyxis.used(site.container.runtime) else runtime.find(site.container.runtime)
+        return wanted(site, found.command if found else "", image.path)
 
     @contextmanager
     def _started(self, nodes: Nodes) -> Iterator[subprocess.Popen[bytes]]:
