@@ -41,7 +41,7 @@ KINDS = {kind.value: kind for kind in Message}
 
 @dataclass(frozen=True)
 class Ready:
-    """What READY has as JSON: the name of the rank's host, and its network namespace (runs/shells/addresses.py)."""
+    """What READY has as JSON: the name of the rank's host, and its network namespace (beside/shells/addresses.py)."""
 
     host: str
     network: str
