@@ -41,7 +41,7 @@ class User:
                 ["apptainer", "build", str(self.folder / f"{name}.sif"), str(root)], timeout_s=120, check=True
             )
         (self.folder / "torch.sif").symlink_to(self.image)
-        archives.write_docker(self.folder / "theirs.tar", tiny, ["PATH=/bin"])
+        archives.write_docker(self.folder / "theirs.tar", [tiny], ["PATH=/bin"])
         digits = (ROOT / "examples" / "digits.yaml").read_text()
         (self.folder / "digits.yaml").write_text(digits.replace("epochs: 20", "epochs: 2"))
         brought.wheel(self.folder / "images", "needs_torch", "1.0", ["torch"])

@@ -82,7 +82,7 @@ FAILURES = [
      "pip cannot install pinned 2.0: a constraint asks for pinned==1.0; ask for that version"),
     ("The conflict is caused by:\n    a 1.0 depends on c<2\n    b 1.0 depends on c>=2\n\nERROR: Resolution",
      "two packages exclude each other: a 1.0 depends on c<2, and b 1.0 depends on c>=2; correct one"),
-    ("error: externally-managed-environment\n\n× This environment is externally managed", "PIP_BREAK_SYSTEM_PACKAGES=1"),
+    ("error: externally-managed-environment\n\n× This environment is externally mana", "PIP_BREAK_SYSTEM_PACKAGES=1"),
     ("error: invalid-egg-fragment\n\n× The 'a[b]' egg fragment is invalid\n╰─> from 'git+https://e.org/a#egg=a[b]'\n",
      "pip: The 'a[b]' egg fragment is invalid"),
     (f"{NONE}\nCould not fetch URL https://a.org/simple/mine/: 401 Client Error: Unauthorized for url: x - skipping",
