@@ -30,9 +30,10 @@ ENVIRONMENT = [
     "SHELL=/bin/bash",
     "LC_ALL=C.UTF-8",
 ]
+BANNER = "=== the banner of NGC ==="
 ENTRYPOINT = "/opt/nvidia/nvidia_entrypoint.sh"
 FILES = {
-    "opt/nvidia/nvidia_entrypoint.sh": '#!/bin/bash\necho "=== the banner of NGC ==="\nexec "$@"\n',
+    "opt/nvidia/nvidia_entrypoint.sh": f'#!/bin/bash\necho "{BANNER}"\nexec "$@"\n',
     "etc/shinit_v2": "",
     "etc/pip/constraint.txt": "pinned==1.0\n",
     "workspace/README.md": "",

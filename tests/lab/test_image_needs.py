@@ -1,4 +1,4 @@
-"""docs/guides/images.md, "What people need": writes its files and types its commands, in a home on the cluster."""
+"""docs/guides/images.md, "What people need", and ngc.md: writes their files and types their commands, on a cluster."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pytest
 
 from tests.e2e.places import ROOT, Said
 
-from . import archives, brought
+from . import archives, brought, ngc
 from .image_builder import Builder
 
 PAGE = (ROOT / "docs" / "guides" / "images.md").read_text()
 SECTION = PAGE.partition("\n## What people need\n")[2].partition("\n## ")[0]
-NEEDS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", SECTION, re.MULTILINE | re.DOTALL))
+PARTS = r"^### (.*?)\n(.*?)(?=^##|\Z)"
+NEEDS = dict(re.findall(PARTS, SECTION, re.MULTILINE | re.DOTALL))
+NGC = dict(re.findall(PARTS, (ROOT / "docs" / "guides" / "ngc.md").read_text(), re.MULTILINE | re.DOTALL))
 PREAMBLE = 'set -e\ntorusrun() { python -m orchestrator "$@"; }\n'
 
 
@@ -57,10 +59,11 @@ class User:
 
     def types(self, need: str, variables: str = "") -> Said:
         """Write the files of a need and type its commands."""
-        for name, text in re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", NEEDS[need], re.MULTILINE | re.DOTALL):
+        part = {**NEEDS, **NGC}[need]
+        for name, text in re.findall(r"^```(?:yaml|dockerfile)\n# (\S+)\n(.*?)^```", part, re.MULTILINE | re.DOTALL):
             (self.folder / name).parent.mkdir(exist_ok=True)
             (self.folder / name).write_text(text)
-        commands = "".join(re.findall(r"^```shell\n(.*?)^```", NEEDS[need], re.MULTILINE | re.DOTALL))
+        commands = "".join(re.findall(r"^```shell\n(.*?)^```", part, re.MULTILINE | re.DOTALL))
         assert commands, f"the page has no command for {need!r}"
         script = f"{PREAMBLE}{variables}cd needs\n{commands}"
         return self.builder.place.run(["bash", "-c", script.replace("python -m", f"{self.python} -m")], timeout_s=600)
@@ -114,3 +117,31 @@ def test_the_page_serves_those_who_have_a_private_index(user: User) -> None:
         said = user.types(PRIVATE, "USER=me OUR_TOKEN=the-token\n")
     assert said.returncode == 0 and said.stdout.strip().endswith(".sif"), (said.stdout + said.stderr)[-3000:]
     assert "the-token" not in said.stderr
+
+
+@pytest.fixture(scope="module")
+def ngc_user(user: User) -> User:
+    """A user whose ngc.md names an archive in place of the image of the registry."""
+    ngc.write(user.folder / "ngc.tar", user.builder.apptainer.debian)
+    own = "dockerfile: Dockerfile\n"
+    for need, part in NGC.items():
+        text = part.replace(f"docker://{ngc.REFERENCE}", "docker-archive:ngc.tar")
+        text = text.replace(f"docker: {ngc.REFERENCE}", "docker_archive: ngc.tar")
+        NGC[need] = text.replace(own, f"{own}base: {{docker_archive: ngc.tar}}\n")
+    return user
+
+
+def test_a_command_runs_in_an_image_of_the_form_of_ngc(ngc_user: User) -> None:
+    said = ngc_user.types("Run a command in it")
+    assert said.returncode == 0, (said.stdout + said.stderr)[-3000:]
+    assert "rank 3 of 4: release 25.12, MPI in /opt/hpcx/ompi" in said.stdout
+    assert "fits: MPI programs find openmpi 4.1.4 in the image" in said.stdout
+    assert ngc.BANNER not in said.stdout, "a run does not start the entrypoint"
+
+
+def test_packages_in_an_image_of_the_form_of_ngc_keep_its_constraints(ngc_user: User) -> None:
+    ngc.write_requirements(ngc_user.folder, "2.0")
+    refused = ngc_user.types("Add my packages to it")
+    assert "pip cannot install pinned 2.0: a constraint asks for pinned==1.0" in refused.stderr, refused.stderr[-3000:]
+    lifted = ngc_user.types("Install a version that the image forbids")
+    assert lifted.returncode == 0 and lifted.stdout.strip().endswith(".sif"), lifted.stderr[-3000:]
