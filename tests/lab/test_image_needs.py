@@ -25,9 +25,9 @@ PREAMBLE = 'set -e\ntorusrun() { python -m orchestrator "$@"; }\n'
 class User:
     """A user with a folder of images, packages and runs, and two sites."""
 
-    def __init__(self, builder: Builder, image: Path) -> None:
-        self.builder, self.image = builder, image
-        self.folder = builder.home / "needs"
+    def __init__(self, builder: Builder, name: str) -> None:
+        self.builder = builder
+        self.folder = builder.home / name
         self.folder.mkdir()
         shutil.chown(self.folder, builder.place.lab.settings.user)
         sites = builder.place.lab.home / ".config" / "torusrun" / "sites"
@@ -35,14 +35,14 @@ class User:
         for name, container in (("cluster", ""), ("writable", ", writable: tmpfs, args: [--fakeroot]")):
             shutil.copyfile(builder.home / builder.site(f"{name}.yaml", container), sites / f"{name}.yaml")
 
-    def bring(self) -> None:
+    def bring(self, image: Path) -> None:
         """Make the things that the page presumes: small ones, except the image with PyTorch."""
         lab, tiny = self.builder.place.lab, self.builder.apptainer.tiny
         for name, root in (("ready", tiny), ("python", self.builder.apptainer.debian)):
             lab.run_as_user(
                 ["apptainer", "build", str(self.folder / f"{name}.sif"), str(root)], timeout_s=120, check=True
             )
-        (self.folder / "torch.sif").symlink_to(self.image)
+        (self.folder / "torch.sif").symlink_to(image)
         archives.write_docker(self.folder / "theirs.tar", [tiny], ["PATH=/bin"])
         digits = (ROOT / "examples" / "digits.yaml").read_text()
         (self.folder / "digits.yaml").write_text(digits.replace("epochs: 20", "epochs: 2"))
@@ -65,7 +65,7 @@ class User:
             (self.folder / name).write_text(text)
         commands = "".join(re.findall(r"^```shell\n(.*?)^```", part, re.MULTILINE | re.DOTALL))
         assert commands, f"the page has no command for {need!r}"
-        script = f"{PREAMBLE}{variables}cd needs\n{commands}"
+        script = f"{PREAMBLE}{variables}cd {self.folder.name}\n{commands}"
         return self.builder.place.run(["bash", "-c", script.replace("python -m", f"{self.python} -m")], timeout_s=600)
 
     @property
@@ -75,8 +75,8 @@ class User:
 
 @pytest.fixture(scope="module")
 def user(builder: Builder, image: Path) -> Iterator[User]:
-    somebody = User(builder, image)
-    somebody.bring()
+    somebody = User(builder, "needs")
+    somebody.bring(image)
     yield somebody
     shutil.rmtree(somebody.folder)
 
@@ -120,15 +120,17 @@ def test_the_page_serves_those_who_have_a_private_index(user: User) -> None:
 
 
 @pytest.fixture(scope="module")
-def ngc_user(user: User) -> User:
+def ngc_user(builder: Builder) -> Iterator[User]:
     """A user whose ngc.md names an archive in place of the image of the registry."""
-    ngc.write(user.folder / "ngc.tar", user.builder.apptainer.debian)
+    user = User(builder, "ngc")
+    ngc.write(user.folder / "ngc.tar", builder.apptainer.debian)
     own = "dockerfile: Dockerfile\n"
     for need, part in NGC.items():
         text = part.replace(f"docker://{ngc.REFERENCE}", "docker-archive:ngc.tar")
         text = text.replace(f"docker: {ngc.REFERENCE}", "docker_archive: ngc.tar")
         NGC[need] = text.replace(own, f"{own}base: {{docker_archive: ngc.tar}}\n")
-    return user
+    yield user
+    shutil.rmtree(user.folder)
 
 
 def test_a_command_runs_in_an_image_of_the_form_of_ngc(ngc_user: User) -> None:
