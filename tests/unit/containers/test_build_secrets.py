@@ -24,9 +24,9 @@ def test_secrets_come_from_variables_and_files(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_registrys_login_reaches_the_runtime_alone() -> None:
-    found = Secrets({"registry_username": "me", "registry_password": "t0ken"})
+    found = Secrets({"registry_username": "$oauthtoken", "registry_password": "t0ken"})
     assert found.environment("SINGULARITY") == {
-        "SINGULARITY_DOCKER_USERNAME": "me",
+        "SINGULARITY_DOCKER_USERNAME": "$oauthtoken",
         "SINGULARITY_DOCKER_PASSWORD": "t0ken",
     }
 
