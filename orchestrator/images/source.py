@@ -66,6 +66,19 @@ def is_path(text: str) -> bool:
     )
 
 
+def typed(word: str) -> str:
+    """A word of a command line as an image: a SIF or squashfs in the working directory needs no './'."""
+    if _split(word)[0] or "/" in word:
+        return word
+    here = absolute(word)
+    return f"./{word}" if is_sif(here) or is_squashfs(here) else word
+
+
+def has_text(word: str) -> bool:
+    """Whether the file that a word of a command line names may hold YAML: a run, or an image file."""
+    return parse(beside(word, Path())).kind == "image file" and not (word.endswith(".def") or is_name(word))
+
+
 def beside(text: str, folder: Path) -> str:
     """`text` with an absolute path, a relative one from `folder`; unchanged if it holds no path."""
     transport, place, tag = _split(text)

@@ -168,7 +168,7 @@ def test_every_python_of_the_docs_compiles() -> None:
 def test_every_yaml_of_the_docs_is_read(text: str) -> None:
     keys = yaml.safe_load(text).keys()
     cls, required = RunSpec, {"name": "x", "site": "x"}
-    if "base" in keys:
+    if keys & {"base", "dockerfile"}:
         cls, required = ImageFile, {"name": "x"}
     elif keys & {"scheduler", "container", "umask"}:
         cls, required = Site, {"scheduler": "local", "launcher": "spawn"}

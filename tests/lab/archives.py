@@ -6,19 +6,25 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 MEDIA = "application/vnd.oci.image"
 
 
-def write_docker(archive: Path, root: Path, environment: list[str]) -> None:
-    """Write the root folder `root` as an image of one layer, with `environment` as NAME=VALUE."""
-    layer = _layer(root)
-    config = _config(layer, environment)
-    manifest = [{"Config": "config.json", "RepoTags": ["tiny:latest"], "Layers": ["1/layer.tar"]}]
+def write_docker(
+    archive: Path, roots: Sequence[Path], environment: list[str], started: Mapping[str, Any] | None = None
+) -> None:
+    """Write an image of one layer for each root folder, with `environment` as NAME=VALUE.
+
+    `started` are further keys of the image's configuration, as Entrypoint.
+    """
+    layers = {f"{number}/layer.tar": _layer(root) for number, root in enumerate(roots, 1)}
+    config = _config([*layers.values()], environment, started)
+    manifest = [{"Config": "config.json", "RepoTags": ["tiny:latest"], "Layers": [*layers]}]
     with tarfile.open(archive, "w") as tar:
-        contents = {"config.json": config, "1/layer.tar": layer, "manifest.json": json.dumps(manifest).encode()}
+        contents = {"config.json": config, **layers, "manifest.json": json.dumps(manifest).encode()}
         for path, content in contents.items():
             entry = tarfile.TarInfo(path)
             entry.size = len(content)
@@ -32,7 +38,7 @@ def write_layout(folder: Path, root: Path, environment: list[str]) -> None:
     manifest = {
         "schemaVersion": 2,
         "mediaType": f"{MEDIA}.manifest.v1+json",
-        "config": _blob(folder, _config(layer, environment), "config.v1+json"),
+        "config": _blob(folder, _config([layer], environment), "config.v1+json"),
         "layers": [_blob(folder, layer, "layer.v1.tar")],
     }
     named = _blob(folder, json.dumps(manifest).encode(), "manifest.v1+json")
@@ -52,11 +58,10 @@ def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def _config(layer: bytes, environment: list[str]) -> bytes:
-    layers = {"type": "layers", "diff_ids": [f"sha256:{_sum(layer)}"]}
-    return json.dumps(
-        {"architecture": "amd64", "os": "linux", "config": {"Env": environment}, "rootfs": layers}
-    ).encode()
+def _config(layers: Sequence[bytes], environment: list[str], started: Mapping[str, Any] | None = None) -> bytes:
+    config = {"Env": environment, **(started or {})}
+    root = {"type": "layers", "diff_ids": [f"sha256:{_sum(layer)}" for layer in layers]}
+    return json.dumps({"architecture": "amd64", "os": "linux", "config": config, "rootfs": root}).encode()
 
 
 def _blob(folder: Path, content: bytes, kind: str) -> dict[str, Any]:

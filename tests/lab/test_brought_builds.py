@@ -70,7 +70,7 @@ def test_a_token_builds_an_image_and_is_in_no_file_of_it(builder: Builder, folde
 
 
 def test_an_archive_of_docker_and_a_definition_of_ones_own_are_bases(builder: Builder, folder: Path) -> None:
-    archives.write_docker(folder / "mine.tar", builder.apptainer.tiny, ["PATH=/bin", "FROM_DOCKER=yes"])
+    archives.write_docker(folder / "mine.tar", [builder.apptainer.tiny], ["PATH=/bin", "FROM_DOCKER=yes"])
     (folder / "archive.yaml").write_text(
         "name: archive\nbase: {docker_archive: mine.tar}\npost: echo made > /made\ntraining: none\n"
     )

@@ -61,7 +61,7 @@ def test_a_command_runs_in_a_sif_without_python(builder: Builder, tiny: Path) ->
 
 def test_a_docker_archive_is_converted_once_and_runs(builder: Builder) -> None:
     archive = builder.home / "it's mine.tar"
-    archives.write_docker(archive, builder.apptainer.tiny, ["PATH=/bin", "MADE_BY=docker"])
+    archives.write_docker(archive, [builder.apptainer.tiny], ["PATH=/bin", "MADE_BY=docker"])
     write_run(builder, f'"docker-archive:{archive.name}"')
     refused = builder.place.torusrun("submit", "hello.yaml")
     assert refused.returncode == 2 and "is not converted to a SIF for this site yet: `" in refused.stderr

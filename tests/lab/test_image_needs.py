@@ -1,4 +1,4 @@
-"""docs/guides/images.md, "What people need": writes its files and types its commands, in a home on the cluster."""
+"""docs/guides/images.md, "What people need", and ngc.md: writes their files and types their commands, on a cluster."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ import pytest
 
 from tests.e2e.places import ROOT, Said
 
-from . import archives, brought
+from . import archives, brought, ngc
 from .image_builder import Builder
 
 PAGE = (ROOT / "docs" / "guides" / "images.md").read_text()
 SECTION = PAGE.partition("\n## What people need\n")[2].partition("\n## ")[0]
-NEEDS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", SECTION, re.MULTILINE | re.DOTALL))
+PARTS = r"^### (.*?)\n(.*?)(?=^##|\Z)"
+NEEDS = dict(re.findall(PARTS, SECTION, re.MULTILINE | re.DOTALL))
+NGC = dict(re.findall(PARTS, (ROOT / "docs" / "guides" / "ngc.md").read_text(), re.MULTILINE | re.DOTALL))
 PREAMBLE = 'set -e\ntorusrun() { python -m orchestrator "$@"; }\n'
 
 
 class User:
     """A user with a folder of images, packages and runs, and two sites."""
 
-    def __init__(self, builder: Builder, image: Path) -> None:
-        self.builder, self.image = builder, image
-        self.folder = builder.home / "needs"
+    def __init__(self, builder: Builder, name: str) -> None:
+        self.builder = builder
+        self.folder = builder.home / name
         self.folder.mkdir()
         shutil.chown(self.folder, builder.place.lab.settings.user)
         sites = builder.place.lab.home / ".config" / "torusrun" / "sites"
@@ -33,15 +35,15 @@ class User:
         for name, container in (("cluster", ""), ("writable", ", writable: tmpfs, args: [--fakeroot]")):
             shutil.copyfile(builder.home / builder.site(f"{name}.yaml", container), sites / f"{name}.yaml")
 
-    def bring(self) -> None:
+    def bring(self, image: Path) -> None:
         """Make the things that the page presumes: small ones, except the image with PyTorch."""
         lab, tiny = self.builder.place.lab, self.builder.apptainer.tiny
         for name, root in (("ready", tiny), ("python", self.builder.apptainer.debian)):
             lab.run_as_user(
                 ["apptainer", "build", str(self.folder / f"{name}.sif"), str(root)], timeout_s=120, check=True
             )
-        (self.folder / "torch.sif").symlink_to(self.image)
-        archives.write_docker(self.folder / "theirs.tar", tiny, ["PATH=/bin"])
+        (self.folder / "torch.sif").symlink_to(image)
+        archives.write_docker(self.folder / "theirs.tar", [tiny], ["PATH=/bin"])
         digits = (ROOT / "examples" / "digits.yaml").read_text()
         (self.folder / "digits.yaml").write_text(digits.replace("epochs: 20", "epochs: 2"))
         brought.wheel(self.folder / "images", "needs_torch", "1.0", ["torch"])
@@ -57,12 +59,13 @@ class User:
 
     def types(self, need: str, variables: str = "") -> Said:
         """Write the files of a need and type its commands."""
-        for name, text in re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", NEEDS[need], re.MULTILINE | re.DOTALL):
+        part = {**NEEDS, **NGC}[need]
+        for name, text in re.findall(r"^```(?:yaml|dockerfile)\n# (\S+)\n(.*?)^```", part, re.MULTILINE | re.DOTALL):
             (self.folder / name).parent.mkdir(exist_ok=True)
             (self.folder / name).write_text(text)
-        commands = "".join(re.findall(r"^```shell\n(.*?)^```", NEEDS[need], re.MULTILINE | re.DOTALL))
+        commands = "".join(re.findall(r"^```shell\n(.*?)^```", part, re.MULTILINE | re.DOTALL))
         assert commands, f"the page has no command for {need!r}"
-        script = f"{PREAMBLE}{variables}cd needs\n{commands}"
+        script = f"{PREAMBLE}{variables}cd {self.folder.name}\n{commands}"
         return self.builder.place.run(["bash", "-c", script.replace("python -m", f"{self.python} -m")], timeout_s=600)
 
     @property
@@ -72,8 +75,8 @@ class User:
 
 @pytest.fixture(scope="module")
 def user(builder: Builder, image: Path) -> Iterator[User]:
-    somebody = User(builder, image)
-    somebody.bring()
+    somebody = User(builder, "needs")
+    somebody.bring(image)
     yield somebody
     shutil.rmtree(somebody.folder)
 
@@ -114,3 +117,33 @@ def test_the_page_serves_those_who_have_a_private_index(user: User) -> None:
         said = user.types(PRIVATE, "USER=me OUR_TOKEN=the-token\n")
     assert said.returncode == 0 and said.stdout.strip().endswith(".sif"), (said.stdout + said.stderr)[-3000:]
     assert "the-token" not in said.stderr
+
+
+@pytest.fixture(scope="module")
+def ngc_user(builder: Builder) -> Iterator[User]:
+    """A user whose ngc.md names an archive in place of the image of the registry."""
+    user = User(builder, "ngc")
+    ngc.write(user.folder / "ngc.tar", builder.apptainer.debian)
+    own = "dockerfile: Dockerfile\n"
+    for need, part in NGC.items():
+        text = part.replace(f"docker://{ngc.REFERENCE}", "docker-archive:ngc.tar")
+        text = text.replace(f"docker: {ngc.REFERENCE}", "docker_archive: ngc.tar")
+        NGC[need] = text.replace(own, f"{own}base: {{docker_archive: ngc.tar}}\n")
+    yield user
+    shutil.rmtree(user.folder)
+
+
+def test_a_command_runs_in_an_image_of_the_form_of_ngc(ngc_user: User) -> None:
+    said = ngc_user.types("Run a command in it")
+    assert said.returncode == 0, (said.stdout + said.stderr)[-3000:]
+    assert "rank 3 of 4: release 25.12, MPI in /opt/hpcx/ompi" in said.stdout
+    assert "fits: MPI programs find openmpi 4.1.4 in the image" in said.stdout
+    assert ngc.BANNER not in said.stdout, "a run does not start the entrypoint"
+
+
+def test_packages_in_an_image_of_the_form_of_ngc_keep_its_constraints(ngc_user: User) -> None:
+    ngc.write_requirements(ngc_user.folder, "2.0")
+    refused = ngc_user.types("Add my packages to it")
+    assert "pip cannot install pinned 2.0: a constraint asks for pinned==1.0" in refused.stderr, refused.stderr[-3000:]
+    lifted = ngc_user.types("Install a version that the image forbids")
+    assert lifted.returncode == 0 and lifted.stdout.strip().endswith(".sif"), lifted.stderr[-3000:]

@@ -39,21 +39,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.images import pyxis
-    from orchestrator.images.definitions.dockerfile.instructions import is_name
-    from orchestrator.images.source import SQUASHED
+    from orchestrator.images.source import has_text, typed
     from orchestrator.runs.image import building, squashed
     from orchestrator.runs.plan.plan import plan
     from orchestrator.spec.load import is_run, load_site
     from orchestrator.spec.paths import absolute
 
-    is_text = not (args.image.endswith((".def", ".sif", *SQUASHED)) or is_name(args.image))
-    if is_text and is_run(args.image):
-        planned = plan(args.image, site=args.site)
+    word = typed(args.image)
+    if has_text(word) and is_run(word):
+        planned = plan(word, site=args.site)
         source, site = planned.run.image, planned.site
         if source is None:
-            raise UserError(f"{args.image}: its 'image' is not given, so there is nothing to build")
+            raise UserError(f"{word}: its 'image' is not given, so there is nothing to build")
     else:
-        source, site = args.image, load_site(args.site)
+        source, site = word, load_site(args.site)
     shared_arguments.here(site, "build")
     by_pyxis = pyxis.used(site.container.runtime)
     of_builds = {"--on job": args.on == "job", "--locked": args.locked is not None, "--wheelhouse": args.wheelhouse}

@@ -38,6 +38,13 @@ KNOWN = (
     (r"Version '([^']+)' for '([^']+)' was not found",
      "the Debian package {1} has no version {0} in the base's distribution; correct 'system' of the image file"),
     (r"Couldn't find these debs: (.+)", "debootstrap does not find {x} in this suite; correct the image file"),
+    (r"The user requested (.+?)(?: \(from .*)?\n\s+The user requested \(constraint\) (\S+)",
+     "pip cannot install {0}: a constraint asks for {1}; ask for that version, or take the line out of the file of "
+     "constraints (PIP_CONSTRAINT of the base names it) in a Dockerfile"),
+    (r"The conflict is caused by:\n\s+(.+)\n\s+(.+)", "two packages exclude each other: {0}, and {1}; correct one"),
+    (r"error: externally-managed-environment",
+     "the base's Python refuses pip (PEP 668); write `ENV PIP_BREAK_SYSTEM_PACKAGES=1` or a venv into the Dockerfile"),
+    (r"(?m)^error: [a-z]+(?:-[a-z]+)+$\s+× (.+)", "pip: {0}"),
     (r"satisfies the requirement (\S+).*\(from versions: none\)",
      "no Python package {x} in any index or the wheelhouse; correct 'python' of the image file, or add its wheel"),
     (r"No matching distribution found for (\S+)|satisfies the requirement (\S+)",

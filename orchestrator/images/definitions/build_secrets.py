@@ -27,6 +27,10 @@ FILES = {"netrc": ".netrc", "ca_bundle": "ca.pem", "registry_auth": ""}  # name:
 REGISTRY = {"registry_username": "DOCKER_USERNAME", "registry_password": "DOCKER_PASSWORD"}
 ENCODED = "TORUSRUN_SECRET_"  # prefix of the variables that the definition decodes
 HIDDEN = "****"
+# Parts of the paths of indexes that are no secret; any other may be the token of its user.
+PLAIN = (
+    "api", "artifactory", "files", "index", "packages", "projects", "pypi", "python", "repository", "simple", "whl",
+)  # fmt: skip
 
 
 def misnamed(named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -74,7 +78,7 @@ class Secrets:
     def redactor(self) -> Callable[[str], str]:
         hidden = set(self.values.values()) | {_encoded(value) for value in self.values.values()}
         for value in self.values.values():
-            hidden |= _login(value) | {*value.splitlines()}
+            hidden |= of_urls(value) | {*value.splitlines()}
         if path := self.files.get("netrc"):
             hidden |= {password for _, _, password in _netrc(path).hosts.values() if password}
         return hiding(hidden | {quote(text, safe="") for text in hidden} | {unquote(text) for text in hidden})
@@ -121,13 +125,15 @@ def _netrc(path: Path) -> netrc.netrc:
         raise UserError(f"{path}:{error.lineno}: this is no netrc file: {error.msg}") from None
 
 
-def _login(value: str) -> set[str]:
-    """The secret parts of a URL: its password, or its user if it has no password."""
+def of_urls(value: str) -> set[str]:
+    """The secret parts of URLs: the password, or the user if there is none, and the uncommon parts of the path."""
     found = set()
     for url in value.split():
         with suppress(ValueError):
             parts = urlsplit(url)
             found.add(parts.password or parts.username or "")
+            if parts.hostname:
+                found |= {f"/{part}" for part in parts.path.split("/") if part and part not in PLAIN}
     return found
 
 

@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from orchestrator.base.errors import SiteError
 from orchestrator.images.definitions.requirements import INCLUDE, Brought
-from orchestrator.images.lookups.web import shown
+from orchestrator.images.lookups.web import shown, without_tokens
 from orchestrator.images.lookups.wheels import Target
 
 INDEX = re.compile(r"(?:^|\s)(-i|--index-url|--pypi-url|--extra-index-url|--no-index)[\s=]*(\S*)")
@@ -34,7 +34,7 @@ def read(brought: Brought, target: Target | None) -> PipLines:
         if one.url is None:
             found.packages.append(one)
         elif not one.url.startswith("file:"):  # that is one of the archives
-            found.others[LOGIN.sub("//", f"{one.name} @ {one.url}")] = IN_NO_INDEX
+            found.others[_shown(f"{one.name} @ {one.url}")] = IN_NO_INDEX
     found.limits += _requirements(_of_files(brought, limits=True), target, found.others)
     for file in _included(brought):
         if "://" in file[2]:
@@ -56,6 +56,11 @@ def indexes(brought: Brought, before: list[str]) -> tuple[list[str], str]:
     return found, ""
 
 
+def _shown(word: str) -> str:
+    """A requirement for a message: a URL in it without its login and its tokens."""
+    return without_tokens(LOGIN.sub("//", word))
+
+
 def _requirements(lines: Iterable[str], target: Target | None, others: dict[str, str]) -> Iterator[Requirement]:
     """Those whose conditions hold; what cannot be read is added to `others`."""
     for line in lines:
@@ -67,7 +72,7 @@ def _requirements(lines: Iterable[str], target: Target | None, others: dict[str,
             if target is None or target.needs(one):
                 yield one
         except InvalidRequirement:
-            others[LOGIN.sub("//", word)] = IN_NO_INDEX if "://" in word else "this is no requirement that can be read"
+            others[_shown(word)] = IN_NO_INDEX if "://" in word else "this is no requirement that can be read"
         except SiteError as error:
             others[word] = str(error)
 

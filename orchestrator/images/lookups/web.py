@@ -14,17 +14,27 @@ from http.client import HTTPException
 from typing import Any
 
 from orchestrator.base.errors import SiteError
+from orchestrator.images.definitions.build_secrets import HIDDEN
 
 WAIT_S = 30.0
 LARGEST_BYTES = 64 << 20
+# A part of a path with letters, digits and no dot, as long as the shortest tokens that indexes have in their URLs:
+# Cloudsmith's have 16 characters, GitLab's 20 (from memory).
+TOKEN = re.compile(r"(?<=/)(?=[^/]*[A-Za-z])(?=[^/]*\d)[A-Za-z0-9_~-]{16,}(?=[/?#;\s]|$)")
 
 
 def shown(url: str) -> str:
-    """A URL for a message: without its login and its query, which may be secret, too."""
+    """A URL for a message: without its login, its query and what looks like a token in its path."""
     if parts := _parsed(url):
         host = parts.netloc.rpartition("@")[2]
-        return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
-    return re.sub(r"(?s)^(\w+://)?.*@", r"\1", url)  # as for a password with a slash, which makes it no URL
+        return urllib.parse.urlunsplit((parts.scheme, host, without_tokens(parts.path), "", ""))
+    # as for a password with a slash, which makes it no URL
+    return without_tokens(re.sub(r"(?s)^(\w+://)?.*@", r"\1", url))
+
+
+def without_tokens(path: str) -> str:
+    """A path with `****` for each part that looks like a token."""
+    return TOKEN.sub(HIDDEN, path)
 
 
 def _parsed(url: str) -> urllib.parse.SplitResult | None:
@@ -43,7 +53,7 @@ class Missing(SiteError):
 
 @dataclass
 class Web:
-    """Fetches pages. A server that does not answer is not asked again. No message contains the login of a URL."""
+    """Fetches pages. A server that does not answer is not asked again. No message has a URL's login."""
 
     pages: dict[str, bytes] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)  # host: why it does not answer
@@ -86,7 +96,7 @@ class Web:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == 404:
-                raise Missing(f"{host} does not have {parts.path}") from None
+                raise Missing(f"{host} does not have {without_tokens(parts.path)}") from None
             raise SiteError(f"{host} answers {error.code} ({error.reason})") from None
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)

@@ -72,7 +72,10 @@ def resolve(source: str, site: Site, web: Web | None = None) -> Resolved:
     variant = Variant(host_mpi=site.container.mpi == "host")
     packages = brought(own.python, path.parent)
     lookup = Lookup(own, path.parent, variant, packages, os.uname().machine, web or Web(), indexes, no_index)
-    return Resolved(own.name, tuple(lookup.parts()), tuple(_later(own)), _built(source, site))
+    private = " ".join(url for url in indexes if url not in own.python.indexes)
+    hide = build_secrets.hiding(build_secrets.of_urls(private))
+    parts = (replace(part, name=hide(part.name), open=hide(part.open)) for part in lookup.parts())
+    return Resolved(own.name, tuple(parts), tuple(_later(own)), _built(source, site))
 
 
 def _indexes(own: ImageFile, beside: Path) -> tuple[list[str], str]:

@@ -76,6 +76,15 @@ FAILURES = [
      "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed "
      "certificate (_ssl.c:992)'))) - skipping" + NONE, "'ca_bundle'"),
     (NONE, "no Python package mine==1.0 in any index or the wheelhouse"),
+    ("ERROR: Cannot install pinned 2.0 because these package versions have conflicting dependencies.\n\n"
+     "The conflict is caused by:\n    The user requested pinned 2.0 (from /mnt/pinned-2.0-py3-none-any.whl)\n"
+     "    The user requested (constraint) pinned==1.0\n\nERROR: ResolutionImpossible: for help visit x",
+     "pip cannot install pinned 2.0: a constraint asks for pinned==1.0; ask for that version"),
+    ("The conflict is caused by:\n    a 1.0 depends on c<2\n    b 1.0 depends on c>=2\n\nERROR: Resolution",
+     "two packages exclude each other: a 1.0 depends on c<2, and b 1.0 depends on c>=2; correct one"),
+    ("error: externally-managed-environment\n\n× This environment is externally mana", "PIP_BREAK_SYSTEM_PACKAGES=1"),
+    ("error: invalid-egg-fragment\n\n× The 'a[b]' egg fragment is invalid\n╰─> from 'git+https://e.org/a#egg=a[b]'\n",
+     "pip: The 'a[b]' egg fragment is invalid"),
     (f"{NONE}\nCould not fetch URL https://a.org/simple/mine/: 401 Client Error: Unauthorized for url: x - skipping",
      "https://a.org/simple/mine/ does not accept the login"),
     (f"{NONE}\nCould not fetch URL https://a.org/simple/mine/: 404 Client Error: Not Found for url: x - skipping",

@@ -24,9 +24,9 @@ def test_secrets_come_from_variables_and_files(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_registrys_login_reaches_the_runtime_alone() -> None:
-    found = Secrets({"registry_username": "me", "registry_password": "t0ken"})
+    found = Secrets({"registry_username": "$oauthtoken", "registry_password": "t0ken"})
     assert found.environment("SINGULARITY") == {
-        "SINGULARITY_DOCKER_USERNAME": "me",
+        "SINGULARITY_DOCKER_USERNAME": "$oauthtoken",
         "SINGULARITY_DOCKER_PASSWORD": "t0ken",
     }
 
@@ -59,3 +59,9 @@ def test_no_secret_is_left_in_a_text(hidden: list[str], around: str) -> None:
 def test_what_is_secret_of_a_url_is_hidden_alone() -> None:
     redactor = Secrets({"A": "https://token-only@a.org/", "B": "https://user:p%40ss@a.org"}).redactor
     assert redactor("token-only user p%40ss p@ss https://token-only@a.org/") == "**** user **** **** ****"
+
+
+def test_a_token_in_the_path_of_a_url_is_hidden_in_every_url() -> None:
+    redactor = Secrets({"A": "https://a.org/t0k-en/simple", "B": "/etc/simple"}).redactor
+    assert redactor("Looking in https://a.org/t0k-en/simple/x/ with /etc") == "Looking in ****/x/ with /etc"
+    assert redactor("https://a.org/t0k-en/packages/x.whl") == "https://a.org****/packages/x.whl"

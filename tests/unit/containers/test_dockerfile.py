@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -211,6 +212,46 @@ def test_the_definition_of_a_whole_dockerfile(folder: Path) -> None:
         for section in {"post", "environment", "runscript"} & set(stage.sections):
             done = subprocess.run(["sh", "-n"], input=stage.sections[section], text=True, timeout=10)
             assert done.returncode == 0, f"%{section} is not shell"
+
+
+# What their definitions are made of: the bases, the environment of the image, and the notes.
+WELL_KNOWN = {
+    "resnet": (["nvcr.io/nvidia/pytorch:21.03-py3"], "", []),
+    "accelerate": (["python:3.11-slim"] * 2, 'export PATH=/opt/venv/bin:"${PATH}"', [":25: USER: it has no effect"]),
+    "unet": (["pytorch/pytorch:1.7.1-cuda11.0-cudnn8-runtime"], "", []),
+}
+
+
+@pytest.mark.parametrize("name", WELL_KNOWN)
+def test_dockerfiles_of_the_form_of_well_known_ones(folder: Path, name: str) -> None:
+    """dockerfile/README.md says of which."""
+    bases, environment, notes = WELL_KNOWN[name]
+    written = (HERE / f"{name}.Dockerfile").read_text()
+    found = inputs_of(folder, written)
+    stages = lint.stages(found.definition)
+    assert [stage.header["from"] for stage in stages] == bases
+    assert stages[-1].sections.get("environment", "").strip() == environment
+    assert [note for note, said in zip(notes, found.notes, strict=True) if note in said] == notes
+    for stage in stages:
+        done = subprocess.run(["sh", "-n"], input=stage.sections["post"], text=True, timeout=10)
+        assert done.returncode == 0, "%post is not shell"
+    runs = [line for stage in stages for line in re.findall(r": '?Dockerfile:(\d+): RUN", stage.sections["post"])]
+    lines = [str(n) for n, line in enumerate(written.splitlines(), 1) if line.startswith("RUN")]
+    assert runs == lines, "each RUN is there once, in its order"
+
+
+@pytest.mark.parametrize(("name", "copied"), [("resnet", "/work/train"), ("unet", "/work/unet")])
+def test_their_commands_run_beside_what_they_copy(folder: Path, name: str, copied: str) -> None:
+    """With `echo` for programs that change the machine, and a folder here for /work."""
+    (folder / "start.sh").write_text("true\n")
+    text = (HERE / f"{name}.Dockerfile").read_text().replace("/work", f"{folder.parent}/work")
+    text = text.replace("requirements.txt /\n", f"requirements.txt {folder.parent}/\n")
+    text = re.sub(r"(pip|apt-get) ", r"echo \1 ", text)
+    done = run_post(inputs_of(folder, text), folder.parent / "build")
+    assert done.returncode == 0 and "pip install" in done.stdout, done.stderr
+    made = Path(f"{folder.parent}{copied}")
+    assert {"Dockerfile", "train.py", "start.sh"} <= {path.name for path in made.iterdir()}
+    assert os.access(made / "start.sh", os.X_OK) == (name == "unet")
 
 
 def test_the_runscript_takes_arguments_in_place_of_cmd(folder: Path) -> None:

@@ -244,6 +244,23 @@ def test_a_squashfs_is_for_pyxis_alone(tmp_path: Path, home: Path) -> None:
         squashed.directly(f"{tmp_path}/x.sqsh", load_site(str(tmp_path / "site.yaml")), lambda line: None)
 
 
+@pytest.mark.parametrize("word", ["plain", "./plain"])
+def test_build_recognises_an_image_by_its_content(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a suffix, and with bytes that are no text."""
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text(f"{SITE}container: {{runtime: pyxis, cache: images}}\n")
+    Path("plain").write_bytes(SQUASHFS + b"\xff" * 2_000_000)
+    assert main(["build", word, "--site", "./site.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "torusrun: ./plain: Pyxis starts this file as it is; a run names it as its 'image'\n"
+    )
+    a_sif(Path("plain"))
+    assert main(["build", word, "--site", "./site.yaml"]) == 0
+    assert Path(capsys.readouterr().out.strip()).read_bytes() == SQUASHFS
+
+
 @pytest.mark.parametrize(
     ("site", "says"),
     [

@@ -196,6 +196,20 @@ def test_a_url_is_shown_without_its_login_and_query() -> None:
     assert shown("https://h/a@1/b") == "https://h/a@1/b"
 
 
+@pytest.mark.parametrize("token", ["AbCd1234EfGh5678", "glpat-0123456789abcdefghij", "0" * 39 + "a"])
+def test_what_looks_like_a_token_in_a_path_is_not_shown(token: str, index: Index) -> None:
+    assert shown(f"https://h/{token}/simple/{token}") == "https://h/****/simple/****"
+    assert shown(f"HTTPS://[h/{token}/a") == "HTTPS://[h/****/a"
+    for plain in ("https://h/whl/cu126/torch/", "https://h/nightly-packages-all/torch-2.13.0-cp311-x86_64.whl"):
+        assert shown(plain) == plain
+    with pytest.raises(SiteError, match=r"does not have /\*\*\*\*/simple/mine/$"):
+        Web().get(f"{index.address}/{token}/simple/mine/")
+    (why,) = resolve(["mine"], [f"http://127.0.0.1:0/{token}"], TARGET, Web()).missing.values()
+    assert token not in why
+    brought = Brought((f"mine @ https://h/{token}/mine.whl", f"https://h/{token}/other.zip#egg"), ())
+    assert set(lines.read(brought, None).others) == {"mine @ https://h/****/mine.whl", "https://h/****/other.zip#egg"}
+
+
 @pytest.mark.parametrize("url", ["pypi.org/simple", "https://[bad/simple", "https://h:s3cret/simple", "file:///simple"])
 def test_an_index_that_is_no_url_is_named(url: str) -> None:
     (why,) = resolve(["torch"], [url], TARGET, Web()).missing.values()
@@ -306,8 +320,11 @@ def test_the_indexes_of_the_image_files_secrets_are_queried(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """The index of the shell has no torch here; it is queried only if the build queries it, too."""
-    (index.folder / "simple").rename(index.folder / "private")
-    private = f"{index.address.replace('//', '//me:s3cret@')}/private"
+    (index.folder / "t0ken").mkdir()
+    (index.folder / "simple").rename(index.folder / "t0ken/private")
+    private = f"{index.address.replace('//', '//me:s3cret@')}/t0ken/private"
+    (index.folder / "t0ken/private/dep/dep-1.0-py3-none-any.whl.metadata").unlink()
+    (index.folder / "t0ken/private/dep/dep-1.0-py3-none-any.whl").write_bytes(b"no wheel, which a message says")
     monkeypatch.setenv("OUR_INDEX", private)
     (image_file.parent / "index.txt").write_text(f"{private}\n")
     image_file.write_text(f"{image_file.read_text()}secrets: {{{secrets}}}\n")
@@ -316,7 +333,8 @@ def test_the_indexes_of_the_image_files_secrets_are_queried(
     monkeypatch.setattr(Web, "get", lambda web, url, accept="*/*": asked.append(url) or real(web, url, accept))  # type: ignore[func-returns-value]
     assert main(["image", "resolve", "mine.yaml", "--site", "./site.yaml"]) == 0
     said = capsys.readouterr().out
-    assert "s3cret" not in said
+    assert "s3cret" not in said and "t0ken" not in said
+    assert says or f"{index.address}********/dep/dep-1.0-py3-none-any.whl: this is no wheel" in said
     assert says in said if says else "\n  torch: " not in said
     pages = {url.partition("/torch")[0] for url in asked if "/torch" in url}
     own = {private} if "secrets.PIP_INDEX" in f"secrets.{secrets}" else {private, index.simple}
