@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator import schedulers
@@ -21,15 +22,18 @@ LEAST_INODES, FEW_INODES = 1_000, 100_000
 def checks(site: Site, *, job: bool) -> Iterator[Check]:
     """The check of the folder of runs, then of its free space. With `job`, a job checks whether the nodes see it."""
     folder = absolute(site.runs)
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         private.make(folder, site.umask)
         _try(folder)
+        found = [_seen(site, folder, job), _room(folder)]
     except (OSError, SiteError) as error:
         why = f"{folder}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        yield failed("runs folder", why, "mend that, or write runs: FOLDER into the site, one that you can write")
-        return
-    yield _seen(site, folder, job)
-    yield _room(folder)
+        found = [failed("runs folder", why, "mend that, or write runs: FOLDER into the site, one that you can write")]
+    for each in made:
+        with suppress(OSError):
+            each.rmdir()
+    yield from found
 
 
 def _try(folder: Path) -> None:

@@ -133,8 +133,12 @@ def test_a_runs_folder_that_cannot_be_written(home: Path, tmp_path: Path) -> Non
 
 
 def test_a_runs_folder_is_left_as_it_was(home: Path, tmp_path: Path) -> None:
-    checks = list(folders.checks(site(f"scheduler: local\nlauncher: spawn\nruns: {tmp_path}/runs\n"), job=False))
-    assert named(checks, "runs folder").outcome == "ok" and list((tmp_path / "runs").iterdir()) == []
+    shared = tmp_path / "shared"
+    (shared / "mine").mkdir(parents=True)
+    for runs in ("mine", "new/runs"):
+        made = site(f"scheduler: local\nlauncher: spawn\nruns: {shared}/{runs}\n")
+        assert named(list(folders.checks(made, job=False)), "runs folder").outcome == "ok"
+    assert [*shared.rglob("*")] == [shared / "mine"], "what a check makes, it removes"
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/false", "/bin/true"])
