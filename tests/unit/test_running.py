@@ -184,9 +184,9 @@ def test_a_checkpoint_that_is_being_written_when_a_rank_fails_has_the_time_of_a_
 ) -> None:
     end(run, 1, exit_code=9)
     (run.checkpoints / ".tmp-step-00000007-1").mkdir(parents=True)
-    began_s, one = clock.now_s, watched(ENDLESS, kill_after_s=100.0)
+    began_s, one = clock.now_s, watched(ENDLESS, kill_after_s=20.0)
     assert one.watch() is None
-    assert 100.0 < clock.now_s - began_s < 300.0
+    assert 20.0 < clock.now_s - began_s < 60.0
 
 
 def test_a_checkpoint_that_is_being_written_in_a_hang_has_the_time_of_a_stop(
@@ -194,11 +194,11 @@ def test_a_checkpoint_that_is_being_written_in_a_hang_has_the_time_of_a_stop(
 ) -> None:
     (run.checkpoints / ".tmp-step-00000007-1").mkdir(parents=True)
     Metrics(run.metrics, 1).write("step", step=7, total_steps=40, loss=1.0)
-    one = watched(f"trap '' USR1 USR2; {LOOP}", kill_after_s=200.0)
+    one = watched(f"trap '' USR1 USR2; {LOOP}", kill_after_s=20.0)
     ends_s = list[float]()
     one.asked = lambda: ends_s.append(clock.now_s) if one.hang else None
     assert one.watch() is None and one.hang
-    assert 200.0 < ends_s[-1] - ends_s[0] < 400.0
+    assert 20.0 < ends_s[-1] - ends_s[0] < 60.0
 
 
 def test_only_our_training_is_searched_for_slow_ranks(watched: Start) -> None:
