@@ -24,7 +24,8 @@ settings.register_profile("untimed", deadline=None, print_blob=True)  # a busy m
 settings.load_profile("untimed")
 
 STARTED: list[SlurmLab] = []
-ON_THE_LAPTOP = "tests/e2e/test_laptop.py"
+# Each has one fixture that takes longer than its tests, or of which there is one on a machine.
+ON_ONE_WORKER = ("tests/e2e/test_laptop.py", "tests/unit/test_supervise.py")
 ON_THE_CLUSTER = re.compile(r"tests/lab/|tests/e2e/.*(\[(slurm|gridengine|pbs)\b|_on_the_cluster)")
 UNIT_S = 300  # the slowest unit test takes some seconds
 OF_THE_CLUSTER = {"slurm_lab", "gridengine_lab", "apptainer_lab"}
@@ -60,14 +61,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One worker runs all tests of the cluster, because there is only one; so with those of the laptop."""
+    """One worker runs all tests of the cluster, because there is only one; so with those of ON_ONE_WORKER."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ClusterAndOthers(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             if ON_THE_CLUSTER.match(nodeid):
                 return "cluster"
-            return ON_THE_LAPTOP if nodeid.startswith(ON_THE_LAPTOP) else nodeid
+            return next(filter(nodeid.startswith, ON_ONE_WORKER), nodeid)
 
     return ClusterAndOthers(config, log)
 

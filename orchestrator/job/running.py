@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from orchestrator.job.hangs.hang_watch import HangWatch
 from orchestrator.job.hangs.slow_watch import SlowWatch
 from orchestrator.job.nccl_network import NetworkWatch
 from orchestrator.job.relay import Relay
+from orchestrator.job.witness import lost_hosts
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.folder import claim
 from orchestrator.runs.folder.records import End, is_done
@@ -95,7 +97,7 @@ class Running:
         """Whether all ranks of an elastic training have left it, and nobody asked for that."""
         if self.ending or not self._may_leave():
             return False
-        return not self._incomplete() and (self.leaving or any(end.failed for end in self.ranks.ends.values()))
+        return not self._missing() and (self.leaving or any(end.failed for end in self.ranks.ends.values()))
 
     def _may_leave(self) -> bool:
         """Whether the ranks can leave the attempt without their launcher, which ends with a lost host."""
@@ -167,15 +169,24 @@ class Running:
             os.killpg(self.launcher.pid, signal.SIGKILL)
 
     def _gather(self) -> None:
-        """Wait a moment for the records of ranks on other hosts, and until no rank runs any more."""
-        until_s = time.monotonic() + RECORDED_S
-        while self._incomplete() and time.monotonic() < until_s:
+        """Wait a moment for the records of ranks on other hosts that live, and until no rank runs any more."""
+        until_s, lost = time.monotonic() + RECORDED_S, self._lost()
+        while (missing := self._missing()) and time.monotonic() < until_s:
+            if missing <= lost and (self.hang or any(not end.good for end in self.ranks.ends.values())):
+                break  # the end names these hosts, whatever their ranks recorded before
             time.sleep(SOON_S)
         until_s = time.monotonic() + self.plan.site.kill_after_s + FOLLOW_S
         while claim.held(self.attempt) and time.monotonic() < until_s:
             time.sleep(SOON_S)
         self.ranks.read()
 
-    def _incomplete(self) -> bool:
+    def _missing(self) -> set[int]:
+        """The ranks without a record of their end."""
         self.ranks.read()
-        return len(self.ranks.ends) < self.placement.grid.ranks
+        return {*range(self.placement.grid.ranks)} - {*self.ranks.ends}
+
+    def _lost(self) -> set[int]:
+        """The ranks on hosts that are silent, or that the launcher lost."""
+        silent = self.hang.hosts if self.hang and self.hang.cause is Cause.HOST_LOST else ()
+        hosts = {*silent, *lost_hosts(self.ranks.launcher_said(), self.placement, socket.gethostname())}
+        return {slot.rank for slot in self.placement.slots if slot.host in hosts}

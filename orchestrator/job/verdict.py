@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.job.witness import lost_hosts
 from orchestrator.network.placement.mapping import Placement, same_host
 from orchestrator.runs.folder.end_words import ended, later, listed
 from orchestrator.runs.folder.how_ended import How
@@ -86,10 +87,7 @@ class Evidence:
 
     @property
     def lost_hosts(self) -> list[str]:
-        """The hosts that the launcher lost, by their names in the placement; never the supervisor's own."""
-        lost = self.launcher.lost
-        known = [host for host in self.placement.hosts if any(same_host(host, other) for other in lost)]
-        return [host for host in known if not same_host(host, self.here)]
+        return lost_hosts(self.launcher, self.placement, self.here)
 
     def last_line(self, rank: int) -> str:
         """The last line of a rank's log that is not of a stack; '' without one."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from orchestrator.network.placement.mapping import Placement, same_host
 from orchestrator.schedulers.launchers import FAMILIES
 from orchestrator.schedulers.launchers.launcher import Words
 from orchestrator.schedulers.remote_shell import FAILED
@@ -26,6 +27,12 @@ def words(text: str) -> Words:
     ours = next((line for line in text.splitlines() if line.startswith(FAILED)), "")
     reason = next(filter(None, (launcher.reason(text) for launcher in FAMILIES)), "")
     return Words(lost, killed, reason[:LONGEST_QUOTE] or last(text), ours.removeprefix(OURS))
+
+
+def lost_hosts(said: Words, placement: Placement, here: str) -> list[str]:
+    """The hosts that the launcher lost, by their names in the placement; never `here`, the supervisor's own."""
+    known = [host for host in placement.hosts if any(same_host(host, other) for other in said.lost)]
+    return [host for host in known if not same_host(host, here)]
 
 
 def last(text: str) -> str:

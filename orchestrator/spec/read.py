@@ -7,8 +7,6 @@ that `grid: 4:2`, `on` or `0777` are never converted to another value.
 from __future__ import annotations
 
 import dataclasses
-import re
-import shlex
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +15,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import yaml
 
 from orchestrator.base.typed import hints_of
-from orchestrator.spec.kinds import ARGUMENT, SHELL, Kind, decimal, whole
+from orchestrator.spec.as_list import as_list
+from orchestrator.spec.kinds import Kind, decimal, whole
 from orchestrator.spec.names import near_key, one_may_stand_alone, with_names
 from orchestrator.spec.nodes import (
     KeyValue,
@@ -39,8 +38,6 @@ from training.recipe.near import did_you_mean
 T = TypeVar("T")
 Marks = Mapping[str, Mark]
 MISSING: Any = object()
-OF_A_SHELL = re.compile(r"[$`|&;<>*?~]")  # special characters of a shell
-MOST_TEXT = 1000  # longest text that a message shows as a list
 
 
 def read(
@@ -244,7 +241,7 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode) and one_may_stand_alone(args):
             return (self.value(args[0], node, path),)
         if not isinstance(node, yaml.SequenceNode):
-            return self.wrong(node, f"{shown(path)} must be a list, not {form(node)}{_as_list(args[0], node)}")
+            return self.wrong(node, f"{shown(path)} must be a list, not {form(node)}{as_list(args[0], node)}")
         if args[-1] is not ... and len(node.value) != len(args):
             return self.wrong(node, f"{shown(path)} must have {len(args)} values, not {len(node.value)}")
         return tuple(self._item(args[0], n, f"{path}[{i}]") for i, n in enumerate(node.value))
@@ -273,22 +270,6 @@ class _Reader:
             return _PARSERS[kind](node.value)
         except ValueError:
             return self.wrong(node, f"{shown(path)} must be {_NAMES[kind]}, not {shown(node.value)}")
-
-
-def _as_list(item: Any, node: yaml.Node) -> str:
-    """'; write [python, x.py]' for a text that should be a list, if the list is certain."""
-    kind = next((extra for extra in get_args(item)[1:] if isinstance(extra, Kind)), None)
-    if kind is None or not isinstance(node, yaml.ScalarNode) or len(node.value) > MOST_TEXT:
-        return ""
-    try:
-        words = shlex.split(node.value)
-    except ValueError:  # a quote is not closed
-        return ""
-    if kind is ARGUMENT:
-        items = ["sh", "-c", node.value] if OF_A_SHELL.search(node.value) else words
-    else:
-        items = [node.value] if len(words) == 1 or kind is SHELL else []
-    return f"; write {yaml.safe_dump(items, default_flow_style=True, width=10 * MOST_TEXT).strip()}" if items else ""
 
 
 def _boolean(text: str) -> bool:

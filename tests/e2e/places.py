@@ -11,8 +11,8 @@ import socket
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ Said = subprocess.CompletedProcess[str]
 # Some 5 s on two cores: long enough to be hit in the middle, with a checkpoint every few hundred milliseconds.
 IMAGES, BATCH, EPOCHS = 1437, 32, 5
 LAST_STEP = math.ceil(EPOCHS * IMAGES / BATCH)
+STILL = "hang_timeout=10m"  # of a run whose rank 0 stands still for a while
 LONG = ("--set", "train.epochs=100")  # for runs whose end is not awaited
 TWO_RANKS = ("--set", "grid=2x1", "--set", "ranks_per_node=2")  # of a run on this machine, which has four
 SHORTER = ("--set", "train.epochs=12")  # of the example: enough to reach 98 %
@@ -223,6 +224,17 @@ def started(run: Path, rank: int = 0) -> dict[str, Any]:
     path = run / f"attempts/1/ranks/{rank:04d}.start.json"
     until(path.exists, f"rank {rank} of {run.name} to start")
     return json.loads(path.read_text())
+
+
+@contextmanager
+def standing(place: Place, run: Path) -> Iterator[None]:
+    """Within it rank 0 of the first attempt is stopped: the run, with the setting STILL, does not end meanwhile."""
+    rank = started(run)
+    place.signal(rank["host"], rank["pid"], signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        place.signal(rank["host"], rank["pid"], signal.SIGCONT)
 
 
 def ledger(run: Path, *kinds: str) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.places import (
     LAST_STEP,
     LONG,
+    STILL,
     TWO_RANKS,
     WAITS,
     Place,
@@ -17,6 +18,7 @@ from tests.e2e.places import (
     ledger,
     metrics,
     seconds_to,
+    standing,
     started,
     until,
     wait_for_step,
@@ -77,9 +79,12 @@ def test_a_checkpoint_in_flight_is_completed_although_rank_0_is_killed(place: Pl
 
 
 def test_a_cancelled_run_resumes_past_a_torn_checkpoint(place: Place, undisturbed: Path) -> None:
-    run = place.submit()
-    wait_for_step(run, 30)  # a slow client must ask before the last step
-    assert place.torusrun("cancel", run.name).returncode == 0
+    run = place.submit("--set", STILL)
+    wait_for_step(run, 30)
+    with standing(place, run):  # a slow client must ask before the last step
+        client = place.start(["python", "-m", "orchestrator", "cancel", run.name])
+        until(lambda: ledger(run, "cancel_requested") or client.poll() is not None, "the request to cancel")
+    assert client.wait(240) == 0
     assert place.watch(run).returncode == 1
     view = place.view(run)
     assert (view["state"], "cancelled by its user" in view["reason"]) == ("CANCELLED", True), view

@@ -46,13 +46,13 @@ def test_a_port_beside_a_rank_until_its_attempt_ends(place: Place) -> None:
     words = ["python", "-m", "orchestrator", "forward", run.name, str(port), "--rank", "3"]
     out, errors = place.folder / "forward.out", place.folder / "forward.err"
     forward = place.start(["sh", "-c", FORWARDS, "sh", *words])
-    address = until(lambda: out.exists() and out.read_text().strip(), "the address of the forward", 60)
+    address = until(lambda: out.exists() and out.read_text().strip(), "the address of the forward")
     assert re.fullmatch(r"127\.0\.0\.1:\d+", address)
     files = [f"large {LARGE_BYTES}", *9 * [f"placement.json {(folder / 'placement.json').stat().st_size}"]]
     until(lambda: fetched(place, address) == files, "all files from the server beside the rank")
     refused = place.torusrun("forward", run.name, str(port), "--host", "elsewhere")
     assert refused.returncode == 2 and f"--host elsewhere: {run.name} runs on " in refused.stderr
     place.release(run)
-    assert forward.wait(60) == 0, errors.read_text()
+    assert forward.wait(120) == 0, errors.read_text()
     assert f"leads to port {port} of {host}; Ctrl-C ends it" in errors.read_text()
     assert f"attempt 1 of {run.name} has ended (COMPLETED: " in errors.read_text()

@@ -42,7 +42,8 @@ def test_attempts_run_one_after_the_other_in_one_job(place: Place, held: Path) -
     assert "aside" in said.stderr.splitlines()
     said = place.run(["python", "-c", ON_TERMINAL, "shell", first.name, "--rank", "3", "--", "sh", "-c", "tty; exit 5"])
     assert said.returncode == 5 and "/dev/pts/" in said.stdout, said
-    client = place.start(["python", "-m", "orchestrator", "shell", first.name, "--", "sh", "-c", "touch here; sleep 5"])
+    stays = ["shell", first.name, "--", "sh", "-c", f"touch here; {WAITS}"]
+    client = place.start(["python", "-m", "orchestrator", *stays])
     until((first / "attempts/1/here").exists, "the shell to be there")
     client.terminate()
     client.wait()
@@ -85,7 +86,7 @@ def test_an_idle_allocation_is_given_back_and_takes_nothing_more(place: Place) -
     place.write_script("true")
     said = place.torusrun("hold", "script.yaml", "--time", "5m", "--idle", "1s", "--name", "idle", "--wait")
     held = Path(place.view(said.stdout.split()[0])["folder"])
-    view = until(lambda: (v := place.view(held))["state"] in OVER and v, "the idle allocation to end", 60)
+    view = until(lambda: (v := place.view(held))["state"] in OVER and v, "the idle allocation to end")
     assert view["state"] == "COMPLETED" and "no attempt came for 1 s" in view["reason"], view
     refused = place.torusrun("submit", "script.yaml", "--in", held.name)
     assert refused.returncode == 2 and "no attempt can be started in it" in refused.stderr
@@ -98,6 +99,6 @@ def test_cancelling_the_allocation_ends_what_runs_and_waits_in_it(place: Place) 
     first, second = (submit(place, held, WAITS) for _ in range(2))
     started(first)
     assert place.torusrun("cancel", held.name).returncode == 0
-    until(lambda: place.view(held)["state"] in OVER, "the allocation to end", 60)
+    until(lambda: place.view(held)["state"] in OVER, "the allocation to end")
     states = [place.view(run)["state"] for run in (held, first, second)]
     assert states == ["CANCELLED"] * 3, [place.view(run) for run in (held, first, second)]

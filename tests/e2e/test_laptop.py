@@ -12,12 +12,13 @@ import pytest
 
 from tests.conftest import _skip_for
 from tests.e2e.places import until
-from tests.lab.cluster import packages
+from tests.e2e.test_forward import free_port
+from tests.lab.cluster import network, packages
 from tests.lab.cluster.processes import run
 from tests.lab.cluster.settings import REPO
 from tests.lab.cluster.user import python
 from tests.lab.login import Laptop, LoginNode
-from tests.lab.login.laptop import LOGIN_ADDRESS
+from tests.lab.login.laptop import CABLE, LOGIN_ADDRESS
 from tests.lab.login.place import FOLDER, USER, Away, checkout, make_user
 
 SITE = """host: {host}
@@ -78,13 +79,20 @@ def state(laptop: Laptop, run_id: str) -> dict:
     return json.loads(said.stdout)["runs"][0]
 
 
+def at_work(laptop: Laptop, run_id: str) -> None:
+    """Wait until rank 0 has begun, which is later than the state RUNNING."""
+    folder = Path(state(laptop, run_id)["folder"].partition(":")[2])
+    until((folder / "attempts/1/ranks/0000.start.json").exists, "rank 0 to begin")
+
+
 def test_a_run_from_its_submission_to_its_collection(away: Away, laptop: Laptop) -> None:
     assert not laptop.sh(["sh", "-c", "command -v sbatch || command -v qsub"]).stdout, "it has no scheduler"
     run_id = submit(laptop, "whole", "echo made on $(hostname); ls")
     before = away.login.connections()
     followed = laptop.torusrun("watch", run_id)
     assert followed.returncode == 0 and "COMPLETED" in followed.stdout, followed.stdout + followed.stderr
-    assert away.login.connections() == before + 1, "one connection for all that a verb asks"
+    again = followed.stderr.count("connected again")  # a busy machine may lose a connection
+    assert away.login.connections() == before + 1 + again, "one connection for all that a verb asks"
     assert "program.sh" in laptop.torusrun("logs", run_id).stdout, "the code of the laptop"
     view = state(laptop, run_id)
     assert view["state"] == "COMPLETED" and view["site"] == "site"
@@ -176,9 +184,9 @@ def test_collecting_continues_where_it_was_when_links_break(away: Away, laptop: 
     collector = laptop.begin("collect", run_id, "large")
     log = "attempts/1/logs/rank-0000.log"
     parts = str(Path(log).parent / ".torusrun-*")  # a file has its name once it is whole
-    dropped(away, collector, lambda: sum(p.stat().st_size for p in laptop.home.glob(f".torusrun-*/{parts}")))
+    with network.slow(CABLE, 4e7):  # else all may be there before the first cut
+        dropped(away, collector, lambda: sum(p.stat().st_size for p in laptop.home.glob(f".torusrun-*/{parts}")))
     _, err = collector.communicate(timeout=240)
-    # A link that is cut after the last byte is not needed again.
     assert collector.returncode == 0 and "connected again" in err, err
     there = Path(state(laptop, run_id)["folder"].partition(":")[2])
     assert (laptop.home / "large" / log).read_bytes() == (there / log).read_bytes()
@@ -327,7 +335,7 @@ def test_attempts_and_shells_in_a_held_allocation(away: Away, laptop: Laptop) ->
     assert said.returncode == 0 and "held for" in said.stderr, said.stderr
     held = said.stdout.strip()
     first = laptop.torusrun("submit", path, "--in", "last").stdout.strip()
-    until(lambda: state(laptop, first)["state"] == "RUNNING", "the attempt to begin")
+    at_work(laptop, first)
     command = ["sh", "-c", 'read word; echo "$word" "$RANK"; echo err >&2; exit 7']
     said = laptop.torusrun("shell", first, "--", *command, stdin='it\'s "é"\n')
     assert (said.returncode, said.stdout, said.stderr) == (7, 'it\'s "é" 0\n', "err\n")
@@ -363,14 +371,15 @@ with urllib.request.build_opener().open(f"http://{sys.argv[1]}/large", timeout=6
 @pytest.mark.parametrize("connect", ["fabric", "openssh"])
 def test_a_port_beside_a_rank_opens_on_the_laptop(away: Away, laptop: Laptop, connect: str) -> None:
     use(laptop, f"{USER}@{LOGIN_ADDRESS}", connect=connect)
-    run_id = submit(laptop, f"serves-{connect}", "head -c 20000000 /dev/zero > large\n" + SERVER.format(port=6161))
-    until(lambda: state(laptop, run_id)["state"] == "RUNNING", "the server to begin")
-    forward = laptop.begin("forward", run_id, "6161")
-    assert forward.stdout and forward.stdout.readline() == "127.0.0.1:6161\n", "the same port, on the laptop"
-    fetch = lambda: laptop.sh([laptop.python, "-c", FETCHES, "127.0.0.1:6161"])  # noqa: E731
+    port = str(free_port())
+    run_id = submit(laptop, f"serves-{connect}", "head -c 20000000 /dev/zero > large\n" + SERVER.format(port=port))
+    at_work(laptop, run_id)
+    forward = laptop.begin("forward", run_id, port)
+    assert forward.stdout and forward.stdout.readline() == f"127.0.0.1:{port}\n", "the same port, on the laptop"
+    fetch = lambda: laptop.sh([laptop.python, "-c", FETCHES, f"127.0.0.1:{port}"])  # noqa: E731
     until(lambda: fetch().stdout == "20000000\n", "the server beside the rank")
     assert laptop.torusrun("cancel", run_id).returncode == 0
     _, err = forward.communicate(timeout=120)
     assert forward.returncode == 0 and f"attempt 1 of {run_id} has ended (CANCELLED: " in err, err
-    refused = laptop.torusrun("forward", run_id, "6161")
+    refused = laptop.torusrun("forward", run_id, port)
     assert refused.returncode == 2 and "is CANCELLED" in refused.stderr and not refused.stdout, refused

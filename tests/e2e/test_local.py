@@ -56,9 +56,7 @@ def test_the_load_of_a_node_and_a_job_that_vanishes_is_lost_and_never_completed(
     run = local.submit(*LONG, *TWO_RANKS)
     wait_for_step(run, 5)
     record = Attempt(run / "attempts/1").node_load(0)
-    load = until(
-        lambda: (load := NodeLoad.read(record)) and load.ranks and load, "a record of the node, with steps", 60
-    )
+    load = until(lambda: (load := NodeLoad.read(record)) and load.ranks and load, "a record of the node, with steps")
     total = int(re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())[0]) * 1024
     assert load.memory_total_bytes and load.memory_bytes and load.memory_bytes < load.memory_total_bytes <= total
     assert load.cores == len(os.sched_getaffinity(0)) and load.busy and 0 < load.busy <= 1

@@ -65,13 +65,13 @@ def test_a_scheduler_that_is_down_makes_runs_unknown_and_not_failed(place: Place
     run = place.submit_script(WAITS)
     started(run)
     with down:
-        view = until(lambda: (v := place.view(run))["state"] == "UNKNOWN" and v, "the state UNKNOWN", 30)
+        view = until(lambda: (v := place.view(run))["state"] == "UNKNOWN" and v, "the state UNKNOWN")
         assert view["reason"], view
         said = place.torusrun("submit", "script.yaml")
         assert said.returncode == 3 and "Traceback" not in said.stderr, said.stderr
-    until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again", 60)
+    until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again")
     assert place.torusrun("cancel", run.name).returncode == 0
-    until(lambda: place.view(run)["state"] == "CANCELLED", "the run to be cancelled", 60)
+    until(lambda: place.view(run)["state"] == "CANCELLED", "the run to be cancelled")
 
 
 def test_a_scheduler_that_hangs_costs_its_timeout_and_hides_no_end(place: Place) -> None:
@@ -82,17 +82,17 @@ def test_a_scheduler_that_hangs_costs_its_timeout_and_hides_no_end(place: Place)
     run = place.submit_script(WAITS, "--set", hasty)
     started(run)
     with frozen:
-        view = until(lambda: (v := place.view(run))["state"] == "UNKNOWN" and v, "the state UNKNOWN", 60)
+        view = until(lambda: (v := place.view(run))["state"] == "UNKNOWN" and v, "the state UNKNOWN")
         assert "did not answer within 5 s" in view["reason"], view
         place.write_script("true")
         said = place.torusrun("submit", "script.yaml", "--set", hasty)
         assert said.returncode == 3 and "there may be a job all the same" in said.stderr, said
         assert place.view(said.stdout.strip())["state"] == "UNKNOWN"
-    until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again", 60)
+    until(lambda: place.view(run)["state"] == "RUNNING", "the run to be seen again")
     with place.frozen():
         place.release(run)
         until((run / "attempts/1/end.json").exists, "the script to end")
-        until(lambda: place.view(run)["state"] == "COMPLETED", "the end of a run whose scheduler hangs to be told", 60)
+        until(lambda: place.view(run)["state"] == "COMPLETED", "the end of a run whose scheduler hangs to be told")
 
 
 def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place: Place) -> None:

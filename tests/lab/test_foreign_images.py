@@ -138,7 +138,7 @@ def test_a_request_to_stop_reaches_programs_that_share_a_mount(builder: Builder,
     write_run(builder, tiny.name, builder.site("shared-mount.yaml", ", mount: node"))
     waits = "trap 'echo told; exit 0' TERM; echo begun; while true; do sleep 0.1; done"
     run = submit(builder, "--set", "ranks_per_node=2", "--set", f"command={json.dumps(['sh', '-c', waits])}")
-    until(lambda: logs(run).count("begun") == 4, "all ranks at work", 30)
+    until(lambda: logs(run).count("begun") == 4, "all ranks at work")
     beside = builder.place.torusrun("shell", run.name, "--rank", "3", "--", "sh", "-c", "echo $RANK in $APPTAINER_NAME")
     assert beside.stdout == f"3 in {tiny.name}\n", beside
     assert builder.place.torusrun("cancel", run.name).returncode == 0
@@ -162,7 +162,7 @@ def test_attempts_and_shells_of_a_held_allocation_are_in_the_image(builder: Buil
         waits = ["sh", "-c", "echo begun; until test -e released; do sleep 0.1; done"]
         first = submit(builder, "--in", held, "--set", f"command={json.dumps(waits)}")
         second = submit(builder, "--in", held)
-        until(lambda: logs(first).count("begun") == 2, "both ranks at work", 30)
+        until(lambda: logs(first).count("begun") == 2, "both ranks at work")
         for run, rank in ((first.name, 1), (held, 0)):
             shown = builder.place.torusrun("shell", run, "--rank", str(rank), "--", "sh", "-c", SEES)
             seen = f'{rank} of 2, a"b in {sent}.sif, /mounted/hello.yaml\n'

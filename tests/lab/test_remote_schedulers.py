@@ -16,9 +16,9 @@ from tests.lab.login.place import Away
 from .slurm import SlurmLab
 
 RUN = "name: {name}\nsite: ../{name}.yaml\nnodes: 2\ncommand: [sh, program.sh]\n"
-PROGRAM = """test -e ../again && exit 0
+PROGRAM = """test "$TORUSRUN_ATTEMPT" = 2 && exit 0
 i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i; sleep 0.1; done
-touch ../again; exec sleep 600
+exec sleep 600
 """
 
 

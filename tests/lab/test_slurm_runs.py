@@ -15,7 +15,7 @@ from orchestrator.network.hosts.hostlist import expand, fold
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.slurm.scheduler import Slurm as Backend
 from tests.e2e.lab_places import Slurm
-from tests.e2e.places import WAITS, ledger, metrics, until, wait_for_step
+from tests.e2e.places import LONG, WAITS, ledger, metrics, until, wait_for_step
 
 from .slurm import SlurmLab
 
@@ -124,16 +124,16 @@ def test_without_accounting_the_states_still_come_out_right(place: Slurm) -> Non
         held = place.submit("--set", f"site={place.site('held.yaml', scheduler_args='[--hold]')}")
         assert place.view(held)["state"] == "PENDING" and "JobHeldUser" in place.view(held)["reason"]
         assert place.torusrun("cancel", held.name).returncode == 0
-        until(lambda: place.view(held)["state"] == "CANCELLED", "the held run to be cancelled", 30)
+        until(lambda: place.view(held)["state"] == "CANCELLED", "the held run to be cancelled")
         early = place.submit("--set", f"site={place.site('nopython.yaml', python='/no/such/python')}")
-        until(lambda: place.view(early)["state"] == "FAILED", "the run without Python to fail", 60)
+        until(lambda: place.view(early)["state"] == "FAILED", "the run without Python to fail")
         assert "exit code 127" in place.view(early)["reason"]
     finally:
         place.lab.start_slurmdbd()
 
 
 def test_an_administrators_scancel_is_told_and_leaves_a_checkpoint(place: Slurm) -> None:
-    run = place.submit()
+    run = place.submit(*LONG)
     wait_for_step(run, 40)
     place.lab.admin(["scancel", place.view(run)["job"]])
     assert place.watch(run).returncode == 1

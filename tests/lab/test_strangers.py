@@ -222,6 +222,7 @@ import sys, time
 from datetime import timedelta
 from torch.distributed import TCPStore
 victim, until_s, evil, tried = sys.argv[1], time.monotonic() + float(sys.argv[2]), sys.argv[3], set()
+print("watches", flush=True)
 while time.monotonic() < until_s:
     for line in open("/proc/net/tcp").read().splitlines()[1:]:
         words = line.split()
@@ -253,7 +254,8 @@ def test_a_stranger_at_the_rendezvous_gets_no_weights_in(place: Slurm, stranger:
     subprocess.run(["chown", "-R", NAME, str(evil)], check=True, timeout=10)
     subprocess.run(["chmod", "-R", "a+rX", str(evil)], check=True, timeout=10)
     uid = str(pwd.getpwnam(place.lab.settings.user).pw_uid)
-    attack = stranger.runs_python(SCAN, uid, "40", str(evil))
+    attack = stranger.runs_python(SCAN, uid, "240", str(evil))
+    assert attack.stdout and attack.stdout.readline() == "watches\n", "the stranger must be there before the run"
     run = place.submit(*on_here, "--set", "train.epochs=3")
     until(lambda: place.view(run)["state"] not in ("PENDING", "RUNNING", "UNKNOWN"), "the attacked run to end", 150)
     attack.kill()

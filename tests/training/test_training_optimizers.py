@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import io
 from dataclasses import replace
 
@@ -12,6 +14,7 @@ from torch import nn
 
 from training.recipe.build import build
 from training.recipe.names import OPTIMIZERS
+from training.recipe.options import OF_OPTIMIZERS
 from training.recipe.protocols import Optimizer
 from training.recipe.train import OptimizerKeys, Train
 
@@ -58,3 +61,12 @@ def test_the_decay_of_a_step_is_the_one_told_before_it(name: str) -> None:
     moved(told, made(name, told, decay=0.5), range(2))
     moved(other, made(name, other), range(2), decays=2.0)
     assert torch.equal(plain.weight, told.weight) and not torch.equal(plain.weight, other.weight)
+
+
+def test_the_options_of_optimizers_are_those_of_their_builders() -> None:
+    found = {}
+    for name, target in OPTIMIZERS.known.items():
+        module, _, function = target.partition(":")
+        builder = getattr(importlib.import_module(module), function)
+        found[name] = tuple(inspect.signature(builder).parameters)[2:]
+    assert found == OF_OPTIMIZERS

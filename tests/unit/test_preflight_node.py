@@ -168,7 +168,7 @@ def test_a_check_that_hangs_is_bad_and_holds_nothing() -> None:
         "fails": lambda: [machine.free_memory(WantedNode(), Path("/nowhere"))],
         "well": lambda: [NodeFinding("well", GOOD, "1")],
     }
-    found = {finding.check: finding.result for finding in node.all_of(checks, limit_s=0.3)}
+    found = {finding.check: finding.result for finding in node.all_of(checks, limit_s=1.0)}
     over.set()
     assert found == {"hangs": BAD, "fails": SKIPPED, "well": GOOD} and time.monotonic() < began_s + 30
 
@@ -260,12 +260,12 @@ def test_the_bandwidth_of_a_pair_is_measured_by_those_who_know_the_token() -> No
     listener, token, rates = listen("lo"), os.urandom(pair.TOKEN_BYTES), list[float]()
 
     def other() -> None:
-        rates.append(pair.received(pair.accept(listener, token), 0.2))
+        rates.append(pair.received(pair.accept(listener, token), 1.0))
 
     thread = threading.Thread(target=other)
     thread.start()
     pair.call(*listener.getsockname(), os.urandom(pair.TOKEN_BYTES))  # a stranger
-    rates.append(pair.received(pair.call(*listener.getsockname(), token), 0.2))
+    rates.append(pair.received(pair.call(*listener.getsockname(), token), 1.0))
     thread.join(30)
     listener.close()
     assert len(rates) == 2 and min(rates) > 1e6, rates

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.campaign.faults.fault import Expected, Fault
-from tests.e2e.places import ledger, seconds_to
+from tests.e2e.places import STILL, ledger, seconds_to, standing
 
 if TYPE_CHECKING:
     from tests.campaign.trial import Trial
@@ -73,17 +73,19 @@ class ResumeRaces(Fault):
     steps = (0.0, 0.2)
 
     def settings(self, trial: Trial) -> list[str]:
-        """Prepare the client beforehand: the first attempt must still be alive when it resumes."""
+        """Prepare the client."""
         trial.place.run(["mkdir", "-p", "blind"])
         for command in COMMANDS:
             trial.place.put(f"blind/{command}", BLIND.format(command=command))
         trial.place.run(["sh", "-c", "chmod 755 blind/*"])
-        return []
+        return [STILL]
 
     def strike(self, trial: Trial) -> Expected:
         place = trial.place
         blind = f"PATH={shlex.quote(str(place.folder))}/blind:$PATH"
-        said = place.run(["sh", "-c", f'{blind} exec "$@"', "sh", *self._resume(place, trial.run.name)], timeout_s=60)
+        words = ["sh", "-c", f'{blind} exec "$@"', "sh", *self._resume(place, trial.run.name)]
+        with standing(place, trial.run):  # its first attempt must be alive when a slow client resumes it
+            said = place.run(words, timeout_s=60)
         assert said.returncode == 0, f"resume --force: {said.stderr.strip()}"
         return Expected(("COMPLETED",))
 

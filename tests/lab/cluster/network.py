@@ -54,12 +54,19 @@ def plug(node: str) -> None:
 @contextmanager
 def limited(node: str, bits_per_s: float) -> Iterator[None]:
     """Within it the node receives no faster than this, as by a cable with a lower rate."""
+    with slow(port(node), bits_per_s):
+        yield
+
+
+@contextmanager
+def slow(device: str, bits_per_s: float) -> Iterator[None]:
+    """Within it a network device of this machine sends no faster than this."""
     rate = ["rate", f"{bits_per_s:.0f}bit", "burst", "64kb", "limit", "4mb"]
-    run(["tc", "qdisc", "add", "dev", port(node), "root", "tbf", *rate])
+    run(["tc", "qdisc", "add", "dev", device, "root", "tbf", *rate])
     try:
         yield
     finally:
-        run(["tc", "qdisc", "del", "dev", port(node), "root"])
+        run(["tc", "qdisc", "del", "dev", device, "root"])
 
 
 def remove() -> None:
