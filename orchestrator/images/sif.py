@@ -36,6 +36,8 @@ def squashfs(path: Path) -> Extent:
             if len(head) < HEADER.size or head[32:42] != SIF_MAGIC:
                 raise UserError(f"{path}: this is no SIF")
             count, place = HEADER.unpack(head)[8:10]
+            if not 0 <= place <= size:
+                raise UserError(f"{path}: the SIF is damaged: it has no table of its parts; copy or build it again")
             stream.seek(place)
             table = stream.read(DESCRIPTOR_BYTES * min(max(count, 0), MOST_DESCRIPTORS))
     except (OSError, ValueError) as error:

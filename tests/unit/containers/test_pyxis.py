@@ -219,6 +219,16 @@ def test_a_squashfs_outside_its_sif_is_one_message(start: int, length: int, tmp_
         sif.squashfs(path)
 
 
+@pytest.mark.parametrize("place", [-1, 2**40])
+def test_a_sif_whose_table_is_elsewhere_is_one_message(place: int, tmp_path: Path) -> None:
+    path = a_sif(tmp_path / "x.sif")
+    head = [*sif.HEADER.unpack(path.read_bytes()[: sif.HEADER.size])]
+    head[9] = place
+    path.write_bytes(sif.HEADER.pack(*head) + path.read_bytes()[sif.HEADER.size :])
+    with pytest.raises(UserError, match=r"x.sif: the SIF is damaged: it has no table of its parts"):
+        sif.squashfs(path)
+
+
 def test_an_image_is_imported_by_the_enroot_on_path(tmp_path: Path, home: Path) -> None:
     """A real program in place of enroot: what it is called with, and what is left if it fails."""
     enroot = tmp_path / "enroot"
