@@ -49,7 +49,8 @@ def job_script(
         stderr=request.stderr,
         loads_modules=any(line.startswith("module ") for line in lines),
         steps=[
-            {"line": Text(in_shell(line)), "told": json.dumps(f"`{line}`")[1:-1]} for line in lines  # in a JSON string
+            {"line": Text(in_shell(line)), "told": json.dumps(f"`{line}`")[1:-1]}
+            for line in lines  # in a JSON string
         ],
         environment=environment,
         scheduler=schedulers.reference(scheduler),
