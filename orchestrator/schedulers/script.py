@@ -10,7 +10,7 @@ from orchestrator import schedulers
 from orchestrator.base.private import UMASK
 from orchestrator.base.render.environment import Text, render, word
 from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.software import activating
+from orchestrator.schedulers.software import activating, in_shell
 from orchestrator.spec.site import Site
 
 
@@ -48,7 +48,10 @@ def job_script(
         stdout=request.stdout,
         stderr=request.stderr,
         loads_modules=any(line.startswith("module ") for line in lines),
-        steps=[{"line": Text(line), "told": json.dumps(f"`{line}`")[1:-1]} for line in lines],  # within a JSON string
+        steps=[
+            {"line": Text(in_shell(line)), "told": json.dumps(f"`{line}`")[1:-1]}
+            for line in lines  # in a JSON string
+        ],
         environment=environment,
         scheduler=schedulers.reference(scheduler),
         umask=f"{umask:03o}",

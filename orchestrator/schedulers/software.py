@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 
 from orchestrator.base.render.environment import word
@@ -20,6 +21,11 @@ def activating(software: Software) -> list[str]:
         *(_conda(_place(software.conda), root) if software.conda else ()),
         *(_spack(_place(software.spack), root) if software.spack else ()),
     ]
+
+
+def in_shell(line: str) -> str:
+    """The line as the shell gets it: its `torusrun_load` notices modules that do not load although nothing says so."""
+    return re.sub(r"^module load (?=([\w./+:][\w./+:-]*|'[^']*')$)", "torusrun_load ", line)
 
 
 def _conda(name: str, root: str) -> Iterator[str]:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import main
+from orchestrator.runs.image.login import in_short, login
 from orchestrator.schedulers.software import activating
 from orchestrator.sites.checks import software as checking
 from orchestrator.spec.load import load
+from orchestrator.spec.site import Site
 from orchestrator.spec.software import Software
 
 SITE = "scheduler: local\nlauncher: spawn\nnode: {ranks: 1}\nruns: runs\n"
@@ -108,3 +110,44 @@ def test_an_image_has_its_software_inside(project: Path, capsys: pytest.CaptureF
     (project / "x.sif").touch()
     assert main(["plan", "run.yaml", "--set", "image=./x.sif"]) == 2
     assert "'environment' has no effect in an image; remove it, or 'image'" in capsys.readouterr().err
+
+
+# A shell's `module` as version 3.2.13 has it (returns 0 after a failure), with what its program printed.
+MODULE_3 = """module() {
+  case "$2" in
+    Python) LOADEDMODULES=Python/3.11 ;;
+    is-loaded | gone/1) echo "ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for '$2'" >&2 ;;
+  esac
+}
+export -f module
+export LOADEDMODULES=
+"""
+
+
+def test_a_module_that_does_not_load_is_noticed_although_nothing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = tmp_path / "start.sh"
+    start.write_text(MODULE_3)
+    monkeypatch.setenv("BASH_ENV", str(start))
+    site = Site("slurm", "srun")
+    assert login(site, Software(modules=("Python", "Python"))).modules_failed == ""
+    assert login(site, Software(modules=("Python", "gone/1"))).modules_failed == (
+        "`module load gone/1`: ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for 'gone/1' "
+        "torusrun: `module load gone/1` returned 0, but the module is not loaded"
+    )
+
+
+def test_a_machine_without_modules_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BASH_ENV", "MODULESHOME", "LMOD_PKG", "BASH_FUNC_module%%"):
+        monkeypatch.delenv(name, raising=False)
+    failed = login(Site("slurm", "srun"), Software(modules=("torusrun-none/1",))).modules_failed
+    assert failed.startswith("`module load torusrun-none/1`: "), "the step that failed must be named"
+
+
+def test_a_long_error_keeps_its_beginning_and_end_without_colours() -> None:
+    assert in_short("\x1b[1;31m==>\x1b[0m Error: No such\n environment: 'nope'\n") == (
+        "==> Error: No such environment: 'nope'"
+    )
+    long = in_short("first " + "x" * 1000 + " last")
+    assert len(long) < 420 and long.startswith("first ") and long.endswith(" last")

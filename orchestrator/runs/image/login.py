@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from orchestrator.spec.site import Site
 from orchestrator.spec.software import Software
 
 LOADING_S = 60.0
+MARK = "TORUSRUN-STEP"  # on the standard error before each step
+LONGEST = 400  # characters of a failed step's words
 
 
 @dataclass(frozen=True)
@@ -59,17 +62,24 @@ def _environment(site: Site, software: Software) -> tuple[dict[str, str], str, s
         return own, "", ""
     from orchestrator.base.render.environment import Text, render
     from orchestrator.schedulers.script import loading
-    from orchestrator.schedulers.software import activating
+    from orchestrator.schedulers.software import activating, in_shell
 
     lines = [*loading(site), *activating(software)]
-    text = render("modules/environment.sh.j2", lines=[Text(line) for line in lines])
+    steps = [{"line": Text(in_shell(line)), "said": line} for line in lines]
+    text = render("modules/environment.sh.j2", steps=steps, mark=MARK)
     did = f" after `{'; '.join(lines)}`"
     try:
         done = process.run(["bash", "-c", text], timeout_s=LOADING_S, undecodable="surrogateescape")
     except SiteError as error:
         return own, did, str(error)
     if done.exit_code:
-        said = (done.stderr.strip() or f"exit code {done.exit_code}").splitlines()[-1]
-        return own, did, f"`{'; '.join(lines)}`: {said}"
+        said = in_short(done.stderr.rpartition(MARK)[2]) or f"exit code {done.exit_code}"
+        return own, did, f"`{done.stdout or '; '.join(lines)}`: {said}"
     pairs = (entry.partition("=") for entry in done.stdout.split("\0") if "=" in entry)
     return {**{name: value for name, _, value in pairs}, **plain(site.env)}, did, ""
+
+
+def in_short(said: str) -> str:
+    """A program's words in one line, without colours; of a long text its beginning and its end."""
+    words = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", said).split())
+    return words if len(words) <= LONGEST else f"{words[: LONGEST // 2]} [...] {words[-LONGEST // 2 :]}"

@@ -56,19 +56,35 @@ trap '' USR1  # Grid Engine's announcement of a suspension, which would end whoe
 # A folder of this job's own on each node, where the site has one.
 export TORUSRUN_SCRATCH="${SGE_LOCALDIR:-${TMPDIR:-/tmp}}"
 export SUBMITIT_EXECUTOR=gridengine
-if ! type module > /dev/null 2>&1; then  # a shell that does not know them
-  for torusrun_init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /usr/share/modules/init/bash; do
-    # shellcheck disable=SC1090
-    if [[ -r "$torusrun_init" ]]; then set +u; source "$torusrun_init"; set -u; break; fi
-  done
+set +eu  # as for the lines below
+for torusrun_init in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh \
+  ${LMOD_PKG:+"$LMOD_PKG/init/bash"} ${MODULESHOME:+"$MODULESHOME/init/bash"} /usr/share/modules/init/bash; do
+  if type module > /dev/null 2>&1; then break; fi  # a shell that knows them
+  # shellcheck disable=SC1090
+  if [[ -r "$torusrun_init" ]]; then source "$torusrun_init"; fi
+done
+if ! type module > /dev/null 2>&1; then
+  module() {
+    echo "torusrun: this machine has no modules, as neither /etc/profile.d nor MODULESHOME leads to the command" >&2
+    return 127
+  }
 fi
+torusrun_load() {  # module load; 3.2 returns 0 after most failures, and Lmod if a module in Tcl ends by `exit`
+  local before="${LOADEDMODULES-}" said
+  module load "$1" || return
+  if [[ -z "${LOADEDMODULES+x}${LMOD_CMD+x}" || "${LOADEDMODULES-}" != "$before" ]]; then return 0; fi
+  if [[ ":$before:" == *":$1"[:/]* ]]; then return 0; fi  # it was loaded before
+  if said=$(module is-loaded "$1" 2>&1) && [[ -z "$said" ]]; then return 0; fi  # by another name
+  echo "torusrun: \`module load $1\` returned 0, but the module is not loaded" >&2
+  return 1
+}
 torusrun_step='`module load gcc/12.2`'
 set +eu  # modules and conda read variables that are not set
-module load gcc/12.2
+torusrun_load gcc/12.2
 torusrun_check
 torusrun_step='`module load openmpi/4.1`'
 set +eu  # modules and conda read variables that are not set
-module load openmpi/4.1
+torusrun_load openmpi/4.1
 torusrun_check
 torusrun_step=
 export MOTTO=$'one\n#$ -q evil.q'
