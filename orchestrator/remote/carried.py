@@ -17,7 +17,7 @@ from orchestrator.images import source
 from orchestrator.remote.links.host import BadAnswer, of
 from orchestrator.remote.login_node import sent_files
 from orchestrator.remote.session import Session, received
-from orchestrator.runs.attempts.create import written
+from orchestrator.runs.attempts.create import no_code
 from orchestrator.runs.code.freeze import freeze
 from orchestrator.runs.folder import provenance
 from orchestrator.runs.plan import secret_values
@@ -89,7 +89,7 @@ def _send_code(link: Session, planned: Plan, request: Request, copy: Path) -> No
     """Freeze the code, send its missing files, and add it to the request."""
     assert planned.code
     frozen = freeze(
-        planned.code, copy, planned.run.code_limit_bytes, leave_out=written(planned), secret=planned.secret_files
+        planned.code, copy, planned.run.code_limit_bytes, leave_out=no_code(planned), secret=planned.secret_files
     )
     entries = sent_files.listing(copy)
     files = {entry.sha256: copy / entry.name for entry in entries if entry.kind == "file"}

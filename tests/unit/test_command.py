@@ -12,6 +12,8 @@ from orchestrator.base.typed import record_of
 from orchestrator.cli.main import main
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
+from orchestrator.runs.attempts.create import no_code
+from orchestrator.runs.code.select import select
 from orchestrator.runs.folder.records import Meaning
 from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.plan.plan import plan
@@ -120,6 +122,18 @@ def test_the_checkpoints_folder_is_one_for_all_attempts(spec: Path) -> None:
     second = command.program(made, run, run.attempt(2), "/for_scripts")
     assert second.environment["TORUSRUN_RESUME"] == str(run.checkpoints / "step-1.pt")
     assert second.environment["TORUSRUN_CHECKPOINTS"] == str(run.checkpoints)
+
+
+@pytest.mark.parametrize("image", ["images/my.sif", "docker-archive:images/my.tar"])
+def test_the_code_that_a_run_copies_has_not_its_image(spec: Path, image: str) -> None:
+    (spec.parent / "images").mkdir()
+    for name in ("my.sif", "my.tar", "mine.yaml"):
+        (spec.parent / "images" / name).write_text("")
+    spec.write_text(f"{RUN}image: {image}\n")
+    made = plan(spec)
+    assert made.code
+    copied = {each.name for each in select(made.code, leave_out=no_code(made)).entries}
+    assert {"my.sif", "my.tar", "mine.yaml"} - {Path(name).name for name in copied} == {Path(image).name}
 
 
 def test_a_script_learns_how_often_its_job_fails_and_how_it_is_stopped(spec: Path) -> None:

@@ -16,6 +16,7 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import read_object, write_json, write_text
 from orchestrator.base.terminal.remarks import busy, say
+from orchestrator.images.source import parse
 from orchestrator.runs.attempts.script import Scripts
 from orchestrator.runs.code.freeze import chosen, copy_again, freeze, share
 from orchestrator.runs.code.select import SelectedCode
@@ -143,16 +144,21 @@ def fill(
 def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
     """Copy the code of a command into its run. Raises UserError if the code is too large or cannot be read."""
     with busy(f"copying the code in {code}"):
-        frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=written(plan), secret=plan.secret_files)
+        frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=no_code(plan), secret=plan.secret_files)
     for note in frozen.notes:
         say(f"{code}: {note}")
     _check_started(plan, lambda name: os.path.lexists(made.code / name))
     write_json(made.code_record, {**frozen.record(), **origin.code})
 
 
-def written(plan: Plan) -> list[str]:
-    """The folders below the code that the command writes. They are not copied."""
-    return [folder for folder in (plan.run.checkpoints.folder,) if folder and not os.path.isabs(folder)]
+def no_code(plan: Plan) -> list[str]:
+    """What lies in the code and is none, relative to it: the folder that the command writes, and the run's image."""
+    folder, image = plan.run.checkpoints.folder, parse(plan.run.image) if plan.run.image else None
+    found = [folder] if folder and not os.path.isabs(folder) else []
+    if plan.code and image and image.kind in ("SIF", "squashfs", "archive", "folder", "layout"):
+        parent, name = os.path.split(image.place)
+        found.append(os.path.relpath(os.path.join(os.path.realpath(parent), name), os.path.realpath(plan.code)))
+    return found
 
 
 def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
@@ -166,7 +172,7 @@ def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
     private.check_makable(index.place())
     if not plan.code:
         return image, None
-    code = chosen(plan.code, made.code, plan.run.code_limit_bytes, leave_out=written(plan))
+    code = chosen(plan.code, made.code, plan.run.code_limit_bytes, leave_out=no_code(plan))
     _check_started(plan, code.has)
     return image, code
 
