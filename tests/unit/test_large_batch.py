@@ -37,10 +37,11 @@ def test_the_climb_ends_although_all_rates_are_alike(accuracy: float, lowest: in
     assert (min(tried), max(tried)) == (lowest, highest)
 
 
-def test_the_climb_goes_down_while_all_rates_diverge() -> None:
+@pytest.mark.parametrize("accuracy", [GUESS, 11.35])
+def test_the_climb_goes_down_while_nothing_is_learned(accuracy: float) -> None:
     tried: dict[int, float] = {}
     while (doubled := climb(tried)) is not None:
-        tried[doubled] = GUESS if doubled > -5 else 90.0 + doubled
+        tried[doubled] = accuracy if doubled > -5 else 90.0 + doubled
     assert best(tried) == -5
 
 
