@@ -73,6 +73,7 @@ def _train(config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, s
             reporter.stop("SIGTERM")
             return EXIT_STOPPED
     evaluation = reporter.evaluation()
+    saver.evaluated(evaluation.model.accuracy)
     if not done.record(config, ranks, learner.device, learner.progress):
         return EXIT_NO_CHECKPOINT
     reporter.done(evaluation, meter, name_of(learner.progress.steps))
