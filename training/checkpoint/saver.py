@@ -13,14 +13,26 @@ from training.checkpoint.interval import Interval
 from training.checkpoint.loading import load
 from training.checkpoint.manifest import STATE, name_of, step_of
 from training.checkpoint.node_state import NodeState
+from training.checkpoint.plain import Plain
 from training.checkpoint.store import CheckpointFolder
 from training.checkpoint.writer import Writer, Written
+from training.complete import lacks
 from training.config import Config
 from training.learner import Learner
 from training.meeting.agree import agreed, agreed_number
 from training.meeting.signed_store import SignedStore
+from training.parts import Parts
+from training.recipe.protocols import Optimizer
 from training.reporting.exits import TrainingError
 from training.reporting.reporter import Reporter
+
+
+def check_parts(parts: Parts) -> None:
+    """Raises ConfigError, before the first step, if a checkpoint of these parts could not be loaded again."""
+    states = {"train.model": parts.model.state_dict()}
+    if lacks(parts.optimizer, Optimizer, "gather"):  # others may have no state before all ranks have met
+        states["train.optimizer"] = parts.optimizer.state_dict()
+    Plain().check(states)
 
 
 class Saver:
@@ -39,6 +51,7 @@ class Saver:
             self._flight = InFlight(folder, writer, self._report)
         self._interval = Interval(train.checkpoint_every_steps, config.mean_time_to_failure_s)
         self._memory = NodeState(config, learner) if train.checkpoints.memory else None
+        self._plain = Plain()
         self._saving_s = 0.0  # how long the training waited for the newest save
 
     def resume(self, meeting: SignedStore) -> str | None:
@@ -103,8 +116,8 @@ class Saver:
     def save(self, accuracy: float | None = None) -> None:
         """Check that all ranks hold the same finite weights, and begin a checkpoint. All ranks must call it together.
 
-        Raises TrainingError if they are not finite. The training continues with the older checkpoints if this one
-        cannot be written.
+        Raises TrainingError if they are not finite, ConfigError if the state could not be loaded again. The training
+        continues with the older checkpoints if this one cannot be written.
         """
         self._begin(accuracy)
         if self._interval.measures:
@@ -135,7 +148,9 @@ class Saver:
             self._flight.finish()
             learner = self._learner
             order = self._flight.folder.order(learner.progress, learner.epochs, [], accuracy)
-            self._flight.begin(order, learner.state())
+            state = learner.state()
+            self._plain.check({f"train.{part}": state[part] for part in ("model", "optimizer")})
+            self._flight.begin(order, state)
         self._saving_s = time.perf_counter() - began_s
         self.look()
 
