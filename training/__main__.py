@@ -20,7 +20,7 @@ from training.checkpoint.manifest import OtherSchema
 from training.collectives.cut_off import cut_off
 from training.config import Config, ConfigError, load
 from training.meeting.ranks import Ranks
-from training.reporting.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED
+from training.reporting.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED, TrainingError
 from training.step.stop import StopRequest
 
 
@@ -46,6 +46,9 @@ def _run(arguments: list[str], writing: writer.Writer | None) -> int:
     except (ConfigError, OtherSchema) as error:
         print(f"training: {error}", file=sys.stderr)
         return EXIT_BAD_CONFIG
+    except TrainingError as error:
+        print(f"training: {error}", file=sys.stderr)
+        return EXIT_FAILED
     except Exception as error:
         traceback.print_exc()
         return EXIT_CUT_OFF if cut_off(error) else EXIT_FAILED

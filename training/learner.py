@@ -17,7 +17,7 @@ from training.evaluation.ensemble import Members
 from training.evaluation.evaluate import Evaluation, evaluate
 from training.meeting.ranks import Ranks
 from training.models.compiled import uncompiled
-from training.norm.convert import convert
+from training.norm.convert import convert, layers, running
 from training.parts import Parts
 from training.progress import Progress
 from training.recipe import fits
@@ -201,6 +201,15 @@ class Learner:
         if self._ranks.rank in others:
             raise Diverged(f"{what}: its memory or device fails, or its program differs; leave its host out and resume")
         raise PeerLost(what)
+
+    def finite(self) -> bool:
+        """Whether the newest known loss, the weights and the running statistics are finite. Waits for the device.
+
+        The same on all ranks while they are alike. With fp16 a loss may overflow: its step is skipped.
+        """
+        losses = [] if self._backward.scale else self._numbers.values[:1]
+        held = [*self.model.parameters(), *running(layers(self.model))]
+        return all(map(math.isfinite, losses)) and bool(torch.stack([each.isfinite().all() for each in held]).all())
 
     def _data_facts(self) -> dict[str, Any]:
         """The facts of the data set that must be the same in a resumed run."""

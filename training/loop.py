@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from training.checkpoint.manifest import name_of
-from training.checkpoint.saver import Saver
+from training.checkpoint.saver import Saver, check_parts
 from training.checkpoint.writer import Writer
 from training.collectives import device as devices
 from training.config import Config
@@ -24,6 +24,7 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
     """
     device = devices.prepare(config.train.device, ranks.local, config.train.precision)
     parts = build_parts(config.train, device)  # before the ranks meet: every rank reports an error of a part
+    check_parts(parts)
     meeting = rendezvous.join(config, ranks, devices.backend(device))
     stop.listen()
     check_alike(parts.data, device)
@@ -73,6 +74,7 @@ def _train(config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, s
             reporter.stop("SIGTERM")
             return EXIT_STOPPED
     evaluation = reporter.evaluation()
+    saver.evaluated(evaluation.model.accuracy)
     if not done.record(config, ranks, learner.device, learner.progress):
         return EXIT_NO_CHECKPOINT
     reporter.done(evaluation, meter, name_of(learner.progress.steps))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from training_runs import ROOT, TRAIN, config, finish, launched
 
 from orchestrator.spec.load import load
+from training.checkpoint.saver import check_parts
 from training.data.packed.sources import SOURCES
 from training.parts import build_parts
 from training.progress import Moment
@@ -105,6 +107,7 @@ def test_every_built_in_is_there(key: str, names: Names) -> None:
     for name in names.known.keys() - OF_FILES:
         options = {"channels": 1} if name == "synthetic" else {}
         parts = build_parts(replace(TRAIN, **{key: replace(getattr(TRAIN, key), name=name, options=options)}), CPU)
+        check_parts(parts)
         assert parts.course.rate_at(Moment(1.0, 64.0, 1.0, 0.5)) > 0
         inputs, labels = parts.data.train_batch([(0, 1), (0, 2)])
         inputs = parts.data.normalize_on_device(inputs)
@@ -124,6 +127,26 @@ def test_a_model_data_optimizer_and_schedule_of_the_users_own(own: Path) -> None
     assert run.events("start")[0]["params"] == 6, "three weights for each of two classes, and no bias"
     assert [event["lr"] for event in run.events("step")] == [0.5] * 4 + [0.25] * 4 + [0.125] * 4 + [0.0625] * 4
     assert run.events("done")[0]["accuracy"] == 1.0, "points that one plane parts are learned"
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ("numpy.float64(0.5)", "numpy"),
+        ("collections.defaultdict(int)", "collections.defaultdict"),
+        ("torch.ones(2).to_sparse()", "it has a tensor with the layout torch.sparse_coo"),
+    ],
+)
+def test_a_state_that_could_not_be_loaded_again_is_refused_before_the_first_step(
+    own: Path, monkeypatch: pytest.MonkeyPatch, value: str, what: str
+) -> None:
+    module = OWN.replace("return {}", f'return {{"seen": {value}}}')
+    own.joinpath("odd.py").write_text(f"import collections, numpy\n{module}")
+    monkeypatch.syspath_prepend(str(own))
+    monkeypatch.delitem(sys.modules, "odd", raising=False)
+    parts = build_parts(replace(TRAIN, optimizer=OptimizerKeys("odd:sign_descent")), CPU)
+    with pytest.raises(ConfigError, match=f"train.optimizer: its state_dict.. could not be loaded again: {what}"):
+        check_parts(parts)
 
 
 def test_the_example_of_the_page_learns(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from training.data import imagefolder, synthetic, tar_shards
 from training.data.images import decode, index
 from training.data.images.crops import Box, random_crop
 from training.data.images.local import staged
+from training.data.images.rectangles import Middle
 from training.data.images.shards import open_shards, stamps_of
 from training.data.pack import main as pack_command
 from training.data.pack import pack
@@ -150,3 +151,20 @@ def test_an_image_of_one_pixel_has_a_crop_of_any_aspect(aspect: tuple[float, flo
 def test_numbers_of_synthetic_images_are_checked(option: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=rf"^train\.data\.options\.{next(iter(option))} must be a whole number"):
         synthetic.build(seed=1, **option)
+
+
+def test_an_image_for_which_there_is_no_memory_is_not_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    file, into = io.BytesIO(), np.empty((3, 8, 8), np.uint8)
+    Image.new("RGB", (16, 16)).save(file, "PNG")
+
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Image.Image, "resize", full)
+    with pytest.raises(MemoryError):
+        decode.train_pixels(file.getvalue(), lambda w, h: Box(0, 0, w, h), False, False, into)
+    with pytest.raises(MemoryError):
+        decode.test_pixels(file.getvalue(), lambda w, h: Middle(Box(0, 0, w, h), 8, 8), into)
+    monkeypatch.setattr(Image, "open", full)
+    with pytest.raises(MemoryError):
+        decode.size_of(file.getvalue())

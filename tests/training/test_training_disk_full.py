@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -73,11 +72,13 @@ def test_metrics_are_led_nowhere_and_wait_for_nobody(
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_metrics_hold_no_number_that_json_lacks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loss", [float("nan"), float("-inf"), 1.5e15, -3e38])
+def test_metrics_hold_no_number_that_a_reader_refuses(tmp_path: Path, loss: float) -> None:
+    from orchestrator.runs.folder.metrics import read
     from training.reporting.metrics import Metrics
 
-    Metrics(tmp_path / "metrics.jsonl", attempt=3).write("step", step=1, loss=float("nan"))
-    line = json.loads((tmp_path / "metrics.jsonl").read_text())
+    Metrics(tmp_path / "metrics.jsonl", attempt=3).write("step", step=1, loss=loss)
+    (line,) = read(tmp_path / "metrics.jsonl")
     assert line["loss"] is None and line["attempt"] == 3 and line["event"] == "step"
 
 

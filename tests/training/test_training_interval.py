@@ -7,11 +7,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from training_runs import TINY, config, finish
+from training_runs import TINY, config, finish, launched
 
 from training.checkpoint.interval import FIRST_STEPS, Interval, daly_s
+from training.checkpoint.manifest import complete_checkpoints
 from training.checkpoint.retention import Point, kept
-from training.recipe.train import CheckpointKeys
+from training.recipe.train import CheckpointKeys, ScheduleKeys
 
 
 def lost(interval_s: float, save_s: float, failure_s: float) -> float:
@@ -78,8 +79,23 @@ def test_the_best_checkpoint_stays(tmp_path: Path, every: int) -> None:
     keys = {**TINY, "checkpoint_every_steps": every, "checkpoints": CheckpointKeys(last=1, best=True)}
     run = finish(config(tmp_path, (2, 1), **keys))
     manifests = [json.loads(path.read_text()) for path in (tmp_path / "checkpoints").glob("*/manifest.json")]
-    evaluated = run.events("eval")[0]
+    evaluated = run.events("eval")
+    first, last = (event["accuracy"] for event in evaluated)
+    assert first < last, "the end is the best here: otherwise it would stay without its accuracy"
     found = {manifest["step"]: manifest.get("accuracy") for manifest in manifests}
-    assert found == {evaluated["step"]: pytest.approx(evaluated["accuracy"], abs=1e-4), 45: None}
+    assert found == {event["step"]: pytest.approx(event["accuracy"], abs=1e-4) for event in evaluated}
     saves = [event["step"] for event in run.events("checkpoint")]
-    assert saves.count(evaluated["step"]) == 1 and len(saves) == len(set(saves)), "no state is written twice"
+    assert saves.count(evaluated[0]["step"]) == 1 and len(saves) == len(set(saves)), "no state is written twice"
+
+
+def test_a_training_that_diverges_keeps_its_good_checkpoints_and_ends(tmp_path: Path) -> None:
+    explodes = ScheduleKeys("step", warmup_epochs=0.0, options={"at": (1.0,) * 5, "factor": 1e6})
+    keys = {**TINY, "schedule": explodes, "checkpoints": CheckpointKeys(last=1, memory=True)}
+    with launched(config(tmp_path, (2, 1), **keys)) as launch:
+        assert launch.codes() == [1, 1], launch.stderr_text
+    (newest,) = complete_checkpoints(tmp_path / "checkpoints")
+    assert newest.step == 21, "the epoch ends after 23 steps"
+    for log in launch.logs:  # the same text in every attempt and on every rank: that ends a run that keeps going
+        (line,) = log.read_text().splitlines()
+        assert "after step 28 the loss or a weight is not finite" in line and "step-00000021" in line
+    assert not (tmp_path / "memory").exists(), "the next attempt must not continue from such a state"

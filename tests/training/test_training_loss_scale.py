@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from training.step.loss_scale import LossScale
+from training.reporting.exits import TrainingError
+from training.step.loss_scale import FLOOR, MOST_SKIPPED, LossScale
 
 
 def test_a_scale_and_back_leaves_every_bit() -> None:
@@ -37,6 +38,19 @@ def test_a_resumed_scale_goes_on_where_it_was() -> None:
     for scale in (first, second):
         scale.unscale_([torch.ones(1)])
     assert first.scale == second.scale == 8.0
+
+
+def test_a_scale_has_a_floor_and_steps_that_none_helps_end_the_training() -> None:
+    scale, bad = LossScale(2.0**16, 2), [torch.tensor([math.nan])]
+    for _ in range(40 + MOST_SKIPPED - 1):
+        assert not scale.unscale_(bad)
+    assert scale.scale == FLOOR
+    good = torch.tensor([0.3 * FLOOR])
+    assert scale.unscale_([good]) and good.item() == torch.tensor(0.3).item(), "no bit is lost at the floor"
+    for _ in range(MOST_SKIPPED - 1):
+        scale.unscale_(bad)
+    with pytest.raises(TrainingError, match="not finite, also with the smallest loss scale"):
+        scale.unscale_(bad)
 
 
 def test_the_scale_is_a_power_of_two() -> None:

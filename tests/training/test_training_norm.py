@@ -15,6 +15,7 @@ from training.meeting.ranks import Ranks
 from training.norm.convert import convert, travelling
 from training.recipe.reading import ConfigError
 from training.recipe.train import NormKeys
+from training.sync.extras import Extras
 
 RANKS, GROUP, STEPS = 4, 2, 6
 LOSS_AND_STOP = 2
@@ -98,6 +99,35 @@ def test_buffers_that_are_no_statistics_travel_all_the_same() -> None:
     model[0].register_buffer("average", torch.zeros(2))
     assert [tensor is model[0].average for tensor in travelling(model, NormKeys(statistics="last"))] == [True]
     assert len(travelling(model, NormKeys())) == 3
+
+
+def test_buffers_that_no_rank_changed_keep_their_bits_and_the_others_get_the_mean() -> None:
+    """The mean of three ranks, computed in fp32 as they do: that of equal numbers is not always the number."""
+    ranks, extras = [nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2)) for _ in range(3)], []
+    fixed = torch.cat([torch.linspace(0.5, 1, 999), torch.tensor([-torch.inf, -0.0])])
+    for rank in ranks:
+        rank.register_buffer("fixed", fixed.clone())
+        rank.register_buffer("exact", torch.tensor(1 / 3, dtype=torch.float64))
+        rank.register_buffer("moving", torch.tensor([1 / 3, 1.0], dtype=torch.float64))
+        rank.register_buffer("now_and_then", torch.tensor(2.0))
+        extras.append(Extras(rank))
+        extras[-1].lay([torch.zeros_like(tensor, dtype=torch.float32) for tensor in extras[-1].like])
+        extras[-1].hold()
+    for number, rank in enumerate(ranks):
+        rank.moving += number * torch.tensor([2.0**-40, 0.0], dtype=torch.float64)
+        rank[0].running_mean.fill_(number)
+        extras[number].put(torch.tensor(float(number)), stop=number == 1)
+    ranks[2].now_and_then.fill_(5.0)
+    extras[2].put(torch.tensor(2.0), stop=False)
+    means = [sum(views) / 3 for views in zip(*(each._views for each in extras), strict=True)]
+    assert not torch.equal(sum([fixed] * 3) / 3, fixed), "otherwise this shows nothing"
+    for rank, each in zip(ranks, extras, strict=True):
+        each.lay(means)
+        each.take()
+        assert rank.fixed.numpy().tobytes() == fixed.numpy().tobytes() and rank.exact.item() == 1 / 3
+        assert rank.moving.tolist() == [1 / 3 + 2.0**-40, 1.0], "fp32 would lose the difference"
+        assert rank.now_and_then == 3.0 and rank[0].running_mean.tolist() == [1.0, 1.0]
+        assert each.numbers().tolist() == pytest.approx([1.0, 1 / 3])
 
 
 def test_the_last_batch_replaces_what_was_there_bit_by_bit() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.progress import Moment
+from training.progress import Moment, Progress
 from training.recipe.protocols import Schedule
 from training.recipe.reading import ConfigError
 from training.recipe.train import OptimizerKeys, Option, ScheduleKeys, Train
@@ -108,3 +108,14 @@ def test_one_cycle_is_a_polynomial_that_counts_the_warm_up() -> None:
 def test_an_option_that_makes_no_schedule_is_named(name: str, options: dict[str, Option], wrong: str) -> None:
     with pytest.raises(ConfigError, match=f"^train.schedule.options.{wrong}$"):
         schedule(name, lr=1.0, epochs=4, options=options)
+
+
+@pytest.mark.parametrize("cycle", [0.3, 0.7, 1.8])
+def test_every_cycle_begins_with_the_first_rate(cycle: float) -> None:
+    """The begin of a step, in epochs, is a quotient, which may be a little below a multiple of the cycle."""
+    keys = {"warmup_epochs": 0.0, "options": {"cycle": cycle}}
+    rate_at = schedule("cyclic-polynomial", lr=1.0, epochs=90, **keys)
+    begins = [Progress(0, round(number * cycle * 1000)).middle_of_step(10, 1000) for number in range(50)]
+    assert [rate_at(moment) for moment in begins] == pytest.approx([1.0] * 50)
+    ends = [Progress(0, round(number * cycle * 1000) - 10).middle_of_step(10, 1000) for number in range(1, 50)]
+    assert [rate_at(moment) for moment in ends] == pytest.approx([0.01 / cycle] * 49), "the last step of a cycle"

@@ -227,6 +227,9 @@ def test_a_state_that_turns_odd_is_refused_before_it_is_saved(tmp_path: Path) ->
     later.best = torch.ones(2).as_subclass(Divided)
     with pytest.raises(ValueError, match="scores: .*it has a Divided"):
         checkpoints.after_step(2)
+    later.best = torch.ones(2).to_sparse()
+    with pytest.raises(ValueError, match="scores: .*it has a tensor with the layout torch.sparse_coo"):
+        checkpoints.after_step(3)
     later.best = 0.5
     checkpoints.close()
 

@@ -82,6 +82,18 @@ def test_a_copy_without_memory_leaves_nothing_and_the_next_one_begins_anew(
         os.close(descriptor)  # an OSError if the copy has closed it
 
 
+def test_a_memory_that_takes_less_than_all_gets_the_rest_or_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, put = {f"layer {number}": torch.arange(4.0) for number in range(50)}, os.pwrite
+    whole = Snapshot()
+    expected = read(whole, whole.take(state))
+    snapshot = Snapshot()
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, content, at: put(descriptor, content[:1000], at))
+    assert read(snapshot, snapshot.take(state)) == expected
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, content, at: 0)
+    with pytest.raises(OSError, match="No space left on device"):
+        snapshot.take(state)
+
+
 def test_tensors_that_would_be_lost_are_refused() -> None:
     with pytest.raises(RuntimeError, match="strided tensors only"):
         Snapshot().take({"w": torch.eye(3).to_sparse(), "v": torch.ones(2)})

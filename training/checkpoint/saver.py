@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import NoReturn
 
 import torch
 
 from training.checkpoint.in_flight import InFlight
 from training.checkpoint.interval import Interval
 from training.checkpoint.loading import load
-from training.checkpoint.manifest import STATE, step_of
+from training.checkpoint.manifest import STATE, name_of, step_of
 from training.checkpoint.node_state import NodeState
+from training.checkpoint.plain import Plain
 from training.checkpoint.store import CheckpointFolder
 from training.checkpoint.writer import Writer, Written
+from training.complete import lacks
 from training.config import Config
 from training.learner import Learner
 from training.meeting.agree import agreed, agreed_number
 from training.meeting.signed_store import SignedStore
+from training.parts import Parts
+from training.recipe.protocols import Optimizer
+from training.reporting.exits import TrainingError
 from training.reporting.reporter import Reporter
+
+
+def check_parts(parts: Parts) -> None:
+    """Raises ConfigError, before the first step, if a checkpoint of these parts could not be loaded again."""
+    states = {"train.model": parts.model.state_dict()}
+    if lacks(parts.optimizer, Optimizer, "gather"):  # others may have no state before all ranks have met
+        states["train.optimizer"] = parts.optimizer.state_dict()
+    Plain().check(states)
 
 
 class Saver:
@@ -37,6 +51,7 @@ class Saver:
             self._flight = InFlight(folder, writer, self._report)
         self._interval = Interval(train.checkpoint_every_steps, config.mean_time_to_failure_s)
         self._memory = NodeState(config, learner) if train.checkpoints.memory else None
+        self._plain = Plain()
         self._saving_s = 0.0  # how long the training waited for the newest save
 
     def resume(self, meeting: SignedStore) -> str | None:
@@ -99,9 +114,10 @@ class Saver:
             self._memory.end()
 
     def save(self, accuracy: float | None = None) -> None:
-        """Check that all ranks hold the same weights, and begin a checkpoint. All ranks must call it together.
+        """Check that all ranks hold the same finite weights, and begin a checkpoint. All ranks must call it together.
 
-        The training continues with the older checkpoints if it cannot be written.
+        Raises TrainingError if they are not finite, ConfigError if the state could not be loaded again. The training
+        continues with the older checkpoints if this one cannot be written.
         """
         self._begin(accuracy)
         if self._interval.measures:
@@ -125,14 +141,32 @@ class Saver:
         began_s = time.perf_counter()
         self._reporter.saving()
         self._learner.check_alike()
+        if not self._learner.finite():
+            self._refuse()
         self._learner.gather()
         if self._flight:
             self._flight.finish()
             learner = self._learner
             order = self._flight.folder.order(learner.progress, learner.epochs, [], accuracy)
-            self._flight.begin(order, learner.state())
+            state = learner.state()
+            self._plain.check({f"train.{part}": state[part] for part in ("model", "optimizer")})
+            self._flight.begin(order, state)
         self._saving_s = time.perf_counter() - began_s
         self.look()
+
+    def _refuse(self) -> NoReturn:
+        """Raises TrainingError, the same on all ranks: a state that is not finite replaces no older one."""
+        if self._flight:
+            self._flight.finish()
+        if self._memory:
+            self._memory.end()  # it may hold the same state, from which the next attempt would continue
+        newest = self._flight.folder.newest if self._flight else None
+        step = agreed_number(newest.step if newest else -1, self._learner.device)
+        raise TrainingError(
+            f"after step {self._learner.progress.steps} the loss or a weight is not finite, so this state was not "
+            f"saved; newest complete checkpoint: {'none' if step < 0 else name_of(step)}; submit a run with a lower "
+            "learning rate, a longer warm-up or train.clip_norm"
+        )
 
     def _added(self, folder: CheckpointFolder, accuracy: float) -> bool:
         """Whether there is a checkpoint of this state, to which the accuracy was added if the disk lets it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import tempfile
@@ -117,7 +118,14 @@ class SharedMemory:
     def append(self, contents: bytes) -> int:
         """Put `contents` behind the tensors, in place of any before; returns their offset. Raises OSError."""
         os.ftruncate(self.descriptor, self._bytes + len(contents))
-        os.pwrite(self.descriptor, contents, self._bytes)
+        if contents:
+            os.posix_fallocate(self.descriptor, self._bytes, len(contents))
+        written = 0
+        while written < len(contents):  # a memory that is nearly full takes a part without an error
+            count = os.pwrite(self.descriptor, contents[written:], self._bytes + written)
+            if not count:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written += count
         return self._bytes
 
     def close(self) -> None:

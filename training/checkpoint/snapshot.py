@@ -112,8 +112,19 @@ def with_tensors(state: Any, tensors: Iterator[Any]) -> Any:
 
 
 def without_numbers(state: Any) -> Any:
-    """The same state with empty tensors. Raises TypeError for those that `Snapshot` cannot copy, such as DTensors."""
+    """The same state with empty tensors. Raises TypeError for those that `Snapshot` cannot copy: DTensors, sparse."""
+    if layouts := _others(state):
+        raise TypeError(f"it has a tensor with the layout {layouts.pop()}")
     return with_tensors(state, map(_empty, tensors_of(state)))
+
+
+def _others(state: Any) -> set[torch.layout]:
+    """The layouts of the tensors that are not strided."""
+    if isinstance(state, Tensor):
+        return {state.layout} - {torch.strided}
+    if isinstance(state, (dict, list, tuple)):
+        return set().union(*map(_others, state.values() if isinstance(state, dict) else state))
+    return set()
 
 
 def _empty(tensor: Tensor) -> Tensor:

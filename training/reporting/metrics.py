@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from pathlib import Path
 from typing import Any
 
 from .appended import Appended
+from .events import LARGEST
 
 
 class Metrics:
@@ -22,7 +22,7 @@ class Metrics:
         self._attempt = attempt
 
     def write(self, event: str, **values: Any) -> None:
-        """Append one event; numbers that JSON cannot hold (NaN, infinity) become null."""
+        """Append one event; numbers that are not finite, or beyond LARGEST, become null."""
         if self._file is None:
             return
         record = {"t": round(time.time(), 3), "attempt": self._attempt, "event": event, **values}
@@ -33,4 +33,4 @@ class Metrics:
 def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return None if isinstance(value, float) and not abs(value) < LARGEST else value

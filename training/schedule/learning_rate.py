@@ -18,6 +18,7 @@ from training.recipe.protocols import Schedule
 from training.recipe.reading import ConfigError, number
 from training.recipe.train import Train
 
+ROUNDING = 1e-12  # more than a number of epochs, as a quotient of samples, is away from what it means
 Decay = Callable[[float], float]
 OPTIONS = "train.schedule.options"
 EPOCHS, POWER, FACTOR = Limits(above=0, at_most=1e6), Limits(above=0, at_most=100), Limits(at_least=0, at_most=1e6)
@@ -109,6 +110,8 @@ def build_cyclic_polynomial(
 
     def rate_at(moment: Moment) -> float:
         epoch = moment.begins % length
+        if length - epoch <= ROUNDING * moment.begins:  # a new cycle begins
+            epoch = 0.0
         if epoch < keys.warmup_epochs:
             return keys.warmup_from + (peak - keys.warmup_from) * epoch / keys.warmup_epochs
         return keys.end_lr + (peak - keys.end_lr) * math.pow(max(0.0, 1.0 - epoch / to), power)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import os
-import re
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-
 from ..checkpoint.interval import Interval
 from ..checkpoint.loading import load
 from ..checkpoint.manifest import STATE, name_of
-from ..checkpoint.snapshot import without_numbers
+from ..checkpoint.plain import Plain
 from ..checkpoint.writer import Written
 from ..reporting import events
 from ..reporting.metrics import Metrics
@@ -89,7 +85,7 @@ class Checkpoints:
         if not folder:
             raise ValueError("TORUSRUN_CHECKPOINTS is not set: outside of a run of torusrun, name a `folder`")
         self._folder = Path(folder)
-        self._checked: set[type] = set()
+        self._plain = Plain()
         self._state()
         self._heartbeat = HeartbeatFile(given.heartbeat if self._together.rank == 0 else None)
         self._metrics = Metrics(given.metrics if self._together.rank == 0 else None, given.attempt)
@@ -183,9 +179,7 @@ class Checkpoints:
     def _state(self) -> dict[str, Any]:
         """The state of all parts. Raises ValueError if it could not be loaded again, judged by the types in it."""
         state = {name: found.state_dict() for name, found in self._parts.items()}
-        if not (types := _types(state)) <= self._checked:
-            _check_plain(state)
-            self._checked |= types
+        self._plain.check(state)
         return state
 
     def _save_last(self) -> None:
@@ -206,28 +200,3 @@ class Checkpoints:
             what = f"{self._folder}: the checkpoint of step {written.order.steps} could not be written"
             older = f"newest complete checkpoint: {newest.name if newest else 'none'}"
             print(f"torusrun: {what}: {written.error.strerror or written.error}; {older}", file=sys.stderr, flush=True)
-
-
-def _types(state: Any) -> set[type]:
-    """The types of all values and keys in a state."""
-    found = {type(state)}
-    if isinstance(state, dict):
-        found.update(map(type, state))
-    if isinstance(state, (dict, list, tuple)):
-        found.update(*map(_types, state.values() if isinstance(state, dict) else state))
-    return found
-
-
-def _check_plain(state: dict[str, Any]) -> None:
-    """Raises ValueError for a state that could not be saved, or not loaded again."""
-    for name, found in state.items():
-        file = io.BytesIO()
-        try:
-            torch.save(without_numbers(found), file)
-            file.seek(0)
-            torch.load(file, weights_only=True)
-        except Exception as error:  # of several kinds, one of them from pickle
-            kind = re.search(r"GLOBAL (\S+)", str(error))
-            what = kind[1] if kind else str(error).partition("\n")[0][:200] or type(error).__name__
-            plain = "it may have tensors, numbers, texts, lists, tuples and dicts alone"
-            raise ValueError(f"{name}: its state_dict() could not be loaded again: {what}; {plain}") from None

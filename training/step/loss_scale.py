@@ -12,11 +12,15 @@ import math
 import torch
 from torch import Tensor
 
+from training.reporting.exits import TrainingError
+
 GROWTH, BACKOFF = 2.0, 0.5
+FLOOR = 2.0**-24  # fp16's smallest positive number: a smaller scale makes gradients of 1 vanish
+MOST_SKIPPED = 100  # steps in a row at the floor
 
 
 class LossScale:
-    """`scale` doubles after `growth_every` good steps in a row and halves after a step that overflows.
+    """`scale` doubles after `growth_every` good steps in a row and halves after a step that overflows, down to FLOOR.
 
     The gradients are means over all ranks. If a number is not finite on one rank, the mean is not finite, and all ranks
     see the same bits. So they skip the same steps without communication.
@@ -26,10 +30,13 @@ class LossScale:
         self.scale = 2.0 ** round(math.log2(scale))
         self.skipped = 0
         self._growth_every = growth_every
-        self._good = 0
+        self._good = self._skipped_at_floor = 0
 
     def unscale_(self, gradients: list[Tensor]) -> bool:
-        """Divide the gradients by the scale and adapt it; returns whether all were finite. It waits for the device."""
+        """Divide the gradients by the scale and adapt it; returns whether all were finite. It waits for the device.
+
+        Raises TrainingError, on all ranks, once no scale helps.
+        """
         largest = torch.stack(torch._foreach_norm(gradients, math.inf)).amax()  # amax returns NaN if there is one
         finite = math.isfinite(largest.item())
         if finite:
@@ -48,7 +55,14 @@ class LossScale:
     def _adapt(self, finite: bool) -> None:
         self._good = self._good + 1 if finite else 0
         self.skipped += not finite
+        self._skipped_at_floor = 0 if finite or self.scale > FLOOR else self._skipped_at_floor + 1
+        if self._skipped_at_floor == MOST_SKIPPED:
+            raise TrainingError(
+                f"the gradients of {MOST_SKIPPED} steps in a row are not finite, also with the smallest loss scale: "
+                "the training has diverged, or its numbers are too large for fp16; submit a run with a lower learning "
+                "rate or train.precision: bf16"
+            )
         if not finite:
-            self.scale *= BACKOFF
+            self.scale = max(self.scale * BACKOFF, FLOOR)
         elif self._good == self._growth_every:
             self.scale, self._good = self.scale * GROWTH, 0

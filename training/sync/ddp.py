@@ -52,6 +52,7 @@ class DDPGradients:
         return [self._bucket.facts(), {"gradients": len(self._named), "bytes": size, "all_reduce": "ddp"}]
 
     def clear(self) -> None:
+        self._extras.hold()
         for parameter in self._named.values():
             parameter.grad = None
 

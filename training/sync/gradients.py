@@ -97,6 +97,7 @@ class Gradients:
         for parameter, view in zip(self.parameters, self._views, strict=True):
             parameter.grad = view
         self._seen.clear()
+        self._extras.hold()
 
     def begin(self, loss: Tensor, stop: bool) -> None:
         """Reduce the gradients as they arrive: the next backward pass completes them.

@@ -56,7 +56,7 @@ def began_after(rows: list[dict[str, Any]]) -> dict[int, int]:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a value is a number within LARGEST, or null (the training writes null for nan and infinity)."""
+    """Whether a value is a number within LARGEST, or null (the training writes null for others)."""
     return value is None or (type(value) in (int, float) and -LARGEST < value < LARGEST)  # type: ignore[operator]
 
 

@@ -41,7 +41,7 @@ Pixels = Any
 
 
 class Corrupt(Exception):
-    """These bytes are not a complete image."""
+    """These bytes are not a complete image. A MemoryError says nothing about them, and is raised as it is."""
 
 
 def size_of(data: bytes) -> tuple[int, int]:
@@ -50,6 +50,8 @@ def size_of(data: bytes) -> tuple[int, int]:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
             return width, height
+    except MemoryError:
+        raise
     except Exception as error:  # Pillow's readers raise errors of many classes
         raise Corrupt(_why(error)) from None
 
@@ -69,6 +71,8 @@ def train_pixels(
     height, width = into.shape[1:]
     try:
         image = _part(data, lambda w, h: (box_of(w, h), width, height), draft)
+    except MemoryError:
+        raise
     except Exception as error:
         raise Corrupt(_why(error)) from None
     pixels = np.asarray(image)[:, ::-1] if flip else np.asarray(image)
@@ -85,7 +89,7 @@ def test_pixels(data: bytes, middle_of: Callable[[int, int], Middle], into: Pixe
     height, width = into.shape[1:]
     try:
         image = _part(data, middle_of, draft=False)
-    except ConfigError:
+    except (ConfigError, MemoryError):
         raise
     except Exception as error:
         raise Corrupt(_why(error)) from None
