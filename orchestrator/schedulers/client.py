@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import shlex
@@ -78,12 +79,21 @@ class Client:
             try:
                 job = self.scheduler.job_id(said.check("submitting the job").stdout)
             except SiteError as error:
+                if not said.exit_code and (job := self._visible(request)):
+                    return job
                 if not said.exit_code or (silent and re.search(silent, said.stderr)):
                     raise NoAnswer(str(error)) from None
                 raise
         finally:
             last_action.note(self.scheduler, job)
         return job
+
+    def _visible(self, request: Request) -> str:
+        """The job of a request whose submit command printed no usable id, if a query finds just one; else ''."""
+        with contextlib.suppress(SiteError):
+            found = self.find(request.token) if request.token else None
+            return found[0] if found and len(found) == 1 else ""
+        return ""
 
     def submit_argv(self, script: Path, request: Request) -> list[str]:
         """The command that submits `script`."""

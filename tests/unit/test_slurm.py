@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import Finished
+from orchestrator.base.process import Finished, NoAnswer
 from orchestrator.base.states import State
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request
@@ -145,9 +145,30 @@ def test_every_state_that_squeue_documents_is_mapped() -> None:
 
 def test_the_id_of_a_submitted_job() -> None:
     assert Slurm().job_id(recorded("sbatch").stdout).isdigit()
-    assert Slurm().job_id("123;cluster2\n") == "123"
     with pytest.raises(SiteError, match="did not print a job id"):
         Slurm().job_id("")
+
+
+@pytest.mark.parametrize("option", ["-M", "-Mgpu", "-M gpu", "--clusters=gpu", "--clusters", "--cluster", "--clus gpu"])
+def test_a_site_submits_to_no_other_cluster_since_no_query_would_see_the_job(option: str) -> None:
+    for key in ("ask", "extra", "submit_args"):
+        with pytest.raises(UserError, match="write one site per cluster, and log in there or set SLURM_CONF"):
+            Slurm().directives(request(**{key: (option,)}))
+    assert Slurm().refuses_option("--cluster-constraint=v100") is None
+
+
+@pytest.mark.parametrize(("listed", "job"), [("101\n", "101"), ("", None)])
+def test_a_job_that_sbatch_gave_to_a_cluster_counts_if_squeue_shows_it_and_else_is_named(
+    listed: str, job: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A federation prints the name of the own cluster, too."""
+    said = {"sbatch": "101;gpu\n", "squeue": listed}
+    monkeypatch.setattr("orchestrator.base.process.run", lambda argv, **_: Finished(tuple(argv), 0, said[argv[0]], ""))
+    if job:
+        assert Client(Slurm(), 5.0).submit(Path("job.sh"), request(token="digits-7")) == job
+        return
+    with pytest.raises(NoAnswer, match="job 101 to the cluster gpu; see `squeue -M gpu`"):
+        Client(Slurm(), 5.0).submit(Path("job.sh"), request(token="digits-7"))
 
 
 def test_the_directives() -> None:
