@@ -171,6 +171,12 @@ def test_a_job_that_sbatch_gave_to_a_cluster_counts_if_squeue_shows_it_and_else_
         Client(Slurm(), 5.0).submit(Path("job.sh"), request(token="digits-7"))
 
 
+def test_nothing_is_submitted_while_the_users_variable_selects_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CLUSTERS", "gpu")
+    with pytest.raises(UserError, match="SLURM_CLUSTERS=gpu is set.*unset it, and log in to that cluster or set SLURM"):
+        Client(Slurm(), 5.0).submit(Path("job.sh"), request())
+
+
 def test_the_directives() -> None:
     assert Slurm().directives(request()) == [
         f"#SBATCH {option}" for option in (

@@ -46,7 +46,8 @@ class Slurm(Scheduler):
         "SLURM_JOB_ID",
         array="SLURM_ARRAY_JOB_ID",
         task="SLURM_ARRAY_TASK_ID",
-        cluster=("SLURM_CONF", "SLURM_CLUSTERS"),
+        cluster=("SLURM_CONF",),
+        elsewhere=("SLURM_CLUSTERS",),
     )
     traits = Traits(
         reports_all_jobs=True,
