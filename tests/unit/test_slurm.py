@@ -136,6 +136,22 @@ def test_segments_that_the_user_asks_for_stay() -> None:
     assert Topology(source="slurm").segment(1000) == 0
 
 
+@pytest.mark.parametrize("hosts", ["n[1-", "(null)", ""])
+def test_a_host_list_that_cannot_be_read_hides_no_job(hosts: str) -> None:
+    squeue = Finished(("squeue",), 0, f"7|RUNNING|None|{hosts}\n8|RUNNING|None|n2\n", "")
+    found = Slurm().status_query(["7"]).read(squeue)
+    assert {job: (one.state, one.hosts) for job, one in found.items()} == {
+        "7": (State.RUNNING, ()), "8": (State.RUNNING, ("n2",)),
+    }  # fmt: skip
+    ended = Slurm().accounting_query(["7", "8"]).read(Finished(("sacct",), 0, f"7|COMPLETED|0:0|{hosts}\n", ""))
+    assert (ended["7"].state, ended["7"].hosts) == (State.COMPLETED, ())
+
+
+def test_a_job_that_another_cluster_of_a_federation_took_is_unknown() -> None:
+    found = Slurm().accounting_query(["7"]).read(Finished(("sacct",), 0, "7|REVOKED|0:0|None assigned\n", ""))
+    assert found["7"].state is State.UNKNOWN and "REVOKED" in found["7"].reason
+
+
 def test_every_state_that_squeue_documents_is_mapped() -> None:
     documented = """BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED LAUNCH_FAILED NODE_FAIL
         OUT_OF_MEMORY PENDING PREEMPTED RECONFIG_FAIL RUNNING RESV_DEL_HOLD REQUEUE_FED REQUEUE_HOLD REQUEUED RESIZING
