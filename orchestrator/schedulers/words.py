@@ -1,4 +1,4 @@
-"""The words of a job's request: a site's own words with their numbers, names, directives, times, lists of hosts, users."""
+"""The words of a job's request: a site's own words with their numbers, names, directives, times, hosts, the user."""
 
 from __future__ import annotations
 

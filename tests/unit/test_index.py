@@ -4,12 +4,17 @@ import fcntl
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.base.errors import UserError
+from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.runs import remove
+from orchestrator.runs.attempts import cancel
 from orchestrator.runs.folder import index, ledger
 from orchestrator.runs.folder.events import Submitting
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -140,3 +145,24 @@ def test_a_run_named_by_its_folder_needs_no_home(tmp_path: Path, monkeypatch: py
     run = made(tmp_path / "run")
     index.own(run)
     assert read_record(run).mine
+
+
+@pytest.mark.parametrize("job", ["7", None])
+def test_a_lost_run_is_cancelled_before_it_is_removed_or_removed_by_force(
+    job: str | None, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the scheduler does not know its job is no proof that the job is over."""
+    run = known(home / "runs" / "lost-1")
+    seen = replace(unasked(read_record(run)), state=State.LOST, reason="it has left the queue", job=job)
+    monkeypatch.setattr(remove, "look", lambda _: seen)
+    monkeypatch.setattr(cancel, "views", lambda *_, **__: [seen])
+    ended: list[str] = []
+    monkeypatch.setattr(cancel, "_end", lambda endings, refused: ended.extend(one.job for one in endings))
+    monkeypatch.setattr(cancel, "read_plan", lambda *_: SimpleNamespace(site=None))
+    refused = cancel.cancel_all([run])
+    assert ended == ([job] if job else []) and bool(refused) == (job is None), refused
+    kept = remove.remove_all([run])
+    assert [str(error) for error in kept.values() if "torusrun cancel lost-1" not in str(error)] == []
+    assert run.folder.exists() == bool(job), "a run whose job may live stays; one without a job goes"
+    if job:
+        assert not remove.remove_all([run], force=True) and not run.folder.exists()
