@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import threading
-from dataclasses import replace
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,6 +39,21 @@ def known(folder: Path) -> RunFolder:
     folder.parent.mkdir(exist_ok=True)
     with index.announced(run):
         return made(folder)
+
+
+def age(run: RunFolder) -> None:
+    """Make the run's link old enough to be cleaned."""
+    then_s = time.time() - index.YOUNG_S - 1.0
+    os.utime(index.place() / run.run_id, (then_s, then_s), follow_symlinks=False)
+
+
+def test_a_folder_that_its_parent_lists_is_not_gone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS may answer from its cache that there is no such folder."""
+    mine = known(home / "runs" / "mine-1")
+    age(mine)
+    monkeypatch.setattr(index, "is_gone", lambda run: True)
+    index.runs()
+    assert (index.place() / "mine-1").is_symlink() and mine.folder.exists()
 
 
 def test_a_word_never_names_a_folder_where_the_user_stands(
@@ -97,6 +112,9 @@ def test_what_a_killed_client_left_is_removed(home: Path) -> None:
         (half.unfinished / "run.yaml").write_text("name: half\n")
         assert [run.run_id for run in index.runs()] == ["whole-1"]
         assert half.unfinished.exists(), "a client that is at work must be left alone"
+    assert [run.run_id for run in index.runs()] == ["whole-1"]
+    assert half.unfinished.exists(), "another login node may not see the folder of a young run yet"
+    age(half)
     assert [run.folder for run in index.runs()] == [whole.folder]
     assert not half.unfinished.exists() and [link.name for link in index.place().iterdir()] == ["whole-1"]
 
@@ -153,7 +171,8 @@ def test_a_lost_run_is_cancelled_before_it_is_removed_or_removed_by_force(
 ) -> None:
     """That the scheduler does not know its job is no proof that the job is over."""
     run = known(home / "runs" / "lost-1")
-    seen = replace(unasked(read_record(run)), state=State.LOST, reason="it has left the queue", job=job)
+    seen = SimpleNamespace(state=State.LOST, reason="it has left the queue", job=job, attempt=1)
+    monkeypatch.setattr(remove, "views", lambda _: [])
     monkeypatch.setattr(remove, "look", lambda _: seen)
     monkeypatch.setattr(cancel, "views", lambda *_, **__: [seen])
     ended: list[str] = []

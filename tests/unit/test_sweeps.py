@@ -531,6 +531,7 @@ def test_a_client_killed_before_any_change_leaves_all_members_or_none(
 ) -> None:
     for module in (lookup, outcome):  # no submission is too young to be looked for
         monkeypatch.setattr(module, "SHOWN_AFTER_S", -LATER_S)
+    monkeypatch.setattr(index, "YOUNG_S", 0.0)  # and none too young to be cleaned
     planned = plan_sweep(cluster.home / "run.yaml", values=["env.X=1,2"])
     assert proposed(planned)[0].text()  # loads what is loaded late, once for all clients
     number = 0
