@@ -74,3 +74,30 @@ def test_a_stale_address_of_a_dead_start_does_no_harm(tmp_path: Path) -> None:
     with launched(document) as launch:
         assert launch.codes() == [0, 0], launch.stderr_text
     assert not Path(document["rendezvous"]).exists(), "the address must go once all ranks have met"
+
+
+def test_ranks_wait_for_a_slow_rank_0_while_its_store_lives_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.distributed as dist
+
+    from training.meeting import rendezvous
+    from training.meeting.signed_store import Secret, SignedStore
+
+    monkeypatch.setattr(rendezvous, "LOOK_S", 0.02)
+    served = dist.TCPStore("127.0.0.1", 0, 2, True, wait_for_workers=False)
+    secret = Secret("0123456789abcdef" * 4, 1, 2)
+    store = SignedStore(dist.TCPStore("127.0.0.1", served.port, 2, False, wait_for_workers=False), secret)
+    waits: list[int] = []
+    check = store.check
+
+    def slowly(keys: list[str]) -> bool:
+        waits.append(1)
+        if len(waits) == 3:
+            SignedStore(served, secret).set("resume", "step-8")
+        return check(keys)
+
+    monkeypatch.setattr(store, "check", slowly)
+    rendezvous.wait_for_rank_0(store, "resume")
+    assert len(waits) >= 3 and store.get("resume") == b"step-8"
+    del served
+    with pytest.raises(dist.DistNetworkError):
+        rendezvous.wait_for_rank_0(store, "another")
