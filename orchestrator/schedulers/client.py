@@ -80,7 +80,7 @@ class Client:
             try:
                 job = self.scheduler.job_id(said.check("submitting the job").stdout)
             except SiteError as error:
-                if not said.exit_code and (job := self._visible(request)):
+                if not said.exit_code and ";" in said.stdout and (job := self._visible(request)):
                     return job
                 if not said.exit_code or (silent and re.search(silent, said.stderr)):
                     raise NoAnswer(str(error)) from None

@@ -568,3 +568,9 @@ def test_members_of_a_refused_later_array_of_a_resume_stay_failed_until_they_are
     assert [run.id for run in submitted.resume()] == [f"{submitted.id}.2", f"{submitted.id}.3"]
     states = [view.state for view in submitted.status()]
     assert states == [State.PENDING] * 4, "an end of the refused attempt must not hide the new one"
+
+
+@pytest.fixture(autouse=True)
+def no_link_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index leaves young links alone; here they are cleaned at once."""
+    monkeypatch.setattr(index, "YOUNG_S", 0.0)
