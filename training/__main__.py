@@ -19,6 +19,7 @@ from training.checkpoint import writer
 from training.checkpoint.manifest import OtherSchema
 from training.collectives.cut_off import cut_off
 from training.config import Config, ConfigError, load
+from training.meeting.descriptors import too_few
 from training.meeting.ranks import Ranks
 from training.reporting.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED, TrainingError
 from training.step.stop import StopRequest
@@ -41,6 +42,8 @@ def _run(arguments: list[str], writing: writer.Writer | None) -> int:
     faulthandler.register(signal.SIGUSR1)  # torusrun sends it when a run hangs: the stacks show where this rank is
     try:
         config, ranks = read(arguments)
+        if why := too_few(ranks.world):
+            raise ConfigError(why)
         writing = (writing or writer.start()) if ranks.rank == 0 else None
         return _loop()(config, ranks, StopRequest(), writing)
     except (ConfigError, OtherSchema) as error:

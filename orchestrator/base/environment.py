@@ -6,11 +6,18 @@ import os
 import shutil
 from collections.abc import Mapping
 
-# SLURM_CONF and the other variables in KEPT locate the scheduler. The rest describe our own job.
+# SLURM_CONF and the other variables in KEPT locate the scheduler. The rest describe our own job, or are the
+# user's defaults of Slurm's commands (man squeue, ENVIRONMENT VARIABLES): they would filter answers, or change them.
 INHERITED = (
     "SLURM_",
     "SBATCH_",
     "SRUN_",
+    "SQUEUE_",
+    "SCANCEL_",
+    "SACCT_",
+    "SINFO_",
+    "SCONTROL_",
+    "SBCAST_",
     "PBS_",
     "SGE_",
     "PE_",
@@ -26,6 +33,7 @@ KEPT = {
     "SLURM_TIME_FORMAT",
     "PBS_CONF_FILE",
     "PBS_SERVER",
+    "PBS_DEFAULT",
     "PBS_EXEC",
     "SGE_ROOT",
     "SGE_CELL",

@@ -12,6 +12,7 @@ from orchestrator.images.architecture import is_sif, is_squashfs
 from orchestrator.images.definitions.dockerfile.instructions import is_name
 from orchestrator.spec.paths import absolute, expanded
 
+LONGEST_NAME = 255  # bytes (limits.h, NAME_MAX)
 Kind = Literal["image file", "SIF", "squashfs", "folder", "archive", "layout", "registry"]
 TRANSPORTS: dict[str, Kind] = {"docker-archive": "archive", "oci-archive": "archive", "oci": "layout"}
 REGISTRIES = ("docker", "oras", "library")
@@ -90,6 +91,8 @@ def beside(text: str, folder: Path) -> str:
 def misfit(text: str) -> str | None:
     """Why `text` cannot name an image, by its form alone; None if it may name one."""
     transport, place, _ = _split(text)
+    if transport not in REGISTRIES and any(len(part.encode()) > LONGEST_NAME for part in place.split("/")):
+        return f"a part of its path is longer than {LONGEST_NAME} bytes, which no file system takes"
     if transport in REGISTRIES:
         return None if REFERENCE.fullmatch(place) else f"{place!r} is no reference, as in docker://debian:bookworm-slim"
     if transport in TRANSPORTS:

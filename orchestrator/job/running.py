@@ -86,7 +86,7 @@ class Running:
             if now_s >= looked_s + LOOK_S and self.over_s == NEVER:
                 looked_s = now_s
                 self._look(now_s)
-            self._end(now_s)
+            self._end(time.monotonic())  # a look may have read a slow file system for seconds
             time.sleep(POLL_S if self.over_s == NEVER else SOON_S)
         self._gather()
         self.relay.pass_on(final=True)
@@ -120,13 +120,13 @@ class Running:
         if self.shells:
             self.shells.look()
         if is_done(self.attempt):
-            self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
+            self._end_by(time.monotonic() + self.plan.site.kill_after_s + FOLLOW_S)
         elif hang := self.hangs.look(now_s):  # ranks that still handle signals may leave a checkpoint
             self.hang = hang
             if self._may_leave():  # none can leave a checkpoint
-                return self._end_by(now_s)
+                return self._end_by(time.monotonic())
             self.launcher.send_signal(self.stop_signal)
-            self._end_by(now_s + self._follow_s())
+            self._end_by(time.monotonic() + self._follow_s())
 
     def _follow_s(self) -> float:
         """How long the ranks may take to end by themselves, the time of a stop longer if they write a checkpoint."""
@@ -164,9 +164,11 @@ class Running:
         if now_s > self.over_s and not self.ending:
             self.ending = True
             self.stayed = [rank for rank in range(self.placement.grid.ranks) if rank not in self.ranks.ends]
+            self.over_s = now_s  # SIGKILL follows by the time of SIGTERM
             self.launcher.send_signal(signal.SIGTERM)
         if now_s > self.over_s + FOLLOW_S:
-            os.killpg(self.launcher.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.launcher.pid, signal.SIGKILL)
 
     def _gather(self) -> None:
         """Wait a moment for the records of ranks on other hosts that live, and until no rank runs any more."""

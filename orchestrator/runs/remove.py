@@ -15,25 +15,25 @@ from orchestrator.runs.state.poll import look, views
 from orchestrator.runs.state.view import View
 
 
-def remove_all(runs: Sequence[RunFolder]) -> dict[RunFolder, TorusrunError]:
-    """Remove these runs; the errors by those that stay."""
+def remove_all(runs: Sequence[RunFolder], *, force: bool = False) -> dict[RunFolder, TorusrunError]:
+    """Remove these runs; the errors by those that stay. `force` also removes LOST runs, which may still be at work."""
     refused: dict[RunFolder, TorusrunError] = {}
     needed = _awaited(index.runs())
     for run in runs:
         try:
-            _remove(run, needed)
+            _remove(run, needed, force)
         except TorusrunError as error:
             refused[run] = error
     return refused
 
 
-def _remove(run: RunFolder, needed: Collection[Path]) -> None:
+def _remove(run: RunFolder, needed: Collection[Path], force: bool) -> None:
     """Remove a run. Raises UserError if it is not over or another run waits for it, SiteError if a part is left."""
     index.own(run)
     if not run.ledger.exists():
         raise UserError(f"{run.folder}: this has no ledger, so nobody can say whether the run is over; look at it")
     with submit.alone(run):  # nobody resumes it meanwhile
-        _check(run, look(run), needed)
+        _check(run, look(run), needed, force)
         settled.forget([run.run_id])
         index.forget(run)
     if run.folder.exists() or run.removed.exists():
@@ -50,8 +50,13 @@ def check_over(run: RunFolder, seen: View) -> None:
         raise UserError(f"{run.run_id} may have processes that are still at work; see where: `torusrun explain`")
 
 
-def _check(run: RunFolder, seen: View, needed: Collection[Path]) -> None:
+def _check(run: RunFolder, seen: View, needed: Collection[Path], force: bool) -> None:
     check_over(run, seen)
+    if seen.state is State.LOST and seen.job and not force and not run.attempt(seen.attempt).end.exists():
+        raise UserError(
+            f"{run.run_id} is LOST: {seen.reason}; nobody knows whether job {seen.job} is over: "
+            f"`torusrun cancel {run.run_id}`, and if you know that it is, rm --force"
+        )
     if run.folder in needed:
         raise UserError(f"another run waits for {run.run_id} (--after): remove it once that one is over")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -73,17 +75,37 @@ class Client:
         """
         command, job = self.submit_argv(script, request), ""
         try:
-            said = process.run(command, timeout_s=self.timeout_s, cwd=cwd, environment=_without_secrets(request))
+            said = process.run(command, timeout_s=self.timeout_s, cwd=cwd, environment=self._environment(request))
             silent = self.scheduler.traits.silent
             try:
                 job = self.scheduler.job_id(said.check("submitting the job").stdout)
             except SiteError as error:
+                if not said.exit_code and ";" in said.stdout and (job := self._visible(request)):
+                    return job
                 if not said.exit_code or (silent and re.search(silent, said.stderr)):
                     raise NoAnswer(str(error)) from None
                 raise
         finally:
             last_action.note(self.scheduler, job)
         return job
+
+    def _environment(self, request: Request) -> dict[str, str]:
+        """The environment of a command that reads the script of this request. Raises UserError if it names a cluster
+        that the queries do not reach.
+        """
+        if named := [name for name in self.scheduler.variables.elsewhere if os.environ.get(name)]:
+            raise UserError(
+                f"{named[0]}={os.environ[named[0]]} is set, and torusrun uses one cluster per site: unset it, and "
+                f"log in to that cluster or set {self.scheduler.variables.cluster[0]}"
+            )
+        return {name: value for name, value in clean_environment().items() if name not in request.secrets}
+
+    def _visible(self, request: Request) -> str:
+        """The job of a request whose submit command printed no usable id, if a query finds just one; else ''."""
+        with contextlib.suppress(SiteError):
+            found = self.find(request.token) if request.token else None
+            return found[0] if found and len(found) == 1 else ""
+        return ""
 
     def submit_argv(self, script: Path, request: Request) -> list[str]:
         """The command that submits `script`."""
@@ -97,7 +119,7 @@ class Client:
         command = self.scheduler.ask_command(request)
         if command is None:
             raise UserError(f"{self.scheduler.name} cannot be asked about a job without submitting it: leave out --ask")
-        said = process.run(command, timeout_s=self.timeout_s, text=text, environment=_without_secrets(request))
+        said = process.run(command, timeout_s=self.timeout_s, text=text, environment=self._environment(request))
         said.check("asking whether the job could run")
         return said.stderr.strip() or said.stdout.strip()
 
@@ -244,8 +266,3 @@ class Client:
     def shell_from_inside(self) -> bool:
         """Whether the job must start the program of a shell (orchestrator.beside.shells), since `shell` cannot."""
         return self.scheduler.reach.from_inside and not self.by_ssh
-
-
-def _without_secrets(request: Request) -> dict[str, str]:
-    """The environment of a command that reads the script of this request."""
-    return {name: value for name, value in clean_environment().items() if name not in request.secrets}

@@ -71,6 +71,10 @@ class Scheduler(ABC):
         """Why no directive can carry `value` as one word, naming the character; None if one can."""
         return None
 
+    def refuses_option(self, option: str) -> str | None:
+        """Why a site's own words for the scheduler must not contain `option`; None if they may."""
+        return None
+
     def word(self, key: str, value: str) -> str:
         """`value`, which is that of `key`. Raises UserError if no directive can carry it as one word."""
         reason = "begins with '-', as an option does" if value.startswith("-") else self.refuses(value)

@@ -1,8 +1,10 @@
-"""The words of a job's request: a site's own words with their numbers, names, directives, times, and lists of hosts."""
+"""The words of a job's request: a site's own words with their numbers, names, directives, times, hosts, the user."""
 
 from __future__ import annotations
 
 import math
+import os
+import pwd
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -71,6 +73,14 @@ def clock(seconds: float) -> str:
     """A time limit as HH:MM:SS, rounded up; hours may exceed 24."""
     minutes, rest = divmod(math.ceil(seconds), 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{rest:02}"
+
+
+def user_name() -> str:
+    """The user's name, by which schedulers know jobs; $LOGNAME may be another's. Raises SiteError if there is none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        raise SiteError(f"user {os.geteuid()} has no name on this machine: schedulers know jobs by one") from None
 
 
 def listed_hosts(path: str) -> list[str]:

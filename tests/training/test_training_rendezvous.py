@@ -74,3 +74,40 @@ def test_a_stale_address_of_a_dead_start_does_no_harm(tmp_path: Path) -> None:
     with launched(document) as launch:
         assert launch.codes() == [0, 0], launch.stderr_text
     assert not Path(document["rendezvous"]).exists(), "the address must go once all ranks have met"
+
+
+def test_ranks_wait_for_a_slow_rank_0_while_its_store_lives_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.distributed as dist
+
+    from training.meeting import rendezvous
+    from training.meeting.signed_store import Secret, SignedStore
+
+    monkeypatch.setattr(rendezvous, "LOOK_S", 0.02)
+    served = [dist.TCPStore("127.0.0.1", 0, 2, True, wait_for_workers=False)]
+    secret = Secret("0123456789abcdef" * 4, 1, 2)
+    store = SignedStore(dist.TCPStore("127.0.0.1", served[0].port, 2, False, wait_for_workers=False), secret)
+    waits: list[int] = []
+    check = store.check
+
+    def slowly(keys: list[str]) -> bool:
+        waits.append(1)
+        if len(waits) == 3:
+            SignedStore(served[0], secret).set("resume", "step-8")
+        return check(keys)
+
+    monkeypatch.setattr(store, "check", slowly)
+    rendezvous.wait_for_rank_0(store, "resume")
+    assert len(waits) >= 3 and store.get("resume") == b"step-8"
+    served.clear()
+    with pytest.raises(dist.DistNetworkError):
+        rendezvous.wait_for_rank_0(store, "another")
+
+
+def test_a_rank_opens_as_many_files_as_it_may_and_says_if_these_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    from training.meeting import descriptors
+
+    limits = [(1024, 4096)]
+    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(descriptors.resource, "setrlimit", lambda _, both: limits.append(both))
+    assert descriptors.too_few(1500) == "" and limits[-1] == (4096, 4096)
+    assert "2048 ranks need 4128 open files in each process, and this node allows 4096" in descriptors.too_few(2048)

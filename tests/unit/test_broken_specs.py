@@ -197,6 +197,25 @@ def test_a_broken_site_gets_one_clear_message(
     assert len(err.strip().splitlines()) == 1, err
 
 
+@pytest.mark.parametrize("key", ["ask", "submit_args", "scheduler_args"])
+def test_a_site_that_submits_to_another_cluster_is_refused(
+    key: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text(f"scheduler: slurm\nlauncher: srun\n{key}: [--clusters=gpu]\n")
+    (tmp_path / "run.yaml").write_text("name: digits\nsite: mine.yaml\n")
+    assert main(["plan", str(tmp_path / "run.yaml")]) == 2
+    assert f"mine.yaml:3:{len(key) + 3}: '{key}': '--clusters=gpu' submits to another" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("image", ["x" * 256, "docker-archive:/a/" + "x" * 256, "/" + "x" * 256 + "/a.sif"])
+def test_an_image_whose_name_no_file_can_have_is_refused(
+    image: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.yaml").write_text(f"name: digits\nimage: {image}\nsite: local\n")
+    assert main(["plan", str(tmp_path / "run.yaml")]) == 2
+    assert "run.yaml:2:8: 'image': a part of its path is longer than 255 bytes" in capsys.readouterr().err
+
+
 def test_a_queue_of_the_run_is_named_by_the_run(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.yaml").write_text("scheduler: gridengine\nlauncher: mpirun\nqueue: 'a#b'\n")
     (tmp_path / "run.yaml").write_text('name: digits\nsite: mine.yaml\nqueue: "it\'s"\n')

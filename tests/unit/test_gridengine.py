@@ -8,6 +8,7 @@ import pytest
 from orchestrator.base.errors import SiteError
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State
+from orchestrator.schedulers.gridengine import facts
 from orchestrator.schedulers.gridengine.scheduler import GridEngine
 
 RECORDED = Path(__file__).parent / "recorded" / "gridengine"
@@ -235,3 +236,14 @@ def test_missing_hosts_are_an_error(environment: dict[str, str], says: str) -> N
 def test_fewer_slots_than_cores_are_reported(slots: str, hosts: str, short: bool) -> None:
     said = ENGINE.shortfall({"NSLOTS": slots, "NHOSTS": hosts}, 160)
     assert ("gave 16 slots, and the ranks use 160 cores" in said) is short
+
+
+@pytest.mark.parametrize(("h_rt", "seconds"), [("86400", 86400.0), ("24:0:0", 86400.0), ("INFINITY", None)])
+def test_a_limit_of_a_queue_in_plain_digits_is_seconds(h_rt: str, seconds: float | None) -> None:
+    (queue,) = facts.queues([{"qname": "all.q", "h_rt": h_rt}], {})
+    assert queue.time_s == seconds
+
+
+def test_the_user_is_the_one_of_the_process_whatever_logname_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "somebody-else")
+    assert "somebody-else" not in GridEngine().find_query("digits").command

@@ -4,12 +4,17 @@ import fcntl
 import json
 import os
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.base.errors import UserError
+from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.runs import remove
+from orchestrator.runs.attempts import cancel
 from orchestrator.runs.folder import index, ledger
 from orchestrator.runs.folder.events import Submitting
 from orchestrator.runs.folder.run_folder import RunFolder
@@ -34,6 +39,21 @@ def known(folder: Path) -> RunFolder:
     folder.parent.mkdir(exist_ok=True)
     with index.announced(run):
         return made(folder)
+
+
+def age(run: RunFolder) -> None:
+    """Make the run's link old enough to be cleaned."""
+    then_s = time.time() - index.YOUNG_S - 1.0
+    os.utime(index.place() / run.run_id, (then_s, then_s), follow_symlinks=False)
+
+
+def test_a_folder_that_its_parent_lists_is_not_gone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS may answer from its cache that there is no such folder."""
+    mine = known(home / "runs" / "mine-1")
+    age(mine)
+    monkeypatch.setattr(index, "is_gone", lambda run: True)
+    index.runs()
+    assert (index.place() / "mine-1").is_symlink() and mine.folder.exists()
 
 
 def test_a_word_never_names_a_folder_where_the_user_stands(
@@ -92,6 +112,9 @@ def test_what_a_killed_client_left_is_removed(home: Path) -> None:
         (half.unfinished / "run.yaml").write_text("name: half\n")
         assert [run.run_id for run in index.runs()] == ["whole-1"]
         assert half.unfinished.exists(), "a client that is at work must be left alone"
+    assert [run.run_id for run in index.runs()] == ["whole-1"]
+    assert half.unfinished.exists(), "another login node may not see the folder of a young run yet"
+    age(half)
     assert [run.folder for run in index.runs()] == [whole.folder]
     assert not half.unfinished.exists() and [link.name for link in index.place().iterdir()] == ["whole-1"]
 
@@ -140,3 +163,25 @@ def test_a_run_named_by_its_folder_needs_no_home(tmp_path: Path, monkeypatch: py
     run = made(tmp_path / "run")
     index.own(run)
     assert read_record(run).mine
+
+
+@pytest.mark.parametrize("job", ["7", None])
+def test_a_lost_run_is_cancelled_before_it_is_removed_or_removed_by_force(
+    job: str | None, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the scheduler does not know its job is no proof that the job is over."""
+    run = known(home / "runs" / "lost-1")
+    seen = SimpleNamespace(state=State.LOST, reason="it has left the queue", job=job, attempt=1)
+    monkeypatch.setattr(remove, "views", lambda _: [])
+    monkeypatch.setattr(remove, "look", lambda _: seen)
+    monkeypatch.setattr(cancel, "views", lambda *_, **__: [seen])
+    ended: list[str] = []
+    monkeypatch.setattr(cancel, "_end", lambda endings, refused: ended.extend(one.job for one in endings))
+    monkeypatch.setattr(cancel, "read_plan", lambda *_: SimpleNamespace(site=None))
+    refused = cancel.cancel_all([run])
+    assert ended == ([job] if job else []) and bool(refused) == (job is None), refused
+    kept = remove.remove_all([run])
+    assert [str(error) for error in kept.values() if "torusrun cancel lost-1" not in str(error)] == []
+    assert run.folder.exists() == bool(job), "a run whose job may live stays; one without a job goes"
+    if job:
+        assert not remove.remove_all([run], force=True) and not run.folder.exists()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import json
 import os
+import resource
 import secrets
 import shutil
 import socket
@@ -18,6 +21,7 @@ from orchestrator.job.load import cores, gpus, interfaces, monitor
 from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.job.load.monitor import Look, Monitor, Watched, look
 from orchestrator.job.load.step_times import StepsTold
+from orchestrator.job.ranks.left_behind import LeftBehind
 from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.clock import Clock
@@ -307,3 +311,38 @@ def test_a_node_of_many_writes_less_often(tmp_path: Path) -> None:
 
 def test_a_damaged_share_is_still_a_record() -> None:
     assert replace(LOAD.ranks[0], waited=7.0).computed_s == 0.0
+
+
+def test_attempts_in_one_process_leave_no_descriptors(tmp_path: Path) -> None:
+    """The wrapper of an elastic run stays for all attempts."""
+
+    def both() -> None:
+        monitor = Monitor(RunFolder(tmp_path).attempt(1), 0, 1, Watched({0}, [0], "lo", ()))
+        with monitor:
+            pass
+        monitor._thread.join(20.0)
+        left = LeftBehind()
+        left.begun()
+        assert left.wait(20.0)
+
+    both()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        both()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before, "close both ends of every pipe"
+
+
+def test_a_process_with_more_than_1024_descriptors_waits_for_what_is_left_behind() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard <= 2000:
+        pytest.skip(f"this machine gives a process {hard} descriptors at most")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2001), hard))
+    left = LeftBehind()
+    low, left._end = left._end, fcntl.fcntl(left._end, fcntl.F_DUPFD_CLOEXEC, 2000)
+    os.close(low)
+    left.begun()
+    try:
+        assert left.wait(20.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import schedulers
 from orchestrator.base import proc, process
 from orchestrator.base.environment import clean_environment, which
 from orchestrator.base.errors import SiteError
+from orchestrator.schedulers import KNOWN
 from tests.waiting import until
 
 
@@ -81,10 +83,21 @@ def test_what_an_enclosing_job_set_does_not_leak() -> None:
         "SLURM_CPU_BIND": "x",
         "PMIX_RANK": "3",
         "OMPI_MCA_x": "y",
+        "SQUEUE_PARTITION": "debug",
+        "SCANCEL_STATE": "PENDING",
+        "SACCT_FORMAT": "User",
+        "SINFO_PARTITION": "debug",
         "SLURM_CONF": "/etc/s.conf",
         "PATH": "/bin",
     }
     assert clean_environment(inherited) == {"SLURM_CONF": "/etc/s.conf", "PATH": "/bin", "LC_ALL": "C"}
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_every_variable_that_selects_a_cluster_reaches_its_commands(name: str) -> None:
+    selecting = dict.fromkeys(schedulers.get(name).variables.cluster, "there")
+    lost = selecting.keys() - clean_environment(selecting).keys()
+    assert not lost, f"{lost}: add them to base.environment.KEPT, or declare them in `elsewhere`"
 
 
 def test_calls_are_counted_by_program() -> None:

@@ -240,3 +240,32 @@ def test_a_program_that_moves_now_and_then_is_left_alone(run: RunFolder, watched
 
     one = watched(f"trap '' USR1; {LOOP.replace('while :', 'until test -e enough')}", asked)
     assert one.watch() == 0 and one.hang is None and clock.now_s - began_s > 3 * HANG_S
+
+
+def test_a_look_that_takes_long_shortens_no_time_between_the_signals(
+    run: RunFolder, watched: Start, clock: Passing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = watched(f'trap "" USR2 TERM; {LOOP}')
+    at_s: dict[str, float] = {}
+    send, kill = one.launcher.send_signal, running.os.killpg
+
+    def slow(_: float) -> End:
+        clock.sleep(100.0)
+        return STOP
+
+    def sent(number: signal.Signals) -> None:
+        at_s[number.name] = clock.monotonic()
+        send(number)
+
+    def killed(group: int, number: signal.Signals) -> None:
+        at_s[number.name] = clock.monotonic()
+        kill(group, number)
+        raise ProcessLookupError  # as if the launcher had ended meanwhile
+
+    monkeypatch.setattr(one.hangs, "look", slow)
+    monkeypatch.setattr(one.launcher, "send_signal", sent)
+    monkeypatch.setattr(running.os, "killpg", killed)
+    until(lambda: there(run, "ready"), "the launcher to be ready")
+    assert one.watch() is None
+    assert at_s["SIGTERM"] - at_s["SIGUSR2"] >= running.FOLLOW_S, at_s
+    assert at_s["SIGKILL"] - at_s["SIGTERM"] >= running.FOLLOW_S, at_s

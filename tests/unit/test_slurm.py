@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import Finished
+from orchestrator.base.process import Finished, NoAnswer
 from orchestrator.base.states import State
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request
@@ -136,6 +136,22 @@ def test_segments_that_the_user_asks_for_stay() -> None:
     assert Topology(source="slurm").segment(1000) == 0
 
 
+@pytest.mark.parametrize("hosts", ["n[1-", "(null)", ""])
+def test_a_host_list_that_cannot_be_read_hides_no_job(hosts: str) -> None:
+    squeue = Finished(("squeue",), 0, f"7|RUNNING|None|{hosts}\n8|RUNNING|None|n2\n", "")
+    found = Slurm().status_query(["7"]).read(squeue)
+    assert {job: (one.state, one.hosts) for job, one in found.items()} == {
+        "7": (State.RUNNING, ()), "8": (State.RUNNING, ("n2",)),
+    }  # fmt: skip
+    ended = Slurm().accounting_query(["7", "8"]).read(Finished(("sacct",), 0, f"7|COMPLETED|0:0|{hosts}\n", ""))
+    assert (ended["7"].state, ended["7"].hosts) == (State.COMPLETED, ())
+
+
+def test_a_job_that_another_cluster_of_a_federation_took_is_unknown() -> None:
+    found = Slurm().accounting_query(["7"]).read(Finished(("sacct",), 0, "7|REVOKED|0:0|None assigned\n", ""))
+    assert found["7"].state is State.UNKNOWN and "REVOKED" in found["7"].reason
+
+
 def test_every_state_that_squeue_documents_is_mapped() -> None:
     documented = """BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED LAUNCH_FAILED NODE_FAIL
         OUT_OF_MEMORY PENDING PREEMPTED RECONFIG_FAIL RUNNING RESV_DEL_HOLD REQUEUE_FED REQUEUE_HOLD REQUEUED RESIZING
@@ -145,9 +161,36 @@ def test_every_state_that_squeue_documents_is_mapped() -> None:
 
 def test_the_id_of_a_submitted_job() -> None:
     assert Slurm().job_id(recorded("sbatch").stdout).isdigit()
-    assert Slurm().job_id("123;cluster2\n") == "123"
     with pytest.raises(SiteError, match="did not print a job id"):
         Slurm().job_id("")
+
+
+@pytest.mark.parametrize("option", ["-M", "-Mgpu", "-M gpu", "--clusters=gpu", "--clusters", "--cluster", "--clus gpu"])
+def test_a_site_submits_to_no_other_cluster_since_no_query_would_see_the_job(option: str) -> None:
+    for key in ("ask", "extra", "submit_args"):
+        with pytest.raises(UserError, match="write one site per cluster, and log in there or set SLURM_CONF"):
+            Slurm().directives(request(**{key: (option,)}))
+    assert Slurm().refuses_option("--cluster-constraint=v100") is None
+
+
+@pytest.mark.parametrize(("listed", "job"), [("101\n", "101"), ("", None)])
+def test_a_job_that_sbatch_gave_to_a_cluster_counts_if_squeue_shows_it_and_else_is_named(
+    listed: str, job: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A federation prints the name of the own cluster, too."""
+    said = {"sbatch": "101;gpu\n", "squeue": listed}
+    monkeypatch.setattr("orchestrator.base.process.run", lambda argv, **_: Finished(tuple(argv), 0, said[argv[0]], ""))
+    if job:
+        assert Client(Slurm(), 5.0).submit(Path("job.sh"), request(token="digits-7")) == job
+        return
+    with pytest.raises(NoAnswer, match="job 101 to the cluster gpu; see `squeue -M gpu`"):
+        Client(Slurm(), 5.0).submit(Path("job.sh"), request(token="digits-7"))
+
+
+def test_nothing_is_submitted_while_the_users_variable_selects_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CLUSTERS", "gpu")
+    with pytest.raises(UserError, match="SLURM_CLUSTERS=gpu is set.*unset it, and log in to that cluster or set SLURM"):
+        Client(Slurm(), 5.0).submit(Path("job.sh"), request())
 
 
 def test_the_directives() -> None:

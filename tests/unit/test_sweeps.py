@@ -531,6 +531,7 @@ def test_a_client_killed_before_any_change_leaves_all_members_or_none(
 ) -> None:
     for module in (lookup, outcome):  # no submission is too young to be looked for
         monkeypatch.setattr(module, "SHOWN_AFTER_S", -LATER_S)
+    monkeypatch.setattr(index, "YOUNG_S", 0.0)  # and none too young to be cleaned
     planned = plan_sweep(cluster.home / "run.yaml", values=["env.X=1,2"])
     assert proposed(planned)[0].text()  # loads what is loaded late, once for all clients
     number = 0
@@ -567,3 +568,9 @@ def test_members_of_a_refused_later_array_of_a_resume_stay_failed_until_they_are
     assert [run.id for run in submitted.resume()] == [f"{submitted.id}.2", f"{submitted.id}.3"]
     states = [view.state for view in submitted.status()]
     assert states == [State.PENDING] * 4, "an end of the refused attempt must not hide the new one"
+
+
+@pytest.fixture(autouse=True)
+def no_link_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index leaves young links alone; here they are cleaned at once."""
+    monkeypatch.setattr(index, "YOUNG_S", 0.0)

@@ -20,6 +20,7 @@ from training.complete import lacks
 from training.config import Config
 from training.learner import Learner
 from training.meeting.agree import agreed, agreed_number
+from training.meeting.rendezvous import wait_for_rank_0
 from training.meeting.signed_store import SignedStore
 from training.parts import Parts
 from training.recipe.protocols import Optimizer
@@ -63,6 +64,7 @@ class Saver:
         if self._flight is not None:
             newest = self._flight.folder.newest
             meeting.set("resume", f"{newest.name} {newest.sha256[STATE]}" if newest else "")
+        wait_for_rank_0(meeting, "resume")
         answer = meeting.get("resume").decode()
         name, _, sha256 = answer.partition(" ")
         if self._memory and (found := self._memory.resume(meeting, newer_than=step_of(name) or 0)):

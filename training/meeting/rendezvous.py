@@ -32,6 +32,7 @@ from training.meeting.signed_store import Secret, SignedStore
 ALL_HERE = "all here"
 NONCE_BYTES = 16
 POLL_S = 0.05
+LOOK_S = 1.0  # between looks whether other ranks are lost
 
 _kept: list[Store] = []
 _left = threading.Event()  # the rank has to leave the others
@@ -61,6 +62,23 @@ def join(config: Config, ranks: Ranks, backend: str) -> SignedStore:
     _kept.append(store)  # torch does not keep it: see SignedStore
     dist.init_process_group(backend, store=own, rank=ranks.rank, world_size=ranks.world)
     return store
+
+
+def wait_for_rank_0(store: SignedStore, key: str) -> None:
+    """Wait for a value of rank 0, which may verify a large checkpoint before: as long as it keeps the store open.
+
+    Raises NotThere if ranks are lost meanwhile, DistNetworkError if the store is gone.
+    """
+    while True:
+        try:
+            return store.wait([key], timedelta(seconds=LOOK_S))
+        except dist.DistNetworkError:
+            raise
+        except dist.DistError:  # the time of one wait is over; `check` raises DistNetworkError if rank 0 has ended
+            if _left.is_set():
+                raise NotThere(f"other ranks are lost while this one waits for {key!r} of rank 0") from None
+            if store.check([key]):
+                return None
 
 
 def leave() -> None:

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from ..meeting.agree import agreed_numbers
+from ..meeting.descriptors import too_few
 
 CPU = torch.device("cpu")
 
@@ -23,6 +24,8 @@ class Together:
         met = dist.is_available() and dist.is_initialized()
         if not met and (world := os.environ.get("WORLD_SIZE", "1")) != "1":
             raise RuntimeError(f"there are {world} ranks (WORLD_SIZE): call init_process_group before resume()")
+        if met and (why := too_few(dist.get_world_size())):
+            raise RuntimeError(why)
         self._group = dist.new_group(backend="gloo") if met else None
         self.rank, self.ranks = (dist.get_rank(), dist.get_world_size()) if met else (0, 1)
         self._flag = torch.zeros(1)

@@ -19,6 +19,9 @@ from orchestrator.cli.verbs import chosen
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     chosen.arguments(parser, "remove")
+    parser.add_argument(
+        "--force", action="store_true", help="also remove LOST runs, of which nobody knows whether their jobs are over"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         return DONE
     with busy("removing them"):
-        refused = remove_all(found.runs)
+        refused = remove_all(found.runs, force=args.force)
     for run in found.runs:
         if run not in refused:
             result(run.run_id, f"{run.run_id} removed")

@@ -68,6 +68,8 @@ class Monitor:
             from orchestrator.base.defect import report
 
             print(f"torusrun: {report(error, ['load'])}", file=sys.stderr, flush=True)
+        finally:
+            os.close(self._stop)
 
     def _watch(self) -> None:
         steps = StepsTold(address(self._attempt), self._watched.ranks, BeatFile(self._attempt.beat))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import socket
@@ -59,10 +60,13 @@ class StepsTold:
 
     def wait(self, until_s: float, stop: int) -> bool:
         """Receive reports until `until_s` of time.monotonic(); False as soon as the descriptor `stop` can be read."""
+        waiting = select.poll()  # select takes no descriptor above 1023
+        for descriptor in (self._socket.fileno(), stop):
+            waiting.register(descriptor, select.POLLIN)
         while (now_s := time.monotonic()) < until_s:
             self._beats.look(now_s)
             wait_s = max(min(until_s, self._beats.due_s) - now_s, 0.0)
-            ready = select.select([self._socket.fileno(), stop], [], [], wait_s)[0]
+            ready = [descriptor for descriptor, _ in waiting.poll(math.ceil(wait_s * 1000))]
             if stop in ready:
                 return False
             if ready:

@@ -6,6 +6,7 @@ program and in the processes that inherit it, so its read end ends with the last
 
 from __future__ import annotations
 
+import math
 import os
 import select
 
@@ -21,5 +22,10 @@ class LeftBehind:
         os.close(self.kept)
 
     def wait(self, most_s: float) -> bool:
-        """Wait until none of them is left; False if one still lives after `most_s`."""
-        return bool(select.select([self._end], [], [], most_s)[0])
+        """Wait until none of them is left, once; False if one still lives after `most_s`."""
+        waiting = select.poll()  # select takes no descriptor above 1023
+        waiting.register(self._end, select.POLLIN)
+        try:
+            return bool(waiting.poll(math.ceil(most_s * 1000)))
+        finally:
+            os.close(self._end)

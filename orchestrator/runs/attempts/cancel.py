@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import monotonic, sleep
 
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
+from orchestrator.base.states import State
 from orchestrator.runs.attempts import in_hold
 from orchestrator.runs.attempts.jobs_in_turn import alive
 from orchestrator.runs.folder import allocation, index, ledger
@@ -31,7 +32,7 @@ Refused = dict[RunFolder, TorusrunError]
 class _Ending:
     """An attempt that was asked to end: whether it began, and whether it runs in a held allocation.
 
-    `several` says that later jobs of the run may wait in the queue.
+    `several` says that later jobs of the run may wait in the queue, `lost` that nobody knows whether it is over.
     """
 
     run: RunFolder
@@ -41,6 +42,7 @@ class _Ending:
     begun: bool
     in_held: bool
     several: bool
+    lost: bool
 
     @property
     def over(self) -> bool:
@@ -87,15 +89,19 @@ def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:
         except TorusrunError as error:
             refused[run] = error
     # Some schedulers end a job at once, without time for its processes to write a checkpoint.
-    waits = [ending for ending in endings if ending.begun or ending.in_held]
+    waits = [ending for ending in endings if ending.in_held or (ending.begun and not ending.lost)]
     _end([ending for ending in endings if ending not in waits], refused)
     _end(_not_ended(waits), refused)
     _end([ending for ending in waits if ending.several and ending.over], refused={})  # each would end as it begins
 
 
 def _asked(run: RunFolder, seen: View) -> _Ending:
-    """Ask an attempt to end. Raises UserError if it is over already, or if its job is unknown."""
-    if seen.state.over:
+    """Ask an attempt to end. Raises UserError if it is over already, or if its job is unknown.
+
+    The job of a LOST attempt is cancelled, too: that its scheduler does not know it is no proof, and does no harm.
+    """
+    lost = seen.state is State.LOST and not run.attempt(seen.attempt).end.exists()
+    if seen.state.over and not (lost and seen.job):
         raise UserError(f"{run.run_id} is over already: {seen.state.value}, {seen.reason}")
     if seen.job is None:
         raise UserError(f"{run.run_id} has no known job to cancel: {seen.reason}")
@@ -106,7 +112,7 @@ def _asked(run: RunFolder, seen: View) -> _Ending:
     several = next_job.may_begin_another(events, seen.attempt)
     if several and ledger.last(events, Ended, seen.attempt):
         ledger.append(run.ledger, KeptGoing(seen.attempt, WAITED, cancelled=True))
-    return _Ending(run, seen.attempt, seen.job, read_plan(run, seen.attempt).site, begun, in_held, several)
+    return _Ending(run, seen.attempt, seen.job, read_plan(run, seen.attempt).site, begun, in_held, several, lost)
 
 
 def _not_ended(endings: list[_Ending]) -> list[_Ending]:

@@ -22,6 +22,7 @@ from orchestrator.spec.paths import expanded, state_folder
 from training.recipe.near import did_you_mean
 
 LOCK_S = 10.0  # a process that removes runs holds the lock briefly, unless it was stopped
+YOUNG_S = 120.0  # a younger link stays; NFS caches for up to 60 s that a file is not there (nfs(5), acdirmax)
 MOST_NAMED = 8  # runs in an error
 ANYBODY = -1  # no user has this number
 PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder a run's, damaged or not
@@ -213,12 +214,24 @@ def _clean(gone: list[RunFolder]) -> None:
     there = [run for run in gone if (run.sweep or run.folder).parent.is_dir()]
     if not there:
         return
-    with contextlib.suppress(SiteError), _locked(0.0):
-        for run in filter(is_gone, there):
+    with contextlib.suppress(SiteError, OSError), _locked(0.0):
+        for run in filter(_is_long_gone, there):
             if run.sweep and not os.path.lexists(run.sweep):
                 _forget_member(run)
             elif private.is_mine(run.removed) or not os.path.lexists(run.removed):
                 forget(run)
+
+
+def _is_long_gone(run: RunFolder) -> bool:
+    """Whether a run is gone, and was not just made by another login node: NFS caches that its folder is not there.
+
+    Both times are the file server's. Raises OSError.
+    """
+    lock_file = place().with_name("lock")
+    os.utime(lock_file)
+    young = lock_file.stat().st_mtime_ns - (place() / run.run_id).lstat().st_mtime_ns < YOUNG_S * 1e9
+    folder = run.sweep if run.sweep and not os.path.lexists(run.sweep) else run.folder
+    return not young and is_gone(run) and folder.name not in os.listdir(folder.parent)
 
 
 def _forget_member(run: RunFolder) -> None:

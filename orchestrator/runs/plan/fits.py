@@ -206,6 +206,9 @@ def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     yield from _not_words(
         {"queue": None if run.queue else site.queue, "account": None if run.account else site.account}, site
     )
+    refuses = schedulers.get(site.scheduler).refuses_option
+    for key, words in {"ask": site.ask, "submit_args": site.submit_args, "scheduler_args": site.scheduler_args}.items():
+        yield from (Misfit(key, f"'{key}': {word!r} {reason}") for word in words if (reason := refuses(word)))
 
 
 def _not_paths(paths: Mapping[str, str | None]) -> Iterator[Misfit]:

@@ -123,7 +123,12 @@ def _queue(record: Mapping[str, str], hosts: Mapping[str, NodeKind]) -> Queue:
     return Queue(
         record["qname"],
         counted(kinds),
-        duration_s(record.get("h_rt", "").split(",")[0]),
+        _limit_s(record.get("h_rt", "").split(",")[0]),
         closed="" if "BATCH" in record.get("qtype", "BATCH") else f"its type is {record['qtype']}",
         environments=tuple(name for name in listed_environments if name != "NONE"),
     )
+
+
+def _limit_s(text: str) -> float | None:
+    """The seconds of a queue's h_rt: plain digits are seconds (sge_types(1), time_specifier); None for no limit."""
+    return float(text) if text.strip().isdecimal() else duration_s(text)

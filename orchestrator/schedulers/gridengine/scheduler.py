@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from orchestrator.base.states import Status
 from orchestrator.schedulers.gridengine import facts, states, topology
 from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
-from orchestrator.schedulers.words import clock, directives, listed_hosts
+from orchestrator.schedulers.words import clock, directives, listed_hosts, user_name
 from training.counted import counted
 
 LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)
@@ -47,7 +46,11 @@ class GridEngine(Scheduler):
     reach = Reach(remote_command=_remote)
 
     def __init__(self, user: str | None = None) -> None:
-        self._user = user or getpass.getuser()
+        self._named = user
+
+    @property
+    def _user(self) -> str:
+        return self._named or user_name()
 
     def directives(self, request: Request) -> list[str]:
         options = [

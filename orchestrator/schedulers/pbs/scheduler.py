@@ -17,7 +17,7 @@ from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.schedulers.pbs import facts, states, topology
 from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
-from orchestrator.schedulers.words import clock, directives, listed_hosts
+from orchestrator.schedulers.words import clock, directives, listed_hosts, user_name
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
 # PBS sets PATH in /etc/profile.d, which some login shells skip. Its folder comes last: its mpiexec starts no ranks.
@@ -25,14 +25,6 @@ OWN_COMMANDS = (
     "command -v pbs_tmrsh > /dev/null || "
     'PATH+=":$(. "${PBS_CONF_FILE:-/etc/pbs.conf}" 2> /dev/null && echo "$PBS_EXEC")/bin"'
 )
-
-
-def _user() -> str:
-    """The user's name. Raises SiteError if there is none."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        raise SiteError(f"user {os.geteuid()} has no name on this machine, and PBS knows its jobs by one") from None
 
 
 def _groups() -> list[str]:
@@ -45,7 +37,7 @@ def _groups() -> list[str]:
 
 
 def _facts(ask: Ask) -> ClusterFacts:
-    return facts.describe(ask, _user(), _groups())
+    return facts.describe(ask, user_name(), _groups())
 
 
 def _remote(host: str, command: str) -> list[str]:
@@ -150,7 +142,7 @@ class PBS(Scheduler):
         return Query(["qstat", "-x", "-f", "-w", "-E", *job_ids], states.listed)
 
     def find_query(self, token: str) -> Query[list[str]]:
-        command = ["qselect", "-u", _user(), "-N", token]  # without -u it lists the jobs of all users
+        command = ["qselect", "-u", user_name(), "-N", token]  # without -u it lists the jobs of all users
         return Query(command, lambda said: said.check("asking PBS for a job by its name").stdout.split())
 
     def cancel_command(self, job_id: str) -> list[str]:

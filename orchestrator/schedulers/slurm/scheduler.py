@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import Status
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.schedulers.interface import Request, Scheduler
@@ -15,6 +15,7 @@ from orchestrator.schedulers.slurm import facts, states, topology
 from orchestrator.schedulers.traits import ClusterQueries, Query, Reach, Traits, Variables
 from orchestrator.schedulers.words import directives
 
+OTHER_CLUSTER = re.compile(r"\s*(-M|--cl(u(s(t(e(rs?)?)?)?)?)?([=\s]|$))")  # getopt_long takes abbreviations, too
 LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes without checking its length (opt.c, 22.05)
 
 
@@ -45,7 +46,8 @@ class Slurm(Scheduler):
         "SLURM_JOB_ID",
         array="SLURM_ARRAY_JOB_ID",
         task="SLURM_ARRAY_TASK_ID",
-        cluster=("SLURM_CONF", "SLURM_CLUSTERS"),
+        cluster=("SLURM_CONF",),
+        elsewhere=("SLURM_CLUSTERS",),
     )
     traits = Traits(
         reports_all_jobs=True,
@@ -90,9 +92,19 @@ class Slurm(Scheduler):
         if request.lives_on:
             options.append("--no-kill")
         own = (*request.ask, *request.extra, *request.submit_args)
+        if wrong := next(filter(self.refuses_option, own), None):
+            raise UserError(f"{wrong!r} {self.refuses_option(wrong)}")
         if request.segment and not any("--segment" in word for word in own):
             options.append(f"--segment={request.segment}")
         return directives("#SBATCH", [_quoted(option) for option in [*options, *request.extra]], LONGEST_BYTES)
+
+    def refuses_option(self, option: str) -> str | None:
+        if not OTHER_CLUSTER.match(option):
+            return None
+        return (
+            "submits to another cluster, whose queue torusrun does not query: write one site per cluster, and log in "
+            "there or set SLURM_CONF to its slurm.conf"
+        )
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
         return ["sbatch", "--parsable", *request.submit_args, str(script)]
@@ -115,6 +127,10 @@ class Slurm(Scheduler):
         if not match:
             raise SiteError(
                 f"sbatch did not print a job id but {stdout!r}; see squeue --me for whether it was submitted"
+            )
+        if match[2]:  # a federation, or a site's own sbatch: squeue may not show the job
+            raise SiteError(
+                f"sbatch submitted job {match[1]} to the cluster {match[2][1:]}; see `squeue -M {match[2][1:]}`"
             )
         return match[1]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from orchestrator.base.errors import SiteError
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State, Status, never_starts
 from orchestrator.network.hosts.hostlist import expand
@@ -19,7 +20,8 @@ WORDS = {
     State.PREEMPTED: "PREEMPTED",
     State.NODE_FAIL: "NODE_FAIL BOOT_FAIL",
     State.OOM: "OUT_OF_MEMORY",
-    State.CANCELLED: "CANCELLED REVOKED",
+    State.CANCELLED: "CANCELLED",
+    State.UNKNOWN: "REVOKED",  # another cluster of the federation has the job
 }
 STATES = {word: state for state, words in WORDS.items() for word in words.split()}
 
@@ -70,8 +72,18 @@ def _array_of(job: str) -> str | None:
     return array if task else None
 
 
+def _hosts(nodes: str) -> tuple[str, ...]:
+    """The hosts in a row; () if it has none, or a list that cannot be read, which must not hide the other jobs."""
+    if nodes in ("", "(null)", "None assigned"):
+        return ()
+    try:
+        return tuple(expand(nodes))
+    except SiteError:
+        return ()
+
+
 def _status(job: str, word: str, reason: str, nodes: str) -> Status:
-    state, hosts = STATES.get(word, State.UNKNOWN), tuple(expand(nodes)) if nodes else ()
+    state, hosts = STATES.get(word, State.UNKNOWN), _hosts(nodes)
     if state is State.UNKNOWN:
         return Status(state, f"Slurm says {word}, which this torusrun does not know", hosts)
     if state is State.PENDING:
@@ -86,7 +98,7 @@ def _ended(job: str, words: str, exit_code: str, nodes: str) -> Status:
     """The state in one row of sacct, for example 'CANCELLED by 1001'."""
     word = words.split()[0] if words.split() else ""
     state = STATES.get(word, State.UNKNOWN)
-    hosts = tuple(expand(nodes)) if nodes and nodes != "None assigned" else ()
+    hosts = _hosts(nodes)
     if state.over:
         return Status(state, reasons.accounted(words, exit_code, hosts), hosts)
     if state is State.UNKNOWN:
