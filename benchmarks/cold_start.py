@@ -47,8 +47,8 @@ assert all(job.done() for job in jobs)
 def make(folder: Path, number: int) -> None:
     """Make runs and jobs in `folder`, which is the home of all later commands."""
     from orchestrator.base.states import State
-    from orchestrator.runs.folder import index
-    from orchestrator.runs.folder.records import End
+    from orchestrator.folder import index
+    from orchestrator.folder.records import End
     from tests.unit.run_folders import make, write_specs
 
     one = make(write_specs(folder), End(State.COMPLETED, "all ranks are done"))

@@ -35,10 +35,10 @@ def hold_jobs(folder: Path, number: int) -> list[str]:
 def make_runs(folder: Path, jobs: list[str]) -> None:
     """Make a run in the index for each job, in its state after submission."""
     from orchestrator.base.json_files import write_json
-    from orchestrator.runs.folder import index, ledger
-    from orchestrator.runs.folder.events import Submitted, Submitting
-    from orchestrator.runs.folder.run_folder import RunFolder
-    from orchestrator.runs.plan.plan import plan
+    from orchestrator.folder import index, ledger
+    from orchestrator.folder.events import Submitted, Submitting
+    from orchestrator.folder.run_folder import RunFolder
+    from orchestrator.planning.plan import plan
 
     (folder / "site.yaml").write_text(
         f"scheduler: slurm\nlauncher: srun\nruns: {folder}/runs\npython: /bin/true\npoll_interval: {INTERVAL_S:g}s\n"

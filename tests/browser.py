@@ -19,8 +19,8 @@ from pathlib import Path
 from PIL import Image
 
 from orchestrator.base.states import Cause, State
+from orchestrator.folder.records import End
 from orchestrator.report.page.document import document
-from orchestrator.runs.folder.records import End
 from tests.unit import test_report_page as pages
 from tests.unit.run_folders import make, write_specs
 

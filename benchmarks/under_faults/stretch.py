@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.under_faults.figures import Arrival, undisturbed_step_s
 from benchmarks.under_faults.runs import ENDS_S, LOOK_S, NEVER, Rows, settings
 from orchestrator.base.states import State
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state.account import read_account
 from tests.campaign import leftovers
 from tests.e2e.places import Place, metrics

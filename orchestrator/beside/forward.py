@@ -10,8 +10,8 @@ from orchestrator.base.errors import DONE, SiteError
 from orchestrator.base.process import Streams
 from orchestrator.base.terminal.remarks import warn
 from orchestrator.beside.shell import Beside, beside
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state.poll import look
 
 PROGRAM = "orchestrator.beside.forwarding.program"

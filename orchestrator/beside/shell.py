@@ -12,14 +12,14 @@ from orchestrator.base.json_files import damaged, read_object
 from orchestrator.base.process import STANDARD, Streams
 from orchestrator.base.states import State
 from orchestrator.beside.shells.opening import open_shell
+from orchestrator.folder import index, ledger
+from orchestrator.folder.events import Started
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.network.hosts.hostlist import fold
 from orchestrator.network.placement.mapping import Placement
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan_files import read_plan
 from orchestrator.runs.attempts.script import python_path
-from orchestrator.runs.folder import index, ledger
-from orchestrator.runs.folder.events import Started
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.state.poll import look
 from orchestrator.schedulers import client
 

@@ -9,6 +9,11 @@ from orchestrator.base.errors import TorusrunError, UserError
 from orchestrator.base.states import State
 from orchestrator.cli.dryrun.look import DryRun
 from orchestrator.cli.dryrun.look import dry_run as look_ahead
+from orchestrator.folder import index
+from orchestrator.folder.bad_nodes import memory
+from orchestrator.folder.bad_nodes.bad_node import BlamedNode
+from orchestrator.folder.sweep_folder import find as find_sweep
+from orchestrator.planning.plan import Plan, plan
 from orchestrator.remote import remote_runs as known_runs
 from orchestrator.remote.handle import RunThere
 from orchestrator.remote.sweep_handle import SweepThere
@@ -18,11 +23,6 @@ from orchestrator.runs.attempts.in_hold import find as find_held
 from orchestrator.runs.attempts.make_hold import duration
 from orchestrator.runs.attempts.make_hold import hold as make_hold
 from orchestrator.runs.attempts.submit import first as submit_first
-from orchestrator.runs.bad_nodes import memory
-from orchestrator.runs.bad_nodes.bad_node import BlamedNode
-from orchestrator.runs.folder import index
-from orchestrator.runs.folder.sweep_folder import find as find_sweep
-from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.view import View
 from orchestrator.spec.load import RunSource, folder_of

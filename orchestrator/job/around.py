@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.base import process
-from orchestrator.runs.folder import allocation
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.folder import allocation
+from orchestrator.folder.run_folder import Attempt, RunFolder
 
 JOB, UNTIL = "TORUSRUN_JOB", "TORUSRUN_UNTIL_S"
 LOST, CHECKED = "TORUSRUN_LOST_HOSTS", "TORUSRUN_CHECKED_HOSTS"

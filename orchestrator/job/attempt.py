@@ -14,10 +14,10 @@ from orchestrator import schedulers
 from orchestrator.base import private
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.states import State
+from orchestrator.folder import allocation
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import around
-from orchestrator.runs.folder import allocation
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.planning.plan_files import read_attempt
 
 
 def main() -> None:

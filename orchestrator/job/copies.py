@@ -19,12 +19,12 @@ from collections.abc import Collection, Sequence
 from orchestrator import schedulers
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.folder import claim
+from orchestrator.folder.records import is_done
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.placement.mapping import same_host
-from orchestrator.runs.folder import claim
-from orchestrator.runs.folder.records import is_done
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan_files import read_attempt
 from training.checkpoint import node_memory
 
 LIMIT_S = 15.0  # for all hosts together

@@ -7,9 +7,9 @@ import socket
 
 from orchestrator.base import proc
 from orchestrator.base.states import State
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import End
 
 
 class Daemon:

@@ -24,15 +24,15 @@ from pathlib import Path
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.folder import ledger
+from orchestrator.folder.bad_nodes.noted import note
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import Ended, Started
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.network.placement.mapping import same_host
-from orchestrator.runs.bad_nodes.noted import note
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import Ended, Started
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan_files import read_attempt
 from orchestrator.runs.state import which
 from orchestrator.runs.state.in_vain import attempts_of_submission
 from orchestrator.schedulers import client

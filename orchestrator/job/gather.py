@@ -11,12 +11,12 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
 from orchestrator.base.whole_lines import TAIL_BYTES, tail
+from orchestrator.folder import metrics
+from orchestrator.folder.records import RankEnd
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack
 from orchestrator.job.witness import words
 from orchestrator.network.placement.mapping import Placement
-from orchestrator.runs.folder import metrics
-from orchestrator.runs.folder.records import RankEnd
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.schedulers.launchers.launcher import Words
 from training.checkpoint.manifest import TEMPORARY_PREFIX
 from training.reporting.events import STEP

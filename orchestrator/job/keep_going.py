@@ -21,20 +21,20 @@ from orchestrator import schedulers
 from orchestrator.base import private, process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import Cause, State
+from orchestrator.folder import ledger
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import LeftOut, Started
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import around, copies, study
 from orchestrator.job.deputy import JobPulse
 from orchestrator.job.standby.beside_attempt import Standby
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan_files import read_attempt
 from orchestrator.runs.attempts import bad_hosts
 from orchestrator.runs.attempts.keep_going import Here, close, next_step
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import LeftOut, Started
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.notices import begin
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.runs.state import next_job, which
 from orchestrator.runs.state.decide import Resume, Step, Stop, Wait
 from orchestrator.schedulers import client

@@ -19,21 +19,21 @@ from pathlib import Path
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
 from orchestrator.beside.shells.starting import starter
+from orchestrator.folder import allocation, ledger
+from orchestrator.folder.allocation import AskedOf, KeeperState
+from orchestrator.folder.bad_nodes.noted import note
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import CancelRequested, Ended, Submitted
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import around, copies
 from orchestrator.job.load.monitor import of_node
 from orchestrator.job.recorded import recorded
 from orchestrator.job.start.launch_order import ordered
 from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.supervise import Supervisor
-from orchestrator.runs.bad_nodes.noted import note
-from orchestrator.runs.folder import allocation, ledger
-from orchestrator.runs.folder.allocation import AskedOf, KeeperState
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import CancelRequested, Ended, Submitted
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.planning.plan import Plan
 from orchestrator.runs.state.decide import History, Policy, Resume, Stop, decide
 from training.counted import counted
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.folder.sweep_folder import ArrayFolder
+from orchestrator.folder.run_folder import Attempt
+from orchestrator.folder.sweep_folder import ArrayFolder
 
 
 def main() -> None:

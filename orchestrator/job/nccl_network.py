@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 from orchestrator.base import private
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import NetworkChosen
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.folder import ledger
+from orchestrator.folder.events import NetworkChosen
+from orchestrator.folder.run_folder import Attempt, RunFolder
 
 HEAD_BYTES = 256 * 1024  # more of the log is not read
 SAID = re.compile(r"NCCL INFO Using network ([^\r\n]{1,100})")

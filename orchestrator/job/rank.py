@@ -2,7 +2,7 @@
 
 `orchestrator.job.rank ATTEMPT_FOLDER`, started by srun, mpirun or spawn. It needs only the standard library,
 costs a few milliseconds, and stays on the host when the program runs in a container. It holds the lock of its
-attempt (runs/folder/claim.py), and so does the program. With `--standby` it belongs to the attempt after this one, and
+attempt (folder/claim.py), and so does the program. With `--standby` it belongs to the attempt after this one, and
 first waits for it (ranks/standby.py).
 """
 
@@ -21,15 +21,15 @@ from typing import IO, TYPE_CHECKING, Any
 
 from orchestrator.base.errors import SITE_FAILED, TorusrunError
 from orchestrator.base.json_files import write_json
+from orchestrator.folder import claim
+from orchestrator.folder.log_times import Recorder, index_of
+from orchestrator.folder.records import Meaning, RankEnd, is_done
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job.ranks.beginning import begin
 from orchestrator.job.ranks.rank_program import RankProgram
 from orchestrator.job.start.launch_order import Rank, ordered
 from orchestrator.network.placement.binding import bind
 from orchestrator.network.placement.mapping import misplaced
-from orchestrator.runs.folder import claim
-from orchestrator.runs.folder.log_times import Recorder, index_of
-from orchestrator.runs.folder.records import Meaning, RankEnd, is_done
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 
 if TYPE_CHECKING:
     from orchestrator.job.ranks.elastic import ElasticProgram

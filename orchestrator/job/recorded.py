@@ -12,14 +12,14 @@ from dataclasses import replace
 from orchestrator.base import defect
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.base.states import State
+from orchestrator.folder import ledger, shown_plan
+from orchestrator.folder.bad_nodes.noted import note
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import Ended, Started
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import End, no_room, on_full_disk
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import around
-from orchestrator.runs.bad_nodes.noted import note
-from orchestrator.runs.folder import ledger, shown_plan
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import Ended, Started
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End, no_room, on_full_disk
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.notices import begin
 
 POLL_S = 0.25

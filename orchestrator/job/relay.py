@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.program.sources.lines import JsonLines, LineSource, PatternSource
-from orchestrator.runs.program.sources.tensorboard import TensorBoard
-from orchestrator.runs.program.what_runs import Program
+from orchestrator.folder.run_folder import Attempt, RunFolder
+from orchestrator.planning.program.sources.lines import JsonLines, LineSource, PatternSource
+from orchestrator.planning.program.sources.tensorboard import TensorBoard
+from orchestrator.planning.program.what_runs import Program
 from training.reporting import events
 from training.reporting.metrics import Metrics
 

@@ -14,6 +14,9 @@ from pathlib import Path
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import Cause
 from orchestrator.beside.shells.starting import starter
+from orchestrator.folder import claim
+from orchestrator.folder.records import End, is_done
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import gather
 from orchestrator.job.gather import RankRecords
 from orchestrator.job.hangs.hang_watch import HangWatch
@@ -22,11 +25,8 @@ from orchestrator.job.nccl_network import NetworkWatch
 from orchestrator.job.relay import Relay
 from orchestrator.job.witness import lost_hosts
 from orchestrator.network.placement.mapping import Placement
-from orchestrator.runs.folder import claim
-from orchestrator.runs.folder.records import End, is_done
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.program.what_runs import Program
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.program.what_runs import Program
 
 POLL_S = 0.25
 SOON_S = 0.05  # between looks for what ends in a moment: the next attempt waits for it

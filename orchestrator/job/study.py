@@ -21,14 +21,14 @@ from orchestrator.base.errors import SiteError, TorusrunError, UserError, explai
 from orchestrator.base.private import open_regular
 from orchestrator.base.states import State
 from orchestrator.base.terminal.remarks import say
-from orchestrator.runs.folder import claim
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.sweep_folder import SweepFolder, number_of
-from orchestrator.runs.plan import plan_files
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.fits import misfits
-from orchestrator.runs.plan.with_values import with_values
+from orchestrator.folder import claim
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.sweep_folder import SweepFolder, number_of
+from orchestrator.planning import plan_files
+from orchestrator.planning.attempt_plan import AttemptPlan
+from orchestrator.planning.fits import misfits
+from orchestrator.planning.with_values import with_values
 from orchestrator.spec.study import Searched, Study
 from orchestrator.sweeps.results import results
 from orchestrator.sweeps.study_plan import without_optuna

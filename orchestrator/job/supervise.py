@@ -16,6 +16,16 @@ from orchestrator.base import process
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.states import State
+from orchestrator.folder import claim, ledger
+from orchestrator.folder.bad_nodes import memory
+from orchestrator.folder.bad_nodes.bad_node import spared
+from orchestrator.folder.claim import Superseded
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import Started, Unordered
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.log_times import Recorder, index_of
+from orchestrator.folder.records import End, is_done
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import around, copies, gather, study
 from orchestrator.job.daemon import Daemon
 from orchestrator.job.image.made_ready import made_ready
@@ -29,23 +39,13 @@ from orchestrator.job.start.prepare import prepare
 from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.network.placement.mapping import Placement, place
-from orchestrator.runs.bad_nodes import memory
-from orchestrator.runs.bad_nodes.bad_node import spared
-from orchestrator.runs.folder import claim, ledger
-from orchestrator.runs.folder.claim import Superseded
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import Started, Unordered
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.log_times import Recorder, index_of
-from orchestrator.runs.folder.records import End, is_done
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.image import recorded as image_kept
-from orchestrator.runs.image.recorded import Image
+from orchestrator.planning.attempt_plan import with_former_grid
+from orchestrator.planning.host_order import ordered
+from orchestrator.planning.image import recorded as image_kept
+from orchestrator.planning.image.recorded import Image
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan_files import read_attempt
 from orchestrator.runs.notices import begin
-from orchestrator.runs.plan.attempt_plan import with_former_grid
-from orchestrator.runs.plan.host_order import ordered
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.runs.state import dependencies
 from orchestrator.runs.state.decide import History, Policy, Resume, decide
 from orchestrator.schedulers.launchers.launcher import Launcher

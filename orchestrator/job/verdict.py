@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.folder.end_words import ended, later, listed
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import End, Meaning, RankEnd, signal_name
 from orchestrator.job.witness import lost_hosts
 from orchestrator.network.placement.mapping import Placement, same_host
-from orchestrator.runs.folder.end_words import ended, later, listed
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End, Meaning, RankEnd, signal_name
 from orchestrator.schedulers.launchers.launcher import Words
 from training.reporting.exits import EXIT_BAD_CONFIG
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import UserError
+from orchestrator.folder import provenance
 from orchestrator.images import source
+from orchestrator.planning import secret_values
+from orchestrator.planning.plan import Plan
 from orchestrator.remote.links.host import BadAnswer, of
 from orchestrator.remote.login_node import sent_files
 from orchestrator.remote.session import Session, received
 from orchestrator.runs.attempts.create import no_code
 from orchestrator.runs.code.freeze import freeze
-from orchestrator.runs.folder import provenance
-from orchestrator.runs.plan import secret_values
-from orchestrator.runs.plan.plan import Plan
 from orchestrator.spec.load import Loaded, RunSource, load
 from orchestrator.spec.run import NO_CODE
 from orchestrator.spec.write import as_written

@@ -16,6 +16,8 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.private import OTHERS_WRITE
+from orchestrator.folder.copying import keep_only, part_of
+from orchestrator.folder.patterns import Pattern
 from orchestrator.remote import asking
 from orchestrator.remote.links.frames import PIECE_BYTES
 from orchestrator.remote.links.host import BadAnswer, LinkLost
@@ -23,8 +25,6 @@ from orchestrator.remote.login_node.sent_files import SentEntry
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
 from orchestrator.runs.collect import collecting
-from orchestrator.runs.folder.copying import keep_only, part_of
-from orchestrator.runs.folder.patterns import Pattern
 from orchestrator.spec.paths import absolute
 from training.files.checksum import sha256_of
 from training.files.trusted import unfinished

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import UserError
+from orchestrator.folder import patterns
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.remote import remote_runs as known_runs
 from orchestrator.remote.remote_runs import Known
 from orchestrator.report.handle import Run
-from orchestrator.runs.folder import patterns
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.view import View
 

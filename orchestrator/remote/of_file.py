@@ -14,6 +14,7 @@ from typing import Any
 from orchestrator.base.errors import TorusrunError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.terminal.remarks import is_quiet
+from orchestrator.planning.plan import Plan, new_id
 from orchestrator.remote import asking, remote_runs
 from orchestrator.remote.asking import Gone
 from orchestrator.remote.carried import carried
@@ -21,7 +22,6 @@ from orchestrator.remote.links.host import Unanswered, of
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
 from orchestrator.runs.attempts.make_hold import held_plan
-from orchestrator.runs.plan.plan import Plan, new_id
 from orchestrator.spec.load import RunSource
 from orchestrator.sweeps.plans import PlannedSweep, SweepOptions
 

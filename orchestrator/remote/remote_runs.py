@@ -17,8 +17,8 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import read_object, write_json
 from orchestrator.base.typed import record_of
+from orchestrator.folder import index
 from orchestrator.remote.links.host import LoginHost
-from orchestrator.runs.folder import index
 from orchestrator.runs.state.selection import is_pattern
 from orchestrator.runs.state.view import View
 from orchestrator.spec.paths import state_folder

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.base.errors import UserError
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.sweep_folder import SweepFolder
 from orchestrator.remote import remote_runs
 from orchestrator.remote.handle import RunThere
 from orchestrator.remote.remote_runs import Known
 from orchestrator.report.handle import Run
 from orchestrator.report.sweep_handle import Sweep
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.sweep_folder import SweepFolder
 from orchestrator.runs.state.view import View
 
 

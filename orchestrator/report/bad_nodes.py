@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from orchestrator.base.terminal.plain import plain
+from orchestrator.folder.bad_nodes.bad_node import BlamedNode
 from orchestrator.report.table import Column, Table
-from orchestrator.runs.bad_nodes.bad_node import BlamedNode
 from orchestrator.runs.state.pace import short
 from training.counted import counted
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.base.terminal.plain import plain
+from orchestrator.folder.disk import Used, used
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.numbers import size
 from orchestrator.report.table import Column, Table
-from orchestrator.runs.folder.disk import Used, used
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.view import View
 
 

@@ -11,15 +11,15 @@ from typing import Any
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.base.terminal.plain import plain
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Ended, Event
+from orchestrator.folder.ledger import last
+from orchestrator.folder.records import End, RankEnd
 from orchestrator.report.account import time_lines
 from orchestrator.report.logs.failures import bad_ends, tracebacks
 from orchestrator.report.logs.files import Logs
 from orchestrator.report.logs.source import FollowedFile, LogLine
 from orchestrator.report.logs.tail import tail
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Ended, Event
-from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.records import End, RankEnd
 from orchestrator.runs.state.account import Account, read_account
 from orchestrator.runs.state.advice import ADVICE
 

@@ -13,16 +13,16 @@ from orchestrator.base.process import STANDARD
 from orchestrator.beside.forward import forward
 from orchestrator.beside.forwarding import listening
 from orchestrator.beside.shell import shell
+from orchestrator.folder import metrics, patterns
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.attempt_plan import changes
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan_files import read_plan
 from orchestrator.runs.attempts.cancel import cancel
 from orchestrator.runs.attempts.in_hold import find as find_held
 from orchestrator.runs.attempts.reproduce import plan_again, reproduce
 from orchestrator.runs.attempts.resume import resume
 from orchestrator.runs.collect import collect
-from orchestrator.runs.folder import metrics, patterns
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.attempt_plan import changes
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.state.account import Account, read_account
 from orchestrator.runs.state.follow import follow
 from orchestrator.runs.state.poll import look, views

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.images.lookups.parts import ImagePart
+from orchestrator.planning.image.resolved import Resolved
 from orchestrator.report.table import Column, Table
-from orchestrator.runs.image.resolved import Resolved
 from training.counted import counted
 
 MIB = 2**20

@@ -10,6 +10,8 @@ from typing import Any
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import read_object
+from orchestrator.folder import index, provenance
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.account import forecast_line
 from orchestrator.report.numbers import size
 from orchestrator.report.page.environment import environment
@@ -17,8 +19,6 @@ from orchestrator.report.page.facts import RunFacts, records
 from orchestrator.report.page.overview import overview
 from orchestrator.report.page.settings import changes, settings
 from orchestrator.runs.comparison import Comparison, compare
-from orchestrator.runs.folder import index, provenance
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.view import View
 from training.counted import counted
 

@@ -14,13 +14,13 @@ from orchestrator.network.placement.arrange import Arrangement
 from orchestrator.network.placement.binding import bindings
 from orchestrator.network.placement.choose import Choice
 from orchestrator.network.placement.grid import Grid
+from orchestrator.planning.auto_grid import best_grids, placed, with_grid
+from orchestrator.planning.forecast import PLACED
+from orchestrator.planning.gradient import charge_of, summed
+from orchestrator.planning.plan import Plan
 from orchestrator.report.map import Map, map_of
 from orchestrator.report.numbers import ms
 from orchestrator.report.table import Column, Table
-from orchestrator.runs.plan.auto_grid import best_grids, placed, with_grid
-from orchestrator.runs.plan.forecast import PLACED
-from orchestrator.runs.plan.gradient import charge_of, summed
-from orchestrator.runs.plan.plan import Plan
 from orchestrator.schedulers.expected_hosts import ExpectedHosts
 from orchestrator.schedulers.topology import cluster
 from training.counted import counted

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.sweep_folder import SweepFolder
 from orchestrator.report.numbers import duration
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.sweep_folder import SweepFolder
 from orchestrator.sweeps.spent import spent
 
 

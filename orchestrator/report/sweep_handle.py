@@ -7,11 +7,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
 
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.sweep_folder import SweepFolder, find
+from orchestrator.planning.attempt_plan import changes
 from orchestrator.report.handle import Run
 from orchestrator.runs.attempts.cancel import cancel_all
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.sweep_folder import SweepFolder, find
-from orchestrator.runs.plan.attempt_plan import changes
 from orchestrator.runs.state.follow import follow_all
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from orchestrator.base.states import State
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.sweep_folder import number_of
 from orchestrator.report.numbers import number, percent
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.sweep_folder import number_of
 from orchestrator.runs.state.attention import ORDER
 from orchestrator.runs.state.view import View
 from training.counted import counted

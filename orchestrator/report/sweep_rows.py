@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.sweep_folder import SweepFolder, number_of
 from orchestrator.report.sweep_table import MemberRow
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.sweep_folder import SweepFolder, number_of
 from orchestrator.runs.state.poll import views
 from orchestrator.sweeps.results import results
 

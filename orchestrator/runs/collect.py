@@ -17,11 +17,11 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import write_json
 from orchestrator.base.terminal.remarks import warn
-from orchestrator.runs.folder import patterns
-from orchestrator.runs.folder.checkpoints import finished
-from orchestrator.runs.folder.copying import Say, Wanted, copy_folder, folder_mode, keep_only
-from orchestrator.runs.folder.patterns import OF_CHECKPOINTS, Pattern
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import patterns
+from orchestrator.folder.checkpoints import finished
+from orchestrator.folder.copying import Say, Wanted, copy_folder, folder_mode, keep_only
+from orchestrator.folder.patterns import OF_CHECKPOINTS, Pattern
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state.account import read_account
 from orchestrator.runs.state.view import read_record
 from orchestrator.spec.paths import absolute

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from orchestrator.folder import ledger, metrics
+from orchestrator.folder.events import Started
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.placement.grid import Grid
-from orchestrator.runs.folder import ledger, metrics
-from orchestrator.runs.folder.events import Started
-from orchestrator.runs.folder.run_folder import RunFolder
 from training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
 from training.counted import counted
 

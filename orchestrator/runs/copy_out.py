@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.base.errors import UserError
+from orchestrator.folder.patterns import Pattern
 from orchestrator.runs.collect import not_copied, partial_copy
-from orchestrator.runs.folder.patterns import Pattern
 from orchestrator.spec.paths import absolute
 from training.counted import counted
 

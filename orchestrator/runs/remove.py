@@ -7,10 +7,10 @@ from pathlib import Path
 
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.base.states import State
+from orchestrator.folder import attempt_folders, claim, index, ledger, settled
+from orchestrator.folder.events import Submitting
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.attempts import submit
-from orchestrator.runs.folder import attempt_folders, claim, index, ledger, settled
-from orchestrator.runs.folder.events import Submitting
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.poll import look, views
 from orchestrator.runs.state.view import View
 

@@ -15,12 +15,12 @@ from orchestrator.base import private, process
 from orchestrator.base.environment import INHERITED, KEPT
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import State
+from orchestrator.folder import index
+from orchestrator.planning.job_request import request
+from orchestrator.planning.plan import plan
+from orchestrator.planning.plan_files import read_attempt
 from orchestrator.report.handle import Run
 from orchestrator.runs.attempts.submit import first
-from orchestrator.runs.folder import index
-from orchestrator.runs.plan.job_request import request
-from orchestrator.runs.plan.plan import plan
-from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.runs.state.view import View
 from orchestrator.schedulers import client
 from orchestrator.sites import hello

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator import schedulers
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Submitting
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Submitting
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state import next_job
 from orchestrator.runs.state.view import View
 

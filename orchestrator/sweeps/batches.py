@@ -14,12 +14,12 @@ from orchestrator import schedulers
 from orchestrator.base import process
 from orchestrator.base.private import FOLDER
 from orchestrator.base.version import __version__
+from orchestrator.folder.events import Submitting
+from orchestrator.folder.run_folder import Attempt, RunFolder
+from orchestrator.folder.sweep_folder import ArrayFolder, SweepFolder
+from orchestrator.planning.attempt_plan import AttemptPlan
 from orchestrator.runs.attempts.script import Scripts, python_path, scripts, submitted
 from orchestrator.runs.attempts.submit import intent, request_of
-from orchestrator.runs.folder.events import Submitting
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.folder.sweep_folder import ArrayFolder, SweepFolder
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script

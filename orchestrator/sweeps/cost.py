@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.base.errors import TorusrunError, UserError
-from orchestrator.runs.folder.sweep_folder import KeptCost
-from orchestrator.runs.plan.forecast import forecast_of
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.folder.sweep_folder import KeptCost
+from orchestrator.planning.forecast import forecast_of
+from orchestrator.planning.plan import Plan
 from orchestrator.sweeps.plans import PlannedSweep
 from orchestrator.sweeps.starts import Starts, starts
 from training.recipe.train import OptimizerKeys, ScheduleKeys

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from orchestrator import schedulers
 from orchestrator.base.errors import UserError
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.sweep_folder import SweepFolder
-from orchestrator.runs.plan.plan import Plan, new_id, plan
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.sweep_folder import SweepFolder
+from orchestrator.planning.plan import Plan, new_id, plan
 from orchestrator.spec.combinations import Member, in_words, members, with_option
 from orchestrator.spec.load import RunSource, load
 from orchestrator.spec.paths import absolute

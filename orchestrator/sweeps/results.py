@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestrator.base.errors import SiteError
-from orchestrator.runs.folder import metrics
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import metrics
+from orchestrator.folder.run_folder import RunFolder
 from training.reporting.events import COUNTS, DONE, EVAL, STEP
 
 TAIL_BYTES = 65_536  # hundreds of rows: an evaluation, whose result counts, is among them

@@ -10,10 +10,10 @@ from statistics import median
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
-from orchestrator.runs.folder import index, metrics
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.shown_plan import site_name
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.folder import index, metrics
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.shown_plan import site_name
+from orchestrator.planning.plan import Plan
 from orchestrator.runs.state import account
 from orchestrator.runs.state.view import read_record
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.runs.plan.phase_groups import stretches
-from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.planning.phase_groups import stretches
+from orchestrator.planning.plan import Plan, plan
 from orchestrator.spec.combinations import in_words
 from orchestrator.spec.load import RunSource
 from orchestrator.spec.search_space import checked_members

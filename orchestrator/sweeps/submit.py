@@ -17,15 +17,15 @@ from orchestrator.base.json_files import write_json, write_text
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import Cause, State
 from orchestrator.base.terminal.remarks import say
+from orchestrator.folder import index, kept_secrets, ledger
+from orchestrator.folder.events import Ended, KeptGoing, Submitted
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.sweep_folder import SweepFolder, SweepRecord, number_of
+from orchestrator.planning import attempt_plan, secret_values
+from orchestrator.planning.attempt_plan import AttemptPlan
+from orchestrator.planning.image.recorded import Image
+from orchestrator.planning.without_bad_nodes import all_without_bad_nodes
 from orchestrator.runs.attempts import accepted, create, jobs_in_turn
-from orchestrator.runs.folder import index, kept_secrets, ledger
-from orchestrator.runs.folder.events import Ended, KeptGoing, Submitted
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.sweep_folder import SweepFolder, SweepRecord, number_of
-from orchestrator.runs.image.recorded import Image
-from orchestrator.runs.plan import attempt_plan, secret_values
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.without_bad_nodes import all_without_bad_nodes
 from orchestrator.runs.state import next_job
 from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client

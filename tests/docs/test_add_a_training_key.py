@@ -16,9 +16,9 @@ RUN = "name: clipped\nsite: local\ntrain:\n  gradient_clip: {}\n"
 ARRIVES = """
 import json, sys
 from pathlib import Path
-from orchestrator.runs.plan.plan import plan
-from orchestrator.runs.program.training import configuration
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.planning.plan import plan
+from orchestrator.planning.program.training import configuration
+from orchestrator.folder.run_folder import RunFolder
 from training.config import load
 
 planned, written = plan(Path("run.yaml")), Path("config.json")

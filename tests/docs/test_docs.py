@@ -16,11 +16,11 @@ import yaml
 
 from orchestrator.base.errors import UserError
 from orchestrator.cli.main import _parse
+from orchestrator.folder.run_folder import Attempt, RunFolder, listed
 from orchestrator.images.definitions.image_file import ImageFile
+from orchestrator.planning.plan import plan
 from orchestrator.report.placement import outlook
 from orchestrator.runs.attempts.submit import proposed
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder, listed
-from orchestrator.runs.plan.plan import plan
 from orchestrator.spec.load import load
 from orchestrator.spec.read import read
 from orchestrator.spec.run import RunSpec

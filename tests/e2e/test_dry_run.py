@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 from orchestrator.cli.dryrun.look import dry_run
+from orchestrator.planning.plan import plan
 from orchestrator.runs.attempts.submit import first
-from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.follow import follow
 
 # Records a rank's environment, working directory, and the command lines of its wrapper and of the launcher.

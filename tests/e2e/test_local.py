@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs.folder.node_load import NodeLoad
-from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.folder.node_load import NodeLoad
+from orchestrator.folder.run_folder import Attempt
 from tests.e2e.places import LONG, ROOT, TWO_RANKS, Local, assert_same_bits, metrics, until, wait_for_step
 from tests.e2e.processes import SUPERVISOR
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs.folder.node_findings import Judgement, PreflightRecord
+from orchestrator.folder.node_findings import Judgement, PreflightRecord
 from tests.e2e import processes
 from tests.e2e.places import WAITS, Place, Said, ledger, started, until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs.folder.node_findings import Judgement, PreflightRecord
+from orchestrator.folder.node_findings import Judgement, PreflightRecord
 from tests.e2e.lab_places import Slurm
 from tests.e2e.places import ledger
 from tests.lab.cluster import network

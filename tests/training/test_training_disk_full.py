@@ -74,7 +74,7 @@ def test_metrics_are_led_nowhere_and_wait_for_nobody(
 
 @pytest.mark.parametrize("loss", [float("nan"), float("-inf"), 1.5e15, -3e38])
 def test_metrics_hold_no_number_that_a_reader_refuses(tmp_path: Path, loss: float) -> None:
-    from orchestrator.runs.folder.metrics import read
+    from orchestrator.folder.metrics import read
     from training.reporting.metrics import Metrics
 
     Metrics(tmp_path / "metrics.jsonl", attempt=3).write("step", step=1, loss=loss)

@@ -10,14 +10,14 @@ from pathlib import Path
 from orchestrator.base import private
 from orchestrator.base.json_files import write_json, write_text
 from orchestrator.base.states import State
+from orchestrator.folder import index, ledger, provenance
+from orchestrator.folder.events import Ended, Started, Submitted, Submitting
+from orchestrator.folder.records import End, Meaning, RankEnd
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.start.prepare import prepare
 from orchestrator.network.placement.mapping import place
-from orchestrator.runs.folder import index, ledger, provenance
-from orchestrator.runs.folder.events import Ended, Started, Submitted, Submitting
-from orchestrator.runs.folder.records import End, Meaning, RankEnd
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.image.recorded import Image
-from orchestrator.runs.plan.plan import plan as planned
+from orchestrator.planning.image.recorded import Image
+from orchestrator.planning.plan import plan as planned
 from orchestrator.schedulers import launchers
 from training.checkpoint.manifest import MANIFEST, compose, name_of
 from training.progress import Progress

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.states import Cause, State
-from orchestrator.runs.folder.events import Ended, Event, KeptGoing, Refused, Started, Submitted, Submitting
+from orchestrator.folder.events import Ended, Event, KeptGoing, Refused, Started, Submitted, Submitting
 from orchestrator.runs.state.account import CURES, USES, account
 
 NOW_S = 1000.0

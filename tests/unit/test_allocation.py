@@ -17,21 +17,21 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import UserError
 from orchestrator.base.states import State, Status
+from orchestrator.folder import allocation, ledger
+from orchestrator.folder.allocation import AskedOf, KeeperState
+from orchestrator.folder.events import CancelRequested, Started, Submitted, Submitting
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import keeper
 from orchestrator.job.keeper import Keeper
+from orchestrator.planning import attempt_plan
+from orchestrator.planning.job_request import request
+from orchestrator.planning.plan import Plan, plan
+from orchestrator.planning.plan_files import read_plan
+from orchestrator.planning.program.training import configuration
 from orchestrator.runs.attempts import in_hold as verbs_in_hold
 from orchestrator.runs.attempts.in_hold import find, misfits
 from orchestrator.runs.attempts.make_hold import held_plan
-from orchestrator.runs.folder import allocation, ledger
-from orchestrator.runs.folder.allocation import AskedOf, KeeperState
-from orchestrator.runs.folder.events import CancelRequested, Started, Submitted, Submitting
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan import attempt_plan
-from orchestrator.runs.plan.job_request import request
-from orchestrator.runs.plan.plan import Plan, plan
-from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.program.training import configuration
 from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
 from orchestrator.runs.state.outcome import resolve
 from orchestrator.runs.state.poll import views
@@ -249,7 +249,7 @@ def test_an_allocation_asks_for_what_its_runs_would_ask_for(tmp_path: Path) -> N
 
 
 def read_back(made: Plan, folder: Path) -> Plan:
-    from orchestrator.runs.plan.plan_files import write_attempt
+    from orchestrator.planning.plan_files import write_attempt
 
     run = RunFolder(folder / made.run_id)
     run.attempt(1).folder.mkdir(parents=True)

@@ -19,9 +19,9 @@ from orchestrator import schedulers
 from orchestrator.base.process import Finished, NoAnswer
 from orchestrator.base.states import State, Status
 from orchestrator.cli.main import main
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Started, Submitted
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Started, Submitted
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state import poll
 from orchestrator.runs.state.poll import views
 from orchestrator.schedulers import answers, last_action

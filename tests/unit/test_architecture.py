@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator import schedulers
 from orchestrator.base.states import State
-from orchestrator.runs.folder.records import End
+from orchestrator.folder.records import End
 from orchestrator.schedulers import launchers
 from tests.unit.run_folders import make, write_specs
 
@@ -79,7 +79,7 @@ def test_imports_run_downwards_only() -> None:
 
 
 def test_no_parts_of_a_package_import_each_other_in_a_circle() -> None:
-    """A part is a folder in one of the packages, such as runs/plan/."""
+    """A part is a folder in one of the packages, such as planning/."""
     uses: dict[str, set[str]] = {}
     for path in FILES:
         part = path.relative_to(ROOT).parts[:3]

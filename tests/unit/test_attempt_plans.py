@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
-from orchestrator.runs.folder.changes import Changes
-from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan import plan_files
-from orchestrator.runs.plan.attempt_plan import AttemptPlan, changes, derive
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.folder.changes import Changes
+from orchestrator.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning import plan_files
+from orchestrator.planning.attempt_plan import AttemptPlan, changes, derive
+from orchestrator.planning.plan import Plan
 from orchestrator.spec.run import RunSpec, Train
 from orchestrator.spec.site import Node, Site
 

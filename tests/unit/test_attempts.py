@@ -9,11 +9,11 @@ import pytest
 
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder import claim, index, ledger
+from orchestrator.folder.events import CancelRequested, Started, Submitting
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.attempts import cancel
-from orchestrator.runs.folder import claim, index, ledger
-from orchestrator.runs.folder.events import CancelRequested, Started, Submitting
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.slurm_programs import SlurmPrograms
 
 

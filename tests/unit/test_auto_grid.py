@@ -12,21 +12,21 @@ from orchestrator.base.errors import UserError
 from orchestrator.base.json_files import write_json
 from orchestrator.cli.dryrun.look import dry_run
 from orchestrator.cli.main import main
+from orchestrator.folder import ledger, shown_plan
+from orchestrator.folder.changes import Changes
+from orchestrator.folder.events import Event, Started, Submitted, Submitting
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.placement.choose import GRADIENT_BYTES, choices
 from orchestrator.network.prediction.workload import workload_of
+from orchestrator.planning import plan_files
+from orchestrator.planning.attempt_plan import AttemptPlan, changes, derive, with_former_grid
+from orchestrator.planning.auto_grid import with_expected_grid
+from orchestrator.planning.gradient import gradient_of
+from orchestrator.planning.host_order import ordered
+from orchestrator.planning.plan import Plan, plan
 from orchestrator.report.listing import listing
 from orchestrator.report.placement import outlook
 from orchestrator.report.screen.final_table import rows
-from orchestrator.runs.folder import ledger, shown_plan
-from orchestrator.runs.folder.changes import Changes
-from orchestrator.runs.folder.events import Event, Started, Submitted, Submitting
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan import plan_files
-from orchestrator.runs.plan.attempt_plan import AttemptPlan, changes, derive, with_former_grid
-from orchestrator.runs.plan.auto_grid import with_expected_grid
-from orchestrator.runs.plan.gradient import gradient_of
-from orchestrator.runs.plan.host_order import ordered
-from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.runs.state.poll import views
 from orchestrator.schedulers.expected_hosts import expected
 from orchestrator.schedulers.topology import cluster

@@ -15,13 +15,13 @@ from orchestrator.base.states import State
 from orchestrator.base.typed import record_of
 from orchestrator.cli import api
 from orchestrator.cli.main import main
+from orchestrator.folder.records import End
 from orchestrator.remote import asking, collect, remote_runs, session, status
 from orchestrator.remote.feed import Feed
 from orchestrator.remote.handle import RunThere
 from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session, received
-from orchestrator.runs.folder.records import End
 from orchestrator.runs.state.view import View
 from tests.unit.bad_node import BOOT, FLOOD, SILENCE, Replay, command, frame, wrote
 from tests.unit.clock import Clock

@@ -8,16 +8,16 @@ import pytest
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import Cause, State
 from orchestrator.cli.main import main
+from orchestrator.folder import ledger
+from orchestrator.folder.bad_nodes import memory, noted
+from orchestrator.folder.events import Started, Submitting
+from orchestrator.folder.records import End, RankEnd
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.recorded import recorded
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
+from orchestrator.planning.plan_files import read_attempt
 from orchestrator.runs.attempts import bad_hosts, keep_going
-from orchestrator.runs.bad_nodes import memory, noted
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Started, Submitting
-from orchestrator.runs.folder.records import End, RankEnd
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan_files import read_attempt
 from orchestrator.runs.state.decide import Resume, Stop, Wait
 from orchestrator.schedulers import client
 from orchestrator.schedulers.client import Client

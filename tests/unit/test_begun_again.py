@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.states import State, Status
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Ended, Submitting
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.recorded import forget_first, recorded, settled_end
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Ended, Submitting
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.dependencies import unmet
 from orchestrator.runs.state.view import read_record
 from tests.unit.run_folders import make, write_specs

@@ -12,16 +12,16 @@ import pytest
 
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.cli.main import main
+from orchestrator.folder import ledger
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import Ended, Submitted
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
 from orchestrator.job.hangs.hang import Pause, Where, hung, silent
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import Ended, Submitted
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
-from orchestrator.runs.program.training import EXIT_CODES
+from orchestrator.planning.program.training import EXIT_CODES
 from orchestrator.runs.state.outcome import resolve
 from orchestrator.schedulers.launchers.launcher import Words
 from tests.unit.run_folders import make, write_specs

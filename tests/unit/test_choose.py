@@ -17,10 +17,10 @@ from orchestrator.network.placement.choose import Choice, choices
 from orchestrator.network.placement.fabric import fabric
 from orchestrator.network.placement.rings import Rings
 from orchestrator.network.placement.timing import timing
+from orchestrator.planning.forecast import forecast_of, named_hosts
+from orchestrator.planning.gradient import backend_of, charge_of, gradient_of
+from orchestrator.planning.plan import plan
 from orchestrator.report.placement import outlook
-from orchestrator.runs.plan.forecast import forecast_of, named_hosts
-from orchestrator.runs.plan.gradient import backend_of, charge_of, gradient_of
-from orchestrator.runs.plan.plan import plan
 from tests.unit.torus_cases import every, names, racks, shuffled
 
 

@@ -14,24 +14,24 @@ from hypothesis import strategies as st
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
+from orchestrator.folder import claim, ledger
+from orchestrator.folder.claim import Superseded
+from orchestrator.folder.events import CancelRequested
+from orchestrator.folder.log_times import Recorder, index_of
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.ranks import rank_program
 from orchestrator.job.ranks.rank_program import RankProgram
 from orchestrator.job.start.launch_order import LaunchOrder, Rank
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place as placed
-from orchestrator.runs.folder import claim, ledger
-from orchestrator.runs.folder.claim import Superseded
-from orchestrator.runs.folder.events import CancelRequested
-from orchestrator.runs.folder.log_times import Recorder, index_of
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.program.what_runs import Program
+from orchestrator.planning.program.what_runs import Program
 from tests.waiting import until
 
 HOLDS = """
 import subprocess, sys, time
 from pathlib import Path
-from orchestrator.runs.folder import claim
-from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.folder import claim
+from orchestrator.folder.run_folder import Attempt
 lock = claim.hold(Attempt(Path(sys.argv[1])))
 child = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
 print(child.pid, flush=True)

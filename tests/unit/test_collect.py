@@ -14,10 +14,10 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder import patterns
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.collect import PARTIAL, collect
-from orchestrator.runs.folder import patterns
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.account import USES
 from tests.unit.run_folders import make, write_specs
 from training.checkpoint.manifest import compose

@@ -10,17 +10,17 @@ import pytest
 
 from orchestrator.base.typed import record_of
 from orchestrator.cli.main import main
+from orchestrator.folder.records import Meaning
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
+from orchestrator.planning.plan import plan
+from orchestrator.planning.program import command
+from orchestrator.planning.program.contract import master_environment, ranks_environment
+from orchestrator.planning.program.what_runs import Program
+from orchestrator.planning.saving import failure_s
 from orchestrator.runs.attempts.create import no_code
 from orchestrator.runs.code.select import select
-from orchestrator.runs.folder.records import Meaning
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan import plan
-from orchestrator.runs.plan.saving import failure_s
-from orchestrator.runs.program import command
-from orchestrator.runs.program.contract import master_environment, ranks_environment
-from orchestrator.runs.program.what_runs import Program
 from training.script.given import Given
 
 RUN = "name: mine\nsite: local\nnodes: 1\nranks_per_node: 2\ncommand: [python, train.py]\n"

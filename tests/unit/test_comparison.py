@@ -10,11 +10,11 @@ import pytest
 
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Started
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.comparison import compare
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Started
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.run_folders import STEPS, make, write_specs
 from training.checkpoint.manifest import MANIFEST, compose, name_of
 from training.progress import Progress

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.json_files import write_json, write_text
+from orchestrator.folder import claim
+from orchestrator.folder.events import Submitting
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job import copies
+from orchestrator.planning import attempt_plan
+from orchestrator.planning.job_request import request
+from orchestrator.planning.plan import plan
 from orchestrator.runs.attempts import create
 from orchestrator.runs.attempts.script import scripts
-from orchestrator.runs.folder import claim
-from orchestrator.runs.folder.events import Submitting
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan import attempt_plan
-from orchestrator.runs.plan.job_request import request
-from orchestrator.runs.plan.plan import plan
 from training.checkpoint import node_memory
 
 SITE = f"""scheduler: slurm

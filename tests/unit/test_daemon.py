@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.base.states import State
+from orchestrator.folder.records import End
 from orchestrator.job.daemon import Daemon
-from orchestrator.runs.folder.records import End
 from tests.waiting import until
 
 STOPPED = End(State.CANCELLED, "the ranks were told to stop from outside", certain=False)

@@ -18,8 +18,8 @@ import pytest
 
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from tests.unit import damage
 from tests.unit.run_folders import make, write_specs
 from tests.waiting import until

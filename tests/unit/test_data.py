@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.base.errors import UserError
 from orchestrator.cli.main import main
-from orchestrator.runs.plan.plan import plan
+from orchestrator.planning.plan import plan
 from tests.training.packed_sources import small
 from training.data.packed.packed_file import folder
 from training.data.packed.sources import SOURCES

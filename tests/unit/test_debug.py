@@ -11,8 +11,8 @@ import pytest
 from orchestrator.base.json_files import write_json, write_text
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.support.archive import TAIL_BYTES
 from orchestrator.runs.support.without_secrets import REMOVED, Cleaner
 from tests.unit.run_folders import make, write_specs

@@ -13,8 +13,8 @@ import pytest
 from orchestrator import schedulers
 from orchestrator.base.states import State
 from orchestrator.cli.main import VERBS
+from orchestrator.folder.records import End
 from orchestrator.images.runtime import COMMANDS
-from orchestrator.runs.folder.records import End
 from tests.unit.run_folders import make, write_specs
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ from orchestrator.cli.dryrun.look import DryRun, dry_run
 from orchestrator.cli.dryrun.text import as_json, text
 from orchestrator.cli.main import main
 from orchestrator.job.image.contained import contained
+from orchestrator.planning.plan import Plan, plan
 from orchestrator.runs.attempts.submit import first
-from orchestrator.runs.plan.plan import Plan, plan
 from tests.unit.test_architecture import modules_after
 
 DIGITS = str(Path(__file__).resolve().parents[2] / "examples" / "digits.yaml")

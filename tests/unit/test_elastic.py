@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job.ranks import standby as waiting_rank
 from orchestrator.job.ranks.elastic import ElasticProgram
 from orchestrator.job.standby.beside_attempt import Standby
@@ -21,8 +22,7 @@ from orchestrator.job.standby.survivors import Survivors
 from orchestrator.job.start.prepare import prepare
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan.plan import plan
+from orchestrator.planning.plan import plan
 from orchestrator.schedulers import launchers
 from tests.unit.run_folders import write_specs
 from tests.waiting import until

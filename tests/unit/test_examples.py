@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import main
-from orchestrator.runs.plan.plan import plan
+from orchestrator.planning.plan import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,15 +12,15 @@ import pytest
 
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.cli.main import main
+from orchestrator.folder import ledger
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import Ended, Started, Submitting
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import End, Meaning, RankEnd
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
 from orchestrator.report.handle import Run
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import Ended, Started, Submitting
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End, Meaning, RankEnd
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.advice import ADVICE
 from orchestrator.schedulers.client import Client
 from tests.unit.run_folders import make, write_specs

@@ -14,12 +14,12 @@ import pytest
 from orchestrator.base.errors import UserError
 from orchestrator.base.states import Cause, State
 from orchestrator.cli.main import main
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.program.sources.tensorboard import TensorBoard
 from orchestrator.report.export.formats import FORMATS, Format, as_csv, as_events, as_parquet
 from orchestrator.report.export.table import MetricTable, table
 from orchestrator.report.handle import Run
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.program.sources.tensorboard import TensorBoard
 from tests.unit.run_folders import STEPS, make, write_specs
 from tests.unit.test_report_series import row
 

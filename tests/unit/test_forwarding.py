@@ -27,9 +27,9 @@ from orchestrator.base.process import Streams
 from orchestrator.base.states import State
 from orchestrator.beside.forwarding import clients, listening, program
 from orchestrator.beside.forwarding.messages import BEGIN, NOISE_BYTES, Message, NotAForward, Unpacked, packed
-from orchestrator.runs.folder import claim
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.folder import claim
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import Attempt
 from tests.waiting import until
 
 LIMIT_S = 60.0

@@ -12,17 +12,17 @@ import pytest
 
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import Cause, State
+from orchestrator.folder import index, ledger
+from orchestrator.folder.events import Ended, Submitted, Submitting
+from orchestrator.folder.records import RESERVED_BYTES, End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.hangs import hang_watch
 from orchestrator.job.hangs.patience import WORK_S
 from orchestrator.job.recorded import recorded
+from orchestrator.planning import attempt_plan
+from orchestrator.planning.plan import plan
 from orchestrator.runs.attempts import create, submit
 from orchestrator.runs.attempts.script import Scripts
-from orchestrator.runs.folder import index, ledger
-from orchestrator.runs.folder.events import Ended, Submitted, Submitting
-from orchestrator.runs.folder.records import RESERVED_BYTES, End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan import attempt_plan
-from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.poll import views
 from tests.unit.clock import Clock
 from tests.unit.run_folders import write_specs

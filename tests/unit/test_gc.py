@@ -17,14 +17,14 @@ import pytest
 from orchestrator.base.json_files import write_json
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder import claim
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.images.builds import lock
 from orchestrator.images.builds.cache import Cache, CachedImage
+from orchestrator.planning.image.recorded import Image
 from orchestrator.remote.login_node import calls, store
 from orchestrator.runs.collect import PARTIAL
-from orchestrator.runs.folder import claim
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.image.recorded import Image
 from tests.unit.containers.test_cache import entry
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_many_at_once import at_work, job  # noqa: F401

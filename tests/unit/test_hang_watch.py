@@ -15,6 +15,12 @@ import pytest
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
 from orchestrator.base.states import Cause
+from orchestrator.folder import ledger
+from orchestrator.folder.beat import Beat
+from orchestrator.folder.events import Started
+from orchestrator.folder.node_load import NodeLoad, RankSteps
+from orchestrator.folder.records import End, RankEnd
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job.gather import RankRecords
 from orchestrator.job.hangs import hang_watch
 from orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack, symptom
@@ -22,13 +28,7 @@ from orchestrator.job.hangs.hang_watch import HangWatch
 from orchestrator.job.hangs.patience import Symptom
 from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.network.placement.mapping import Grid, place
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.beat import Beat
-from orchestrator.runs.folder.events import Started
-from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
-from orchestrator.runs.folder.records import End, RankEnd
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.planning.plan import Plan, plan
 from tests.unit.clock import Clock
 from tests.unit.run_folders import write_specs
 from training.reporting.heartbeat import EVALUATION, STEPS

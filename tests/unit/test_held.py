@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.states import State, Status
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Ended, Started, Submitted, Submitting
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Ended, Started, Submitted, Submitting
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state.dependencies import held
 from orchestrator.runs.state.view import read_record
 from tests.unit.run_folders import make, write_specs

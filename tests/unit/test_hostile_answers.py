@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.states import State
 from orchestrator.cli import api
+from orchestrator.folder.events import Started, Submitting
+from orchestrator.planning.plan import plan
 from orchestrator.remote import feed, of_file, remote_runs, session, status, verbs
 from orchestrator.remote.handle import RunThere
 from orchestrator.remote.links.host import LinkLost, LoginHost
@@ -24,8 +26,6 @@ from orchestrator.report.account import account_lines
 from orchestrator.report.listing import listing
 from orchestrator.report.screen import many, one
 from orchestrator.report.screen.detail import Detail
-from orchestrator.runs.folder.events import Started, Submitting
-from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.account import Account, account
 from orchestrator.runs.state.view import View
 from tests.unit.bad_node import Replay, frame, wrote

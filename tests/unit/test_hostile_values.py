@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 
 from orchestrator import schedulers
 from orchestrator.base.errors import UserError
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.images.definitions import image_file, lint
 from orchestrator.images.definitions.definition import Variant, render
 from orchestrator.images.definitions.image_file import ImageFile
+from orchestrator.planning.attempt_plan import AttemptPlan
+from orchestrator.planning.job_request import request
+from orchestrator.planning.plan import Plan, plan
 from orchestrator.runs.attempts import script as scripts
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.job_request import request
-from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.schedulers.script import loading
 from orchestrator.schedulers.software import activating
 from orchestrator.spec.run import RunSpec

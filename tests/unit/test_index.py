@@ -13,11 +13,11 @@ import pytest
 from orchestrator.base.errors import UserError
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder import index, ledger
+from orchestrator.folder.events import Submitting
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs import remove
 from orchestrator.runs.attempts import cancel
-from orchestrator.runs.folder import index, ledger
-from orchestrator.runs.folder.events import Submitting
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.poll import unasked
 from orchestrator.runs.state.view import read_record
 

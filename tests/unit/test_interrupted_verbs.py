@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
-from orchestrator.runs.folder.records import End
+from orchestrator.folder.records import End
 from tests.unit.run_folders import make, write_specs
 
 SAID = "torusrun: interrupted; submitted runs continue\n"

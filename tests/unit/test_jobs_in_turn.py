@@ -10,13 +10,13 @@ import pytest
 
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder import ledger
+from orchestrator.folder.bad_nodes import noted
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import Ended, JobAdded, KeptGoing, NoMoreJobs, Started, Submitted
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.attempts import bad_hosts
-from orchestrator.runs.bad_nodes import noted
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import Ended, JobAdded, KeptGoing, NoMoreJobs, Started, Submitted
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state import next_job
 from orchestrator.runs.state.poll import views
 from orchestrator.schedulers.gridengine.scheduler import GridEngine

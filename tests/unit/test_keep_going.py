@@ -15,23 +15,23 @@ import pytest
 from orchestrator.base import process
 from orchestrator.base.errors import UserError
 from orchestrator.base.states import State
+from orchestrator.folder import ledger
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job import around
 from orchestrator.job.image import stage
 from orchestrator.job.image.made_ready import verify
 from orchestrator.job.supervise import Supervisor
+from orchestrator.planning import attempt_plan, plan_files
+from orchestrator.planning.image.recorded import Image
+from orchestrator.planning.job_request import request
+from orchestrator.planning.plan import plan
 from orchestrator.runs.attempts import create, submit
 from orchestrator.runs.attempts.keep_going import Here, next_step
 from orchestrator.runs.attempts.script import scripts
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.image.recorded import Image
-from orchestrator.runs.plan import attempt_plan, plan_files
-from orchestrator.runs.plan.job_request import request
-from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.decide import Resume, Stop
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.site import ContainerSettings
@@ -141,8 +141,8 @@ ENDS = """
 import sys
 from pathlib import Path
 from orchestrator.job.keep_going import Jobs
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan import plan_files
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning import plan_files
 from orchestrator.runs.state.decide import Stop
 run = RunFolder(Path(sys.argv[1]))
 Jobs(run, run.attempt(1), plan_files.read_first(run, 1))._nothing_left(Stop("is over", later_job=sys.argv[2] == "True"))

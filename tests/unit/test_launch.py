@@ -10,11 +10,11 @@ import pytest
 
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.rank import identity
 from orchestrator.job.start import launch
 from orchestrator.job.witness import words
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.planning.plan import Plan, plan
 from orchestrator.schedulers import launchers, remote_shell
 from orchestrator.schedulers.launchers.launcher import Launch, Pmi
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from orchestrator.base import private, whole_lines
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
-from orchestrator.runs.folder import events, ledger
-from orchestrator.runs.folder.changes import Changes
-from orchestrator.runs.folder.events import (
+from orchestrator.folder import events, ledger
+from orchestrator.folder.changes import Changes
+from orchestrator.folder.events import (
     CancelRequested,
     Ended,
     Event,
@@ -32,7 +32,7 @@ from orchestrator.runs.folder.events import (
 def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     program = (
-        "import sys; from pathlib import Path; from orchestrator.runs.folder import events, ledger\n"
+        "import sys; from pathlib import Path; from orchestrator.folder import events, ledger\n"
         "for i in range(50): ledger.append(Path(sys.argv[1]), events.Refused(int(sys.argv[2]), f'{i} ' + 'x' * 3000))"
     )
     writers = [subprocess.Popen([sys.executable, "-c", program, str(path), str(n)]) for n in range(1, 5)]

@@ -11,14 +11,14 @@ import pytest
 from orchestrator.base.errors import UserError
 from orchestrator.base.states import State, Status
 from orchestrator.cli.main import main
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Submitted
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.logs.files import logs
 from orchestrator.report.logs.reading import Filter, Reading
 from orchestrator.report.logs.source import BLOCK_BYTES, FollowedFile
 from orchestrator.report.logs.tail import newest_line, tail
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Submitted
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.schedulers.client import Client
 from tests.unit.run_folders import make, write_specs
 

@@ -10,11 +10,11 @@ import pytest
 
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder.records import End, Meaning, RankEnd
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.logs.failures import MOST_BLOCKS, MOST_LINES
 from orchestrator.report.logs.failures import tracebacks as tracebacks_of
 from orchestrator.report.logs.source import LogLine
-from orchestrator.runs.folder.records import End, Meaning, RankEnd
-from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.run_folders import make, write_specs
 
 CHAINED = """

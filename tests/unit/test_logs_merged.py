@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Ended, Submitted
+from orchestrator.folder.log_times import index_of
+from orchestrator.folder.records import End, RankEnd
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.logs.merge import in_order
 from orchestrator.report.logs.reading import Filter, Reading
 from orchestrator.report.logs.source import LogLine
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Ended, Submitted
-from orchestrator.runs.folder.log_times import index_of
-from orchestrator.runs.folder.records import End, RankEnd
-from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.run_folders import make, write_specs
 
 Said = pytest.CaptureFixture[str]

@@ -10,9 +10,9 @@ import pytest
 
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Submitted, Submitting
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Submitted, Submitting
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state.poll import views
 from orchestrator.schedulers.gridengine.scheduler import GridEngine
 

@@ -14,10 +14,10 @@ import pytest
 
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
-from orchestrator.runs.folder import claim, disk, index, ledger
-from orchestrator.runs.folder.events import Submitted, Submitting
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import claim, disk, index, ledger
+from orchestrator.folder.events import Submitted, Submitting
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state import selection
 from orchestrator.schedulers.local.sessions import job_id_of
 from tests.unit.run_folders import make, write_specs

@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.base.errors import UserError
 from orchestrator.cli.main import main
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.prediction.constants import number, table
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan import measurements
+from orchestrator.planning import measurements
 from orchestrator.spec.load import load, load_site, measured_place
 
 ALPHA_S, BETA_S, STEP_S, IMAGE_S = 2e-4, 4e-9, 1e-3, 5e-5

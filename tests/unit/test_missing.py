@@ -9,8 +9,8 @@ import pytest
 from orchestrator.base.errors import UserError
 from orchestrator.cli.api import dry_run
 from orchestrator.cli.main import main
-from orchestrator.runs.plan import named_files
-from orchestrator.runs.plan.plan import plan
+from orchestrator.planning import named_files
+from orchestrator.planning.plan import plan
 
 SITE = "scheduler: {scheduler}\nlauncher: spawn\nnode: {{ranks: 2}}\nruns: {folder}/runs\n{more}"
 WEIGHTS = "train: {model: {weights: ROOT.safetensors}}"

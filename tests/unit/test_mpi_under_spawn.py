@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import main
-from orchestrator.runs.plan import fits_mpi
-from orchestrator.runs.plan.plan import plan
+from orchestrator.planning import fits_mpi
+from orchestrator.planning.plan import plan
 
 RUN = "name: x\nsite: site.yaml\ncommand: {command}\n"
 SITE = "scheduler: local\nlauncher: {launcher}\nnode: {{ranks: {ranks}}}\n"

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.states import State, Status
+from orchestrator.folder import ledger
+from orchestrator.folder.events import NetworkChosen, Started, Submitting
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.nccl_network import HEAD_BYTES, NetworkWatch, chosen
 from orchestrator.job.start.launch_order import told_network
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import NetworkChosen, Started, Submitting
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.view import read_record
 
 # NVIDIA/nccl issue 676, NCCL 2.11.4.

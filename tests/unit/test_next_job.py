@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.base.states import Cause, State, Status
-from orchestrator.runs.folder.events import CancelRequested, Ended, Event, KeptGoing, Started, Submitted, Submitting
+from orchestrator.folder.events import CancelRequested, Ended, Event, KeptGoing, Started, Submitted, Submitting
 from orchestrator.runs.state import next_job
 from orchestrator.runs.state.in_vain import first_of_submission, in_vain, same_error
 from orchestrator.schedulers.arrays import whole, with_arrays

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.load import cores, gpus, interfaces, monitor
 from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.job.load.monitor import Look, Monitor, Watched, look
 from orchestrator.job.load.step_times import StepsTold
 from orchestrator.job.ranks.left_behind import LeftBehind
-from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from orchestrator.runs.folder.run_folder import RunFolder
 from tests.unit.clock import Clock
 from tests.waiting import until
 from training.files import job_memory

@@ -16,15 +16,15 @@ import pytest
 from orchestrator.base.errors import UserError
 from orchestrator.base.states import Cause, State
 from orchestrator.cli.main import main
+from orchestrator.folder import kept_secrets, ledger
+from orchestrator.folder.events import Ended, Notified
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job import recorded
-from orchestrator.runs.folder import kept_secrets, ledger
-from orchestrator.runs.folder.events import Ended, Notified
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.planning import secret_values
+from orchestrator.planning.plan import plan
 from orchestrator.runs.notices import begin, send, sending
 from orchestrator.runs.notices.sending import send_due
-from orchestrator.runs.plan import secret_values
-from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.poll import look
 from orchestrator.spec.problems import SpecError
 from tests.unit.run_folders import make, write_specs

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from orchestrator.cli.dryrun.look import dry_run
 from orchestrator.cli.main import main
 from orchestrator.network.cost.shapes import shapes
-from orchestrator.runs.plan.forecast_at_submit import forecast_at_submit
-from orchestrator.runs.plan.host_order import ordered
-from orchestrator.runs.plan.plan import plan
+from orchestrator.planning.forecast_at_submit import forecast_at_submit
+from orchestrator.planning.host_order import ordered
+from orchestrator.planning.plan import plan
 
 SITE = """scheduler: slurm
 launcher: srun

@@ -13,12 +13,12 @@ from orchestrator.base import command_line
 from orchestrator.base.json_files import read_object, write_json, write_text
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
-from orchestrator.runs.folder.kept_forecast import KeptForecast, read
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.forecast import forecast_of
-from orchestrator.runs.plan.forecast_at_submit import forecast_at_submit
-from orchestrator.runs.plan.plan import plan
+from orchestrator.folder.kept_forecast import KeptForecast, read
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.forecast import forecast_of
+from orchestrator.planning.forecast_at_submit import forecast_at_submit
+from orchestrator.planning.plan import plan
 from tests.unit.run_folders import STEPS, make, write_specs
 from training.reporting.metrics import Metrics
 

@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.base.states import State, Status
-from orchestrator.runs.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
-from orchestrator.runs.folder.records import End
+from orchestrator.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
+from orchestrator.folder.records import End
 from orchestrator.runs.state.outcome import resolve
 
 NOW_S = 1000.0

@@ -10,7 +10,7 @@ from orchestrator.base import process
 from orchestrator.base.errors import SiteError
 from orchestrator.base.process import Finished
 from orchestrator.base.states import State, Status
-from orchestrator.runs.folder.events import Submitted
+from orchestrator.folder.events import Submitted
 from orchestrator.runs.state.outcome import RESUME, resolve
 from orchestrator.schedulers import client
 from orchestrator.schedulers.pbs.scheduler import PBS

@@ -14,8 +14,8 @@ import pytest
 from orchestrator.base.states import State
 from orchestrator.base.terminal.plain import plain
 from orchestrator.cli.main import main
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_watch import FOLLOW
 

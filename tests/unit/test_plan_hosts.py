@@ -11,8 +11,8 @@ import pytest
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
 from orchestrator.cli.main import main
-from orchestrator.runs.plan.host_order import ordered
-from orchestrator.runs.plan.plan import plan
+from orchestrator.planning.host_order import ordered
+from orchestrator.planning.plan import plan
 
 SITE = """scheduler: slurm
 launcher: srun

@@ -12,16 +12,16 @@ import pytest
 from orchestrator.base.states import Cause, State
 from orchestrator.beside.shells.connection import Connection, Frame
 from orchestrator.beside.shells.proof import CALLING, Proofs
+from orchestrator.folder import ledger
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.node_findings import PreflightRecord
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job.preflight.dialogue import Errand, Hello, hear, say
 from orchestrator.job.preflight.nodes import KnownNode, Nodes
 from orchestrator.job.preflight.preflight import passed
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.node_findings import PreflightRecord
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.planning.plan import Plan, plan
 from orchestrator.schedulers import launchers
 
 RECORDED = Path(__file__).parent / "recorded" / "preflight"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.states import Cause, State
+from orchestrator.folder.node_findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
 from orchestrator.job.preflight import gpus, machine, node, nvidia_smi, pair
 from orchestrator.job.preflight.judge import ANSWER, compared, judge
 from orchestrator.job.preflight.order import WantedNode, wanted
 from orchestrator.job.preflight.ports import ports
-from orchestrator.runs.folder.node_findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
 from orchestrator.runs.state.advice import ADVICE
 from orchestrator.spec.site import Node, PreflightSettings, Site
 from training.meeting.addresses import listen

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs.folder import checkout as checkout_of
-from orchestrator.runs.folder import provenance
+from orchestrator.folder import checkout as checkout_of
+from orchestrator.folder import provenance
 
 STRANGER = 4321
 

@@ -17,7 +17,7 @@ from orchestrator.base.terminal import remarks
 from orchestrator.cli.main import main
 from orchestrator.cli.results import as_json
 from orchestrator.cli.verb_list import VERBS, parser_of
-from orchestrator.runs.folder.records import End
+from orchestrator.folder.records import End
 from tests.unit.run_folders import make, write_specs
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import main
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan import plan
-from orchestrator.runs.plan.plan_files import read_first
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.plan import plan
+from orchestrator.planning.plan_files import read_first
 from orchestrator.spec.problems import SpecError
 from training.recipe.files import CERTAINTIES, FOLDER, Mark, load
 from training.recipe.published import names

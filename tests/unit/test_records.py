@@ -12,8 +12,8 @@ import pytest
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import LARGEST_BYTES, read_object
 from orchestrator.base.states import State
-from orchestrator.runs.folder import metrics
-from orchestrator.runs.folder.records import End, RankEnd
+from orchestrator.folder import metrics
+from orchestrator.folder.records import End, RankEnd
 
 WHOLE = {"schema": 1, "state": "COMPLETED", "certain": True, "reason": "all well"}
 RANK = {

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.folder import metrics
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import gather, relay
 from orchestrator.job.relay import Relay
+from orchestrator.planning.program.sources import growing
+from orchestrator.planning.program.what_runs import MetricsSource, Program
 from orchestrator.report.screen.losses import Losses
-from orchestrator.runs.folder import metrics
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.program.sources import growing
-from orchestrator.runs.program.what_runs import MetricsSource, Program
 from orchestrator.runs.state.pace import progress
 
 

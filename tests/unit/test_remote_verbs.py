@@ -10,11 +10,11 @@ from orchestrator.base.errors import UserError
 from orchestrator.base.states import State
 from orchestrator.cli import api
 from orchestrator.cli.main import main
+from orchestrator.folder.bad_nodes import memory
+from orchestrator.folder.records import End
 from orchestrator.remote import remote_runs
 from orchestrator.remote.links.host import LoginHost
 from orchestrator.remote.remote_runs import Known
-from orchestrator.runs.bad_nodes import memory
-from orchestrator.runs.folder.records import End
 from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs
 

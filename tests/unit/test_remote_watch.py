@@ -13,13 +13,13 @@ from orchestrator.base import process
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
 from orchestrator.base.typed import record_of
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.remote import remote_runs
 from orchestrator.remote.login_node.watching import Watching
 from orchestrator.remote.remote_runs import Known
 from orchestrator.report.screen.detail import Detail
 from orchestrator.report.screen.watched import WatchedHere
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.schedulers.local.sessions import job_id_of
 from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs

@@ -16,20 +16,20 @@ from orchestrator.base.errors import UserError
 from orchestrator.base.json_files import write_json
 from orchestrator.base.states import Cause, State
 from orchestrator.cli.main import main
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Ended, Started, Submitted, Submitting
+from orchestrator.folder.node_load import NodeLoad, RankSteps
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.hosts.hostlist import expand
+from orchestrator.planning.forecast import forecast_of
+from orchestrator.planning.plan import plan
 from orchestrator.report.handle import Run
 from orchestrator.report.page import facts as facts_of
 from orchestrator.report.page.document import document
 from orchestrator.report.page.facts import RunFacts
 from orchestrator.report.page.settings import settings
 from orchestrator.report.placement import outlook
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Ended, Started, Submitted, Submitting
-from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.forecast import forecast_of
-from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.support.without_secrets import REMOVED
 from tests.unit.run_folders import make, write_specs
 

@@ -16,13 +16,13 @@ from orchestrator.base.json_files import read_object, write_json
 from orchestrator.base.states import State
 from orchestrator.cli.api import open_run, submit
 from orchestrator.cli.main import main
+from orchestrator.folder import allocation, ledger
+from orchestrator.folder.changes import Changes
+from orchestrator.folder.events import Started, Submitted, Submitting
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.plan_files import read_first
 from orchestrator.runs.attempts.reproduce import plan_again
-from orchestrator.runs.folder import allocation, ledger
-from orchestrator.runs.folder.changes import Changes
-from orchestrator.runs.folder.events import Started, Submitted, Submitting
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan_files import read_first
 from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
 

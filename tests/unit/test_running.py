@@ -14,16 +14,16 @@ import pytest
 from orchestrator.base import proc, process
 from orchestrator.base.json_files import write_json
 from orchestrator.base.states import State
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import End, Meaning, RankEnd
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job import running
 from orchestrator.job.hangs import hang_watch
 from orchestrator.job.running import Running
 from orchestrator.network.placement.mapping import place
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End, Meaning, RankEnd
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan import plan
-from orchestrator.runs.program.what_runs import Program
+from orchestrator.planning.plan import plan
+from orchestrator.planning.program.what_runs import Program
 from tests.unit.clock import Clock
 from tests.unit.run_folders import write_specs
 from tests.waiting import until

@@ -14,16 +14,16 @@ import pytest
 from orchestrator.base.json_files import read_object, write_json
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Scored, from_json
+from orchestrator.folder.kept_forecast import KeptForecast
+from orchestrator.folder.node_load import NodeLoad, RankSteps
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.load.recent_steps import RecentSteps
 from orchestrator.job.recorded import recorded
 from orchestrator.network.prediction.own_interval import FEWEST, errors, own_interval
 from orchestrator.report.prediction.score import by_site
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Scored, from_json
-from orchestrator.runs.folder.kept_forecast import KeptForecast
-from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.score import RunScore, ScoredPart, mean_step_s, of_run, parts
 from tests.unit.run_folders import STEPS, make, write_specs
 

@@ -14,12 +14,12 @@ from orchestrator import schedulers
 from orchestrator.base.render.environment import render, word
 from orchestrator.base.shipped import shipped
 from orchestrator.base.states import Cause
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.attempt_plan import AttemptPlan
+from orchestrator.planning.job_request import request
+from orchestrator.planning.plan import Plan, plan
 from orchestrator.runs.attempts import script as scripts
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.job_request import request
-from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read_value
 from orchestrator.spec.site import Site

@@ -13,7 +13,7 @@ from orchestrator.network.placement import arrange, choose, spares, timing
 from orchestrator.network.placement.arrange import HUGE
 from orchestrator.network.placement.choose import choices
 from orchestrator.network.placement.fabric import Ways
-from orchestrator.runs.plan import auto_grid
+from orchestrator.planning import auto_grid
 from tests.unit.torus_cases import names, racks
 
 SITE = """scheduler: slurm

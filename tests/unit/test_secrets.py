@@ -13,17 +13,17 @@ import pytest
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.cli.main import main
+from orchestrator.folder import kept_secrets
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.images.command import ContainerExec, SecretVariables, inside
 from orchestrator.images.runtime import Runtime
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
-from orchestrator.runs.folder import kept_secrets
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan import attempt_plan, secret_values
-from orchestrator.runs.plan.job_request import of_site, request
-from orchestrator.runs.plan.plan import Plan, plan
-from orchestrator.runs.plan.plan_files import read_first
-from orchestrator.runs.program.contract import master_environment, ranks_environment
+from orchestrator.planning import attempt_plan, secret_values
+from orchestrator.planning.job_request import of_site, request
+from orchestrator.planning.plan import Plan, plan
+from orchestrator.planning.plan_files import read_first
+from orchestrator.planning.program.contract import master_environment, ranks_environment
 from orchestrator.schedulers import client
 from orchestrator.schedulers.local.scheduler import Local
 from orchestrator.spec.problems import SpecError

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from orchestrator.base.errors import UserError
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
-from orchestrator.runs.folder import index, ledger, settled
-from orchestrator.runs.folder.events import Submitted, Submitting
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import index, ledger, settled
+from orchestrator.folder.events import Submitted, Submitting
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state import poll, selection
 from orchestrator.runs.state.poll import views
 from tests.unit.run_folders import make, write_specs

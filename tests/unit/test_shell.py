@@ -20,12 +20,12 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
 from orchestrator.base.states import State
 from orchestrator.cli.main import _parse, main
+from orchestrator.folder.allocation import KeeperState
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.images.runtime import Runtime
 from orchestrator.job.ranks.beside_rank import beside
 from orchestrator.job.start.launch_order import RankImage, ordered
-from orchestrator.runs.folder.allocation import KeeperState
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.schedulers.client import ssh
 from tests.unit.run_folders import make, write_specs
 

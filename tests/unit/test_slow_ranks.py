@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.folder.node_load import NodeLoad, RankSteps
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.job.hangs.slow_watch import CONFIRMED, SlowWatch
 from orchestrator.job.load.recent_steps import FEWEST_REPORTS, FEWEST_STEPS, RecentSteps
 from orchestrator.network.placement.mapping import Grid, place
-from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
-from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.state.slow import Slow, slow
 
 TELL_S = 2.0

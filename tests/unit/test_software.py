@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import main
-from orchestrator.runs.image.login import in_short, login
+from orchestrator.planning.image.login import in_short, login
 from orchestrator.schedulers.software import activating
 from orchestrator.sites.checks import software as checking
 from orchestrator.spec.load import load

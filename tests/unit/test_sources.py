@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.runs.folder import metrics
-from orchestrator.runs.program.sources.event import parse
-from orchestrator.runs.program.sources.lines import JsonLines, LineSource, PatternSource
-from orchestrator.runs.program.sources.rows import MOST_NUMBERS, Row, row
-from orchestrator.runs.program.sources.tensorboard import TensorBoard
-from orchestrator.runs.program.sources.tfrecord import LARGEST_BYTES, Records, masked_checksum
+from orchestrator.folder import metrics
+from orchestrator.planning.program.sources.event import parse
+from orchestrator.planning.program.sources.lines import JsonLines, LineSource, PatternSource
+from orchestrator.planning.program.sources.rows import MOST_NUMBERS, Row, row
+from orchestrator.planning.program.sources.tensorboard import TensorBoard
+from orchestrator.planning.program.sources.tfrecord import LARGEST_BYTES, Records, masked_checksum
 
 RECORDED = Path(__file__).parent / "recorded" / "tensorboard"
 EVENTS = "events.out.tfevents.1700000000.node.1.0"

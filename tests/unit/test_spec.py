@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator import schedulers
 from orchestrator.base.errors import UserError
-from orchestrator.runs.plan.plan import plan
+from orchestrator.planning.plan import plan
 from orchestrator.spec.kinds import GRID, bytes_, grid, seconds
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.read import read, read_value

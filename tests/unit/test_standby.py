@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.base.errors import SiteError, UserError
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.images.runtime import Runtime
 from orchestrator.job import gather
 from orchestrator.job.ranks import standby as waiting_rank
@@ -22,9 +23,8 @@ from orchestrator.job.standby import beside_attempt
 from orchestrator.job.standby.beside_attempt import Standby
 from orchestrator.job.standby.ready_ranks import why_not
 from orchestrator.job.start.launch_order import LaunchOrder, RankImage
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan import plan
-from orchestrator.runs.program.what_runs import Program
+from orchestrator.planning.plan import plan
+from orchestrator.planning.program.what_runs import Program
 from tests.waiting import until
 
 TRAINING = Program(("python", "training", "attempts/1/config.json"), standby=("python", "training", "--standby"))

@@ -17,9 +17,9 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import read_object, write_json
 from orchestrator.base.process import Finished
 from orchestrator.cli.main import main
+from orchestrator.folder.index import find
+from orchestrator.folder.kept_forecast import KeptForecast
 from orchestrator.network.prediction.chain import attempts
-from orchestrator.runs.folder.index import find
-from orchestrator.runs.folder.kept_forecast import KeptForecast
 from orchestrator.schedulers import last_action, starts
 from orchestrator.schedulers.client import Client
 from orchestrator.schedulers.interface import Request

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from orchestrator.base.states import State
 from orchestrator.cli.api import open_run
 from orchestrator.cli.main import main
+from orchestrator.folder import ledger
+from orchestrator.folder.changes import Changes
+from orchestrator.folder.events import CancelRequested, Ended, Started, Submitted
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning import plan_files
+from orchestrator.planning.attempt_plan import derive, first
+from orchestrator.planning.phase_groups import for_first_attempt, in_words, stretch_at, stretches
+from orchestrator.planning.plan import Plan
 from orchestrator.runs.attempts.successor import hand_over, submit_next
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.changes import Changes
-from orchestrator.runs.folder.events import CancelRequested, Ended, Started, Submitted
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan import plan_files
-from orchestrator.runs.plan.attempt_plan import derive, first
-from orchestrator.runs.plan.phase_groups import for_first_attempt, in_words, stretch_at, stretches
-from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.state.decide import Resume
 from orchestrator.spec.run import RunSpec, Train
 from orchestrator.spec.site import Node, Site

@@ -15,14 +15,14 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
 from orchestrator.cli.api import Sweep, sweep
 from orchestrator.cli.main import main
+from orchestrator.folder import claim
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.sweep_folder import SweepFolder
 from orchestrator.job import study as job
+from orchestrator.planning.plan_files import read_attempt, read_first, write_first
+from orchestrator.planning.with_values import with_values
 from orchestrator.runs.attempts.reproduce import plan_again
-from orchestrator.runs.folder import claim
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.sweep_folder import SweepFolder
-from orchestrator.runs.plan.plan_files import read_attempt, read_first, write_first
-from orchestrator.runs.plan.with_values import with_values
 from orchestrator.spec.combinations import in_words
 from orchestrator.spec.read import read
 from orchestrator.spec.run import RunSpec

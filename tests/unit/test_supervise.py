@@ -11,14 +11,14 @@ from typing import NamedTuple
 import pytest
 
 from orchestrator.base.states import State
+from orchestrator.folder import claim, ledger
+from orchestrator.folder.events import CancelRequested, Submitting
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.attempt_plan import AttemptPlan
+from orchestrator.planning.plan import plan
 from orchestrator.runs.attempts import create
 from orchestrator.runs.attempts.script import Scripts, script
-from orchestrator.runs.folder import claim, ledger
-from orchestrator.runs.folder.events import CancelRequested, Submitting
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.plan import plan
 
 SITE = f"""scheduler: local
 launcher: spawn

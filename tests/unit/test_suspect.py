@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.json_files import write_json
-from orchestrator.runs.folder.records import Meaning, RankEnd
-from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.program.training import EXIT_CODES
+from orchestrator.folder.records import Meaning, RankEnd
+from orchestrator.folder.run_folder import Attempt
+from orchestrator.planning.program.training import EXIT_CODES
 from orchestrator.runs.state import suspect
 from orchestrator.runs.state.slow import Slow
 from orchestrator.runs.state.suspect import LEAVE_S, SILENT_S, suspicion

@@ -19,11 +19,11 @@ from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import Cause, State
 from orchestrator.cli.api import Sweep, open_sweep, plan_sweep, submit, sweep
 from orchestrator.cli.main import main
+from orchestrator.folder import index, ledger, sweep_folder
+from orchestrator.folder.events import Ended, KeptGoing, Started, Submitted
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.member import _of_this_task
-from orchestrator.runs.folder import index, ledger, sweep_folder
-from orchestrator.runs.folder.events import Ended, KeptGoing, Started, Submitted
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state import lookup, outcome
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.poll import views

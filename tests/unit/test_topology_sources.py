@@ -19,7 +19,7 @@ from orchestrator.network.hosts.model import Link, Nic, NodeType
 from orchestrator.network.hosts.tree import Tree, cluster_of
 from orchestrator.network.placement.arrange import arrange
 from orchestrator.network.placement.binding import bindings, share
-from orchestrator.runs.plan.job_request import of_site
+from orchestrator.planning.job_request import of_site
 from orchestrator.schedulers import topology as profile
 from orchestrator.schedulers.expected_hosts import expected
 from orchestrator.schedulers.gridengine import topology as gridengine

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.cli.main import main
-from orchestrator.runs.plan.plan import plan
+from orchestrator.planning.plan import plan
 from orchestrator.spec.read import read, read_tree
 from orchestrator.spec.run import RunSpec
 from orchestrator.spec.typed_run import Option, TypedRun

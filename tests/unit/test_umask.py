@@ -9,14 +9,14 @@ import pytest
 from orchestrator.base import private
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder.events import Submitting
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.attempt_plan import AttemptPlan
+from orchestrator.planning.plan import Plan, plan
 from orchestrator.runs.attempts import create
 from orchestrator.runs.attempts.script import Scripts, script
 from orchestrator.runs.collect import ACCOUNT, collect
-from orchestrator.runs.folder.events import Submitting
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.plan import Plan, plan
 from orchestrator.spec.kinds import UMASK
 from tests.unit.run_folders import make, write_specs
 

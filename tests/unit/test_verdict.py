@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.states import Cause, State
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import End, Meaning, RankEnd
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.job.gather import RankRecords, silences
 from orchestrator.job.hangs.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
 from orchestrator.job.verdict import Evidence, verdict
 from orchestrator.job.witness import words
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.placement.mapping import place
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End, Meaning, RankEnd
-from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.program.training import EXIT_CODES
+from orchestrator.planning.program.training import EXIT_CODES
 from orchestrator.schedulers import remote_shell
 from orchestrator.schedulers.launchers.launcher import Words
 

@@ -13,11 +13,11 @@ import pytest
 from orchestrator.base import process
 from orchestrator.base.states import State, Status
 from orchestrator.cli.main import main
+from orchestrator.folder import claim, ledger
+from orchestrator.folder.events import Ended, Refused, Started, Submitted, Submitting
+from orchestrator.folder.records import End, Meaning, RankEnd
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.progress_text import words
-from orchestrator.runs.folder import claim, ledger
-from orchestrator.runs.folder.events import Ended, Refused, Started, Submitted, Submitting
-from orchestrator.runs.folder.records import End, Meaning, RankEnd
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.follow import RECORDS_LAG_S, follow
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import read_record

@@ -13,10 +13,10 @@ import pytest
 from orchestrator.base.errors import UserError
 from orchestrator.base.states import State, Status
 from orchestrator.cli.main import main
-from orchestrator.runs.folder import index, ledger
-from orchestrator.runs.folder.events import Submitted
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import index, ledger
+from orchestrator.folder.events import Submitted
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state import selection
 from orchestrator.runs.state.poll import views
 from orchestrator.schedulers.client import Client

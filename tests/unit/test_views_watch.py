@@ -19,12 +19,12 @@ from rich.console import Console
 from orchestrator.base.states import State
 from orchestrator.base.terminal import output
 from orchestrator.base.terminal.width import display_width
+from orchestrator.folder import metrics
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.progress_text import words
 from orchestrator.report.screen import final_table, live
 from orchestrator.report.screen.bar import Line
-from orchestrator.runs.folder import metrics
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.view import View
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from orchestrator.base.states import State, Status
-from orchestrator.runs.folder.events import Event, Started, Submitting
-from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.folder.events import Event, Started, Submitting
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.runs.state.waiting import waiting
 
 Says = Callable[..., str]

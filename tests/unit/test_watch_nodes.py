@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from orchestrator.report.numbers import seconds, size
 from orchestrator.report.screen.nodes import NodeHeard, ordered, remark, table
-from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 
 GIB = 2.0**30
 

@@ -20,15 +20,15 @@ from rich.console import Console, RenderableType
 from orchestrator.base.states import State
 from orchestrator.base.terminal.keys import keys
 from orchestrator.base.terminal.width import display_width
+from orchestrator.folder import allocation
+from orchestrator.folder.allocation import KeeperState
+from orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from orchestrator.folder.records import End, RankEnd
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.screen import many, one
 from orchestrator.report.screen.detail import Detail, Details, at_work, first_error, nodes
 from orchestrator.report.screen.many import Window
 from orchestrator.report.screen.nodes import NodeHeard
-from orchestrator.runs.folder import allocation
-from orchestrator.runs.folder.allocation import KeeperState
-from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from orchestrator.runs.folder.records import End, RankEnd
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.attention import counts, ordered
 from orchestrator.runs.state.view import View
 from tests.unit.run_folders import make, write_specs

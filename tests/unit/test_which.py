@@ -9,12 +9,12 @@ import pytest
 
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning import plan_files
 from orchestrator.runs.attempts import cancel
 from orchestrator.runs.attempts.successor import hand_over
-from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan import plan_files
 from orchestrator.runs.state import which
 from orchestrator.runs.state.poll import views
 from tests.unit.test_stretches import Cluster

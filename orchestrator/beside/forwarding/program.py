@@ -19,8 +19,8 @@ from orchestrator.base.process import STANDARD, Streams
 from orchestrator.beside.forwarding.carrying import MOST, Carried, Carrying
 from orchestrator.beside.forwarding.messages import Message, NotAForward, Ready
 from orchestrator.beside.shells.addresses import addresses, network
-from orchestrator.runs.folder import claim
-from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.folder import claim
+from orchestrator.folder.run_folder import Attempt
 
 GONE_LOOK_S = 30.0  # between looks for the ranks of an attempt without an end: it may have been killed
 

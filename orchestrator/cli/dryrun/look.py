@@ -11,6 +11,8 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.base.environment import clean_environment, which
 from orchestrator.base.errors import SiteError
+from orchestrator.folder import run_folder
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.images import pyxis
 from orchestrator.images.command import SecretVariables
 from orchestrator.images.runtime import COMMANDS, Runtime
@@ -20,20 +22,18 @@ from orchestrator.job.start import launch
 from orchestrator.job.start.launch_order import LaunchOrder, Rank, RankImage
 from orchestrator.job.start.prepare import launch_order, program_of
 from orchestrator.network.placement.mapping import Placement, place
+from orchestrator.planning import attempt_plan
+from orchestrator.planning import notes as plan_notes
+from orchestrator.planning.auto_grid import with_expected_grid
+from orchestrator.planning.image.login import login
+from orchestrator.planning.phase_groups import in_words, stretches
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.program.what_runs import Program
+from orchestrator.planning.without_bad_nodes import without_bad_nodes
 from orchestrator.runs.attempts import create
 from orchestrator.runs.attempts.script import submitted
 from orchestrator.runs.attempts.submit import proposed
 from orchestrator.runs.code.select import SelectedCode
-from orchestrator.runs.folder import run_folder
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.image.login import login
-from orchestrator.runs.plan import attempt_plan
-from orchestrator.runs.plan import notes as plan_notes
-from orchestrator.runs.plan.auto_grid import with_expected_grid
-from orchestrator.runs.plan.phase_groups import in_words, stretches
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
-from orchestrator.runs.program.what_runs import Program
 from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client, launchers
 from orchestrator.schedulers.interface import Request

@@ -40,8 +40,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from orchestrator.images import pyxis
     from orchestrator.images.source import has_text, typed
-    from orchestrator.runs.image import building, squashed
-    from orchestrator.runs.plan.plan import plan
+    from orchestrator.planning.image import building, squashed
+    from orchestrator.planning.plan import plan
     from orchestrator.spec.load import is_run, load_site
     from orchestrator.spec.paths import absolute
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     for advice in prepared.advice:
         progress(f"note: {advice}")
     if (args.on or site.container.build_on) == "job" and not building.caches(site).sound(prepared.key):
-        from orchestrator.runs.image.build_job import build_in_job
+        from orchestrator.planning.image.build_job import build_in_job
 
         build_in_job(prepared, site, site.interpreter, progress)
     entry = building.build(prepared, site, progress, redrawn if draws() else None)

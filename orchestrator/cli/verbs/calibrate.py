@@ -22,7 +22,7 @@ from orchestrator.cli.verbs import shared_arguments
 from training.counted import counted
 
 if TYPE_CHECKING:
-    from orchestrator.runs.folder.run_folder import RunFolder
+    from orchestrator.folder.run_folder import RunFolder
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.file.endswith(".json"):
         return _printed(Path(args.file), args.json)
-    from orchestrator.runs.plan.measurements import keep, words
+    from orchestrator.planning.measurements import keep, words
 
     folder = _measured(args)
     place, found = keep(args.file, folder, site=args.site, settings=args.settings)

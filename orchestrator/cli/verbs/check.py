@@ -16,7 +16,7 @@ from orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
     from orchestrator.images.checks.findings import Finding
-    from orchestrator.runs.plan.plan import Plan
+    from orchestrator.planning.plan import Plan
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +25,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.runs.image import checking, run_image
-    from orchestrator.runs.plan.plan import plan
+    from orchestrator.planning.image import checking, run_image
+    from orchestrator.planning.plan import plan
 
     planned = plan(args.file, site=args.site, settings=args.settings)
     if planned.site.host:

@@ -14,7 +14,7 @@ from orchestrator.cli.verbs import shared_arguments
 from training.counted import counted
 
 if TYPE_CHECKING:
-    from orchestrator.runs.folder.run_folder import RunFolder
+    from orchestrator.folder.run_folder import RunFolder
     from orchestrator.runs.state.view import View
 
 RUNS = f"{shared_arguments.RUN}; a sweep's id, for its members; or a pattern as in 'digits*'"
@@ -44,7 +44,7 @@ def chosen(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why
 
     If none is left, this is printed; `why_not` says what the others are. Raises UserError if nothing chooses runs.
     """
-    from orchestrator.runs.folder import index
+    from orchestrator.folder import index
     from orchestrator.runs.state import selection
     from orchestrator.runs.state.poll import views
 
@@ -68,8 +68,8 @@ def chosen(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why
 
 def _named(word: str, known: Sequence[RunFolder], may: Callable[[View], bool], why_not: str) -> Sequence[RunFolder]:
     """The run that `word` names, or those members of a sweep on which a verb `may` act. Raises UserError for none."""
-    from orchestrator.runs.folder import index
-    from orchestrator.runs.folder.sweep_folder import members_of
+    from orchestrator.folder import index
+    from orchestrator.folder.sweep_folder import members_of
     from orchestrator.runs.state.poll import views
 
     members = members_of(word, known)

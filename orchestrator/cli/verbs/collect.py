@@ -25,8 +25,8 @@ from orchestrator.base.errors import DONE, UserError
 from orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
+    from orchestrator.folder.run_folder import RunFolder
     from orchestrator.remote.remote_runs import Known
-    from orchestrator.runs.folder.run_folder import RunFolder
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,10 +42,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.base.terminal.remarks import busy, warn
+    from orchestrator.folder import patterns
     from orchestrator.remote import remote_runs
     from orchestrator.remote.collect import collect as collect_there
     from orchestrator.runs.collect import collect
-    from orchestrator.runs.folder import patterns
     from orchestrator.runs.state import selection
 
     if args.only is not None and args.checkpoints:

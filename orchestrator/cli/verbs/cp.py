@@ -41,12 +41,12 @@ def run(args: argparse.Namespace) -> int:
 def _asked(text: str) -> ChosenFiles:
     """RUN:PATH. Raises UserError if it is none, or if there is no such run."""
     from orchestrator.base.terminal.remarks import warn
+    from orchestrator.folder import index, patterns
+    from orchestrator.folder.copying import keep_only
     from orchestrator.remote import remote_runs
     from orchestrator.remote.collect import fetch
     from orchestrator.runs.collect import copy_chosen
     from orchestrator.runs.copy_out import ChosenFiles
-    from orchestrator.runs.folder import index, patterns
-    from orchestrator.runs.folder.copying import keep_only
 
     word, _, path = text.partition(":")
     if not word or not path:

@@ -26,8 +26,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.base.private import plain
+    from orchestrator.folder.index import find
     from orchestrator.remote import remote_runs
-    from orchestrator.runs.folder.index import find
     from orchestrator.runs.support.archive import archive
     from orchestrator.spec.paths import absolute
 

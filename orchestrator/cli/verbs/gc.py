@@ -95,11 +95,11 @@ def _end(rows: Sequence[Removal], *, as_json: bool) -> int:
 def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garbage]:
     """What the options say is to be removed, of this machine's runs and of the site."""
     from orchestrator.base import private
+    from orchestrator.folder import index
     from orchestrator.images.builds.cache import Cache
+    from orchestrator.planning.image import building
     from orchestrator.remote.login_node import unused
     from orchestrator.runs.cleaning import checkpoints, images
-    from orchestrator.runs.folder import index
-    from orchestrator.runs.image import building
     from orchestrator.runs.state import selection
     from orchestrator.runs.state.poll import views
     from orchestrator.spec.paths import absolute

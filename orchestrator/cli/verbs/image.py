@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.runs.image import building
+    from orchestrator.planning.image import building
     from orchestrator.spec.load import load_site
 
     site = load_site(args.site)
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _inspected(cache: Cache, entry: CachedImage, args: argparse.Namespace) -> dict[str, Any]:
     from orchestrator.images.definitions import package_lock
-    from orchestrator.runs.image import sbom
+    from orchestrator.planning.image import sbom
 
     there = cache.packages(entry.key).exists()
     if not (args.lock or args.sbom):
@@ -114,7 +114,7 @@ def _inspected(cache: Cache, entry: CachedImage, args: argparse.Namespace) -> di
 
 
 def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
-    from orchestrator.runs.image.export import export
+    from orchestrator.planning.image.export import export
     from orchestrator.spec.paths import absolute
 
     if to is None:
@@ -124,7 +124,7 @@ def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
 
 
 def _converted(source: str, site: Site, to: str | None) -> Path:
-    from orchestrator.runs.image import building
+    from orchestrator.planning.image import building
     from orchestrator.spec.paths import absolute
 
     if to is None:
@@ -137,8 +137,8 @@ def _converted(source: str, site: Site, to: str | None) -> Path:
 
 def _resolve(source: str, site: Site, as_json: bool) -> None:
     from orchestrator.base.terminal.output import width
+    from orchestrator.planning.image.resolved import resolve
     from orchestrator.report.image_parts import lines
-    from orchestrator.runs.image.resolved import resolve
 
     with busy("looking up packages"):
         found = resolve(source, site)

@@ -81,9 +81,9 @@ def _options(args: argparse.Namespace) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.base.terminal import output
+    from orchestrator.folder.index import find
     from orchestrator.remote import verbs
     from orchestrator.report.logs.reading import Filter, Reading
-    from orchestrator.runs.folder.index import find
     from orchestrator.runs.state import selection
 
     args.raw = output.is_file(sys.stdout) if args.raw is None else args.raw

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         return _there(of(site), args, site)
     if args.what == "ls":
         return _list(args)
-    from orchestrator.runs.plan.attempt_plan import hosts
+    from orchestrator.planning.attempt_plan import hosts
 
     named = hosts("HOST", args.hosts)
     return _add(args, named, site) if args.what == "add" else _forgive(args, named)
@@ -72,8 +72,8 @@ def _check(args: argparse.Namespace) -> None:
 
 def _site(args: argparse.Namespace) -> Site | None:
     """The site of --site. A site that has blamed hosts may be gone since; then it is None, unless hosts are added."""
-    from orchestrator.runs.bad_nodes import memory
-    from orchestrator.runs.folder.shown_plan import site_name
+    from orchestrator.folder.bad_nodes import memory
+    from orchestrator.folder.shown_plan import site_name
     from orchestrator.spec.load import load_site
 
     try:
@@ -87,9 +87,9 @@ def _site(args: argparse.Namespace) -> Site | None:
 
 def _list(args: argparse.Namespace) -> int:
     from orchestrator.base.terminal.output import width
+    from orchestrator.folder.bad_nodes import memory
+    from orchestrator.folder.shown_plan import site_name
     from orchestrator.report.bad_nodes import listing
-    from orchestrator.runs.bad_nodes import memory
-    from orchestrator.runs.folder.shown_plan import site_name
 
     name = site_name(args.site)
     table = listing([node for node in memory.blamed() if name in ("", node.site)], time.time())
@@ -101,7 +101,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace, named: list[str], site: Site | None) -> int:
-    from orchestrator.runs.bad_nodes import memory
+    from orchestrator.folder.bad_nodes import memory
     from orchestrator.spec.site import BadNodeRules
 
     rules = BadNodeRules(_for_s(args, site))
@@ -112,7 +112,7 @@ def _add(args: argparse.Namespace, named: list[str], site: Site | None) -> int:
 
 def _for_s(args: argparse.Namespace, site: Site | None) -> float:
     """The seconds of --for, or those of the site. Raises UserError."""
-    from orchestrator.runs.plan.attempt_plan import option
+    from orchestrator.planning.attempt_plan import option
     from orchestrator.spec.kinds import EXPIRY
     from orchestrator.spec.site import BadNodeRules
 
@@ -121,7 +121,7 @@ def _for_s(args: argparse.Namespace, site: Site | None) -> float:
 
 
 def _forgive(args: argparse.Namespace, named: list[str]) -> int:
-    from orchestrator.runs.bad_nodes import memory
+    from orchestrator.folder.bad_nodes import memory
 
     forgiven = memory.forgive(None if args.all else named, args.site)
     print(f"forgiven: {', '.join(f'{node.host} ({node.site})' for node in forgiven) or 'none was blamed'}")
@@ -130,9 +130,9 @@ def _forgive(args: argparse.Namespace, named: list[str]) -> int:
 
 def _there(host: LoginHost, args: argparse.Namespace, site: Site) -> int:
     """Do the same on the login node, with the name that the site has here."""
+    from orchestrator.folder.shown_plan import site_name
     from orchestrator.remote import asking
     from orchestrator.remote.session import Session
-    from orchestrator.runs.folder.shown_plan import site_name
 
     words = [args.what, *args.hosts, f"--site={site_name(args.site)}", "--of-client"]
     words += [f"--reason={args.reason}"] if args.reason else []

@@ -21,7 +21,7 @@ WIDTH = 100  # of the text beside a name
 
 if TYPE_CHECKING:
     from orchestrator.network.prediction.forecast import Forecast
-    from orchestrator.runs.plan.plan import Plan
+    from orchestrator.planning.plan import Plan
     from orchestrator.schedulers.expected_hosts import ExpectedHosts
     from training.recipe.train import Train
 
@@ -36,11 +36,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.planning.auto_grid import with_expected_grid
+    from orchestrator.planning.plan import plan
     from orchestrator.report import map_svg
     from orchestrator.report.placement import outlook
     from orchestrator.report.prediction.attempts import attempts_needed, cost_line, start_line
-    from orchestrator.runs.plan.auto_grid import with_expected_grid
-    from orchestrator.runs.plan.plan import plan
     from orchestrator.sweeps.plans import is_sweep
 
     if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
@@ -80,8 +80,8 @@ def _start(planned: Plan) -> float | None:
 
 def _sweep(args: argparse.Namespace) -> int:
     """Print the first member in full, then all members and what they cost."""
+    from orchestrator.planning.auto_grid import with_expected_grid
     from orchestrator.report import sweep_plan
-    from orchestrator.runs.plan.auto_grid import with_expected_grid
     from orchestrator.sweeps.cost import cost
     from orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
@@ -99,7 +99,7 @@ def _sweep(args: argparse.Namespace) -> int:
 
 def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | None, str]:
     """The prediction, or the reason why there is none."""
-    from orchestrator.runs.plan.forecast import forecast_of
+    from orchestrator.planning.forecast import forecast_of
 
     try:
         return forecast_of(planned, hosts), ""
@@ -120,8 +120,8 @@ def _predicted(forecast: Forecast) -> str:
 
 def _checkpoints(planned: Plan, forecast: Forecast | None) -> str:
     """A line about what checkpoints cost; none if nothing is known."""
+    from orchestrator.planning.saving import saving_of
     from orchestrator.report.prediction.checkpoints import line, line_without_rate
-    from orchestrator.runs.plan.saving import saving_of
 
     if forecast:
         return f"{'checkpoints':12}{line(forecast.checkpoints)}\n"
@@ -136,8 +136,8 @@ def _later(planned: Plan) -> str:
 
 
 def _words(planned: Plan) -> str:
-    from orchestrator.runs.plan.notes import notes
-    from orchestrator.runs.plan.phase_groups import in_words, stretches
+    from orchestrator.planning.notes import notes
+    from orchestrator.planning.phase_groups import in_words, stretches
 
     run, site, grid, parts = planned.run, planned.site, planned.grid, stretches(planned.run)
     why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
@@ -173,8 +173,8 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
     """The hosts that the first attempt would leave out. The memory of a site with a login node is there."""
     if planned.site.host:
         return {}
-    from orchestrator.runs.plan import attempt_plan
-    from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
+    from orchestrator.planning import attempt_plan
+    from orchestrator.planning.without_bad_nodes import without_bad_nodes
 
     lines = without_bad_nodes(attempt_plan.first(planned)).left_out.lines
     return {"bad nodes": f"\n{'':12}".join(lines)} if lines else {}
@@ -183,7 +183,7 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
 def _image(planned: Plan, text: str) -> str:
     """The image; if it comes from an image file and is not built yet, also the command that builds it."""
     from orchestrator.images import source
-    from orchestrator.runs.image import run_image
+    from orchestrator.planning.image import run_image
 
     named = source.parse(text)
     if planned.site.host or named.kind != "image file" or run_image.newest(named, planned.site):

@@ -39,9 +39,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.planning.forecast import Otherwise, forecast_of, forecasts_of_stretches, named_hosts
+    from orchestrator.planning.plan import plan
     from orchestrator.report.prediction.run import run
-    from orchestrator.runs.plan.forecast import Otherwise, forecast_of, forecasts_of_stretches, named_hosts
-    from orchestrator.runs.plan.plan import plan
 
     most = shared_arguments.MOST_IMAGES
     if args.images_per_s is not None and not 0 < args.images_per_s <= most:

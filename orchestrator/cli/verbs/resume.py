@@ -87,9 +87,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _names_sweep(word: str) -> bool:
     """Whether a word names a sweep, here or on a login node."""
+    from orchestrator.folder import index
+    from orchestrator.folder.sweep_folder import members_of
     from orchestrator.remote import remote_runs
-    from orchestrator.runs.folder import index
-    from orchestrator.runs.folder.sweep_folder import members_of
 
     return bool(members_of(word, index.runs()) or remote_runs.sweep(word))
 

@@ -25,9 +25,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.folder import disk
     from orchestrator.remote import remote_runs
     from orchestrator.report.numbers import size
-    from orchestrator.runs.folder import disk
     from orchestrator.runs.remove import remove_all
 
     if args.run_ids and (away := remote_runs.split(args.run_ids)[1]):

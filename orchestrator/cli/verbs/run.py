@@ -129,7 +129,7 @@ def _name(command: list[str]) -> str:
 def _save(args: argparse.Namespace, typed: TypedRun) -> int:
     """Write the run file. Read in its folder, it has the same run."""
     from orchestrator.base import private
-    from orchestrator.runs.plan.plan import plan
+    from orchestrator.planning.plan import plan
     from orchestrator.spec.paths import absolute
 
     if args.dry_run or args.print_script or args.wait or args.ask or args.held:

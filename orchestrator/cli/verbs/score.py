@@ -30,8 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from orchestrator.base.terminal.remarks import busy
+    from orchestrator.folder import index
     from orchestrator.report.prediction.score import by_run, by_site
-    from orchestrator.runs.folder import index
     from orchestrator.runs.state import selection
     from orchestrator.runs.state.score import of_run
 

@@ -25,9 +25,9 @@ def run(args: argparse.Namespace) -> int:
 
     if (code := verbs.run(args.run_id, "show", ["--json"] if args.json else [])) is not None:
         return code
+    from orchestrator.folder.index import find
     from orchestrator.report.origin import origin
     from orchestrator.report.screen import final_table
-    from orchestrator.runs.folder.index import find
     from orchestrator.runs.state.poll import PATIENCE_S, views
 
     found = find(args.run_id)

@@ -55,8 +55,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from orchestrator.folder import index
     from orchestrator.remote import remote_runs as remote
-    from orchestrator.runs.folder import index
     from orchestrator.runs.state import selection
     from orchestrator.runs.state.poll import PATIENCE_S, views
 
@@ -124,7 +124,7 @@ def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> Non
 
 def _accounts(views: Sequence[View], away: Sequence[Known]) -> dict[str, Account]:
     """The accounts of these runs by their ids, without those that cannot be read or do not come from a login node."""
-    from orchestrator.runs.folder.run_folder import RunFolder
+    from orchestrator.folder.run_folder import RunFolder
     from orchestrator.runs.state.account import read_account
 
     there, found = {run.run: run for run in away}, {}

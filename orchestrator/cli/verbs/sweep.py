@@ -31,10 +31,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from orchestrator.base.terminal import output
     from orchestrator.base.terminal.remarks import busy
+    from orchestrator.folder.sweep_folder import find
     from orchestrator.remote import remote_runs
     from orchestrator.report import sweep_cost, sweep_table
     from orchestrator.report.sweep_rows import rows_of
-    from orchestrator.runs.folder.sweep_folder import find
 
     if there := remote_runs.sweep(args.sweep_id, of_any=True):
         from orchestrator.remote import verbs

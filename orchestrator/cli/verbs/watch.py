@@ -26,11 +26,11 @@ from orchestrator.base.states import State
 from orchestrator.base.terminal.remarks import draws, is_quiet, warn
 
 if TYPE_CHECKING:
+    from orchestrator.folder.run_folder import RunFolder
     from orchestrator.remote.remote_runs import Known
     from orchestrator.report.handle import Run
     from orchestrator.report.screen.watched import WatchedRuns
     from orchestrator.report.sweep_handle import Sweep
-    from orchestrator.runs.folder.run_folder import RunFolder
     from orchestrator.runs.state.view import View
 
 MOST_ROWS = 40  # rows of the table that stays on a terminal

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from orchestrator.base.errors import SiteError
+from orchestrator.folder import ledger, metrics
+from orchestrator.folder.events import Started
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.placement.mapping import Placement
-from orchestrator.runs.folder import ledger, metrics
-from orchestrator.runs.folder.events import Started
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.pace import step_s
 
 TAIL_BYTES = 65_536

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.how_ended import WAITS_FOR_DISK, How
+from orchestrator.folder.records import End
 from orchestrator.job.hangs.patience import Symptom
 from orchestrator.network.placement.mapping import Placement
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.how_ended import WAITS_FOR_DISK, How
-from orchestrator.runs.folder.records import End
 
 NOT_BEGUN = "not begun"
 STANDS = {

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from orchestrator.base.private import READABLE, write_bytes
+from orchestrator.folder.records import NO_ROOM, End
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import gather
 from orchestrator.job.gather import RankRecords
 from orchestrator.job.hangs.former_steps import former_step_s
@@ -14,9 +16,7 @@ from orchestrator.job.hangs.patience import NEVER, OTHER_S, UNKNOWN, Patience, S
 from orchestrator.job.hangs.signs import Signs
 from orchestrator.job.ranks.rank_program import host_pulse_s
 from orchestrator.network.placement.mapping import Placement
-from orchestrator.runs.folder.records import NO_ROOM, End
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.planning.plan import Plan
 
 ANSWER_S = 5.0  # how long the wrappers may take to answer where their ranks are
 WRITTEN_S = 0.5  # a stack is written in several pieces

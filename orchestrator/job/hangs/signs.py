@@ -6,12 +6,12 @@ import contextlib
 from pathlib import Path
 
 from orchestrator.base.private import read_bytes, status
+from orchestrator.folder import attempt_folders
+from orchestrator.folder.beat import Beat
+from orchestrator.folder.node_load import NodeLoad
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job.hangs.patience import REPORTS, UNKNOWN, Sign
 from orchestrator.network.placement.mapping import Placement
-from orchestrator.runs.folder import attempt_folders
-from orchestrator.runs.folder.beat import Beat
-from orchestrator.runs.folder.node_load import NodeLoad
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from training.reporting.heartbeat import STEPS
 
 MOST_NODES = 50  # whose records are read in a pause

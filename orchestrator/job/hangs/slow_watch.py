@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 
 from orchestrator.base.errors import SiteError
+from orchestrator.folder.node_load import NodeLoad
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.job.load.monitor import LEAST_S, MOST_PER_S
 from orchestrator.network.placement.mapping import Placement
-from orchestrator.runs.folder.node_load import NodeLoad
-from orchestrator.runs.folder.run_folder import Attempt
 from orchestrator.runs.state.slow import Slow, slow
 
 CONFIRMED = 2  # looks that must agree on the ranks

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, explained
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.images.command import NO_SECRETS, TMPFS, ContainerExec, ContainerLaunch, SecretVariables, inside
 from orchestrator.job.image import node_folder
 from orchestrator.job.image.mounted import mounted
 from orchestrator.job.image.stage import copied
 from orchestrator.job.start.launch_order import RankImage
-from orchestrator.runs.folder.run_folder import Attempt
 
 
 def contained(

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from orchestrator import schedulers
 from orchestrator.base.errors import TorusrunError
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.images import runtime
 from orchestrator.job.image import stage
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.image import recorded as image_kept
-from orchestrator.runs.image.recorded import Image
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.planning.image import recorded as image_kept
+from orchestrator.planning.image.recorded import Image
+from orchestrator.planning.plan import Plan
 
 POLL_S = 0.25
 

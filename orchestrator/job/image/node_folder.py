@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
-from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.folder.run_folder import Attempt
 from training.files import own_folder
 
 MEND = (

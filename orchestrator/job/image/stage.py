@@ -32,7 +32,7 @@ from training.files.checksum import of_stream, sha256_of
 from training.files.trusted import unfinished
 
 if TYPE_CHECKING:
-    from orchestrator.runs.image.recorded import Image
+    from orchestrator.planning.image.recorded import Image
     from orchestrator.schedulers.interface import Scheduler
 
 BROADCAST_S = 1800.0

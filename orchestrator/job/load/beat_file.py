@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.runs.folder.beat import Beat
+from orchestrator.folder.beat import Beat
 
 EVERY_S = 1.0
 NEVER = float("inf")

@@ -15,7 +15,7 @@ from pathlib import Path
 from orchestrator.base import process
 from orchestrator.base.environment import clean_environment
 from orchestrator.base.errors import SiteError
-from orchestrator.runs.folder.node_load import GpuLoad
+from orchestrator.folder.node_load import GpuLoad
 
 ASKED = ("index", "utilization.gpu", "memory.used", "memory.total", "power.draw")
 ANSWER_S = 20.0

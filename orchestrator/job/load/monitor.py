@@ -16,14 +16,14 @@ from types import TracebackType
 from typing import Any
 
 from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.folder.node_load import NodeLoad
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.job.load import cores, interfaces
 from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.job.load.gpus import DRIVER, GpuWatch
 from orchestrator.job.load.step_times import StepsTold, address
 from orchestrator.job.start.launch_order import LaunchOrder
 from orchestrator.network.placement.mapping import Placement, same_host
-from orchestrator.runs.folder.node_load import NodeLoad
-from orchestrator.runs.folder.run_folder import Attempt
 from training.files import job_memory
 
 LEAST_S = 5.0

@@ -19,11 +19,11 @@ from collections.abc import Collection, Mapping
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
 from orchestrator.base.typed import record_of
+from orchestrator.folder.beat import Beat
+from orchestrator.folder.node_load import RankSteps
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.job.load.recent_steps import RecentSteps
-from orchestrator.runs.folder.beat import Beat
-from orchestrator.runs.folder.node_load import RankSteps
-from orchestrator.runs.folder.run_folder import Attempt
 from training.reporting import step_times
 
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid (unix(7))

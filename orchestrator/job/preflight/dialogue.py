@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from orchestrator.base.json_files import parsed
 from orchestrator.base.typed import record_of
 from orchestrator.beside.shells.connection import Broken, Connection, Frame
-from orchestrator.runs.folder.node_findings import NodeFindings
+from orchestrator.folder.node_findings import NodeFindings
 
 Said = TypeVar("Said")
 

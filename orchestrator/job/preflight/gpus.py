@@ -11,11 +11,11 @@ from pathlib import Path
 from orchestrator.base import process
 from orchestrator.base.environment import which
 from orchestrator.base.errors import SiteError
+from orchestrator.folder.node_findings import Judgement, NodeFinding
 from orchestrator.job.load.gpus import restriction
 from orchestrator.job.preflight import nvidia_smi
 from orchestrator.job.preflight.nvidia_smi import GpuHealth
 from orchestrator.job.preflight.order import WantedNode
-from orchestrator.runs.folder.node_findings import Judgement, NodeFinding
 
 ANSWER_S = 20.0  # without persistence mode the driver is loaded by the first query
 RECENT_S = 86_400.0

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median_low
 
+from orchestrator.folder.node_findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
 from orchestrator.job.preflight.blame import Blame, blamed, limits, merged
 from orchestrator.job.preflight.ports import gigabits
-from orchestrator.runs.folder.node_findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
 from training.counted import counted
 
 MAJORITY = 3  # hosts; with fewer none is in the minority

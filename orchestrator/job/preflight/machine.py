@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from orchestrator.folder.node_findings import Judgement, NodeFinding
 from orchestrator.job.preflight.order import WantedNode
-from orchestrator.runs.folder.node_findings import Judgement, NodeFinding
 from training.files.job_memory import memory
 from training.meeting.addresses import RendezvousError, address_of_host
 

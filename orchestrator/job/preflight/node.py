@@ -18,6 +18,8 @@ from pathlib import Path
 from orchestrator.base.errors import TorusrunError
 from orchestrator.beside.shells.connection import Connection
 from orchestrator.beside.shells.proof import CALLING, Proofs
+from orchestrator.folder.node_findings import Judgement, NodeFinding, NodeFindings
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.job.preflight import order as orders
 from orchestrator.job.preflight import pair
 from orchestrator.job.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say
@@ -25,8 +27,6 @@ from orchestrator.job.preflight.gpus import Gpus
 from orchestrator.job.preflight.machine import machine
 from orchestrator.job.preflight.order import NodeOrder, WantedNode
 from orchestrator.job.preflight.ports import ports
-from orchestrator.runs.folder.node_findings import Judgement, NodeFinding, NodeFindings
-from orchestrator.runs.folder.run_folder import Attempt
 from training.meeting.addresses import RendezvousError, listen
 
 ALONE_S = 25.0  # for all checks together

@@ -9,7 +9,7 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
 from orchestrator.base.typed import read_record
-from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.spec.site import Site
 
 

@@ -22,6 +22,14 @@ from dataclasses import dataclass, replace
 from orchestrator.base import process
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_text
+from orchestrator.folder import ledger
+from orchestrator.folder.bad_nodes.noted import found_bad
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import LeftOut
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.node_findings import Judgement, NodeFinding, NodeFindings, PreflightRecord
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.images import pyxis, runtime
 from orchestrator.job.preflight.judge import ANSWER, compared, judge
 from orchestrator.job.preflight.node import ALONE_S
@@ -29,16 +37,8 @@ from orchestrator.job.preflight.nodes import Nodes, until
 from orchestrator.job.preflight.order import NodeOrder, WantedNode, wanted
 from orchestrator.job.preflight.rounds import measured
 from orchestrator.job.start.launch import launch
-from orchestrator.runs.bad_nodes.noted import found_bad
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import LeftOut
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.node_findings import Judgement, NodeFinding, NodeFindings, PreflightRecord
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.image import recorded
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.planning.image import recorded
+from orchestrator.planning.plan import Plan
 from orchestrator.schedulers.launchers.launcher import Launcher
 from training.counted import counted
 from training.meeting.addresses import RendezvousError

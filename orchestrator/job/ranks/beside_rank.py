@@ -17,14 +17,14 @@ from orchestrator.base.environment import safe, which
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.json_files import read_object, required
 from orchestrator.base.private import write_bytes
+from orchestrator.folder import allocation
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.images import pyxis
 from orchestrator.images.command import TMPFS
 from orchestrator.job.image import node_folder
 from orchestrator.job.image.contained import start
 from orchestrator.job.image.stage import place
 from orchestrator.job.start.launch_order import Rank, ordered, secrets_of
-from orchestrator.runs.folder import allocation
-from orchestrator.runs.folder.run_folder import Attempt
 
 SHELL = ("/bin/sh", "-c", "if command -v bash > /dev/null; then exec bash; else exec sh; fi")
 

@@ -14,9 +14,9 @@ import time
 from typing import IO
 
 from orchestrator.base.errors import SiteError
+from orchestrator.folder.records import Meaning
 from orchestrator.job.ranks.standby import StandbyProgram
 from orchestrator.job.start.launch_order import Rank
-from orchestrator.runs.folder.records import Meaning
 from training import standby
 
 STAYS = (Meaning.FAILED, Meaning.CUT_OFF)  # after such an end the next attempt may need the rank again

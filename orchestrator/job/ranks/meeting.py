@@ -12,7 +12,7 @@ import time
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object, required, write_json
-from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.folder.run_folder import Attempt
 from training.meeting.addresses import RendezvousError, address_of_host
 
 LONGEST_S = 600.0  # rank 0 may copy an image first

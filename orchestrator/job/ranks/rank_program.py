@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.base import proc
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_json
+from orchestrator.folder import claim
+from orchestrator.folder.log_times import Recorder
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.ranks import stacks
 from orchestrator.job.start.launch_order import Rank
-from orchestrator.runs.folder import claim
-from orchestrator.runs.folder.log_times import Recorder
-from orchestrator.runs.folder.run_folder import RunFolder
 from training.reporting.exits import EXIT_CUT_OFF
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from typing import IO
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object, required, write_json
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job.ranks.beginning import started
 from orchestrator.job.start.launch_order import Rank, ordered
 from orchestrator.network.placement.mapping import same_host
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from training import standby
 
 LOOK_S = 5.0

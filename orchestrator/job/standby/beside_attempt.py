@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import around, gather
 from orchestrator.job.standby.word import CHANNEL, READY, TAKEN
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 
 LOOK_S = 1.0  # between looks for the first steps of the attempt
 ANSWER_S = 5.0  # for the supervisor's answer to the word

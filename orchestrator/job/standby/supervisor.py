@@ -16,11 +16,11 @@ from types import FrameType
 from orchestrator.base import private, process
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.states import State
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job.standby import word
 from orchestrator.job.standby.ready_ranks import ReadyRanks
 from orchestrator.job.supervise import supervise
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan.plan_files import read_attempt
+from orchestrator.planning.plan_files import read_attempt
 
 
 def main() -> None:

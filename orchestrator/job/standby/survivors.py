@@ -16,11 +16,11 @@ from types import FrameType
 
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.private import READABLE, open_regular
+from orchestrator.folder.end_words import listed
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job.standby import word
 from orchestrator.job.standby.ready_ranks import ReadyRanks
-from orchestrator.runs.folder.end_words import listed
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.planning.plan import Plan
 
 WAIT_S = 3.0  # how long the records that they wait may take to appear here
 LOOK_S = 0.02

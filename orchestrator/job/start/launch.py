@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from orchestrator import schedulers
 from orchestrator.base import process
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.images import pyxis
-from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.image.recorded import Image
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.planning.image.recorded import Image
+from orchestrator.planning.plan import Plan
 from orchestrator.schedulers import launchers, remote_shell
 from orchestrator.schedulers.launchers.launcher import PASSED, Launch, Launcher
 
@@ -53,7 +53,7 @@ def _in_image(
     plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str], image: Image
 ) -> list[str]:
     """The command of a launcher that puts the ranks into their image itself."""
-    from orchestrator.runs.image import run_image  # half of a start's time
+    from orchestrator.planning.image import run_image  # half of a start's time
 
     given = {**inherited, **_gpus(plan), **plan.environment}
     started = replace(launch(plan, attempt, launcher, inherited), exported=pyxis.exported(given))
@@ -66,7 +66,7 @@ def _gpus(plan: Plan) -> dict[str, str]:
     """The variables by which enroot brings the node's GPUs into the image, or does not."""
     if not (plan.run.image and pyxis.used(plan.site.container.runtime)):
         return {}
-    from orchestrator.runs.image import run_image
+    from orchestrator.planning.image import run_image
 
     return dict(pyxis.GPUS if run_image.gpu(plan) else pyxis.NO_GPUS)
 

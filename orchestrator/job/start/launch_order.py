@@ -9,12 +9,12 @@ from typing import Any
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
 from orchestrator.base.typed import read_record
+from orchestrator.folder.kept_secrets import kept
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.images.command import ContainerExec, SecretVariables
 from orchestrator.network.placement.mapping import Placement, Slot
-from orchestrator.runs.folder.kept_secrets import kept
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.program.contract import master_environment, ranks_environment
-from orchestrator.runs.program.what_runs import Program
+from orchestrator.planning.program.contract import master_environment, ranks_environment
+from orchestrator.planning.program.what_runs import Program
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from orchestrator.base.environment import absolute_only
 from orchestrator.base.json_files import write_json, write_text
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.images import pyxis, runtime
 from orchestrator.images.mounts import TRAINING, own_training, variables
 from orchestrator.job.start.launch_order import LaunchOrder, RankImage
 from orchestrator.network.placement.binding import beside
 from orchestrator.network.placement.mapping import Placement
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.image.recorded import Image
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.program import command, training
-from orchestrator.runs.program.what_runs import Program
+from orchestrator.planning.image.recorded import Image
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.program import command, training
+from orchestrator.planning.program.what_runs import Program
 from orchestrator.schedulers.launchers.launcher import Launcher
 from orchestrator.schedulers.topology import node_type
 
@@ -99,7 +99,7 @@ def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
 
 
 def _rank_image(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> RankImage:
-    from orchestrator.runs.image import run_image  # half of a start's time
+    from orchestrator.planning.image import run_image  # half of a start's time
 
     container = run_image.container(plan, image, found)
     known = {**vars(container), "directory": program.directory or container.directory}

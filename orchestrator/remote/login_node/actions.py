@@ -18,6 +18,9 @@ from orchestrator.base import private, process
 from orchestrator.base.errors import DONE, SITE_FAILED, SiteError, TorusrunError, UserError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.process import NoAnswer
+from orchestrator.folder import index, patterns
+from orchestrator.folder.sweep_folder import find as find_sweep
+from orchestrator.planning.plan import plan
 from orchestrator.remote.login_node import calls, sent_files
 from orchestrator.report.handle import Run
 from orchestrator.report.sweep_handle import Sweep
@@ -26,9 +29,6 @@ from orchestrator.runs.attempts.create import Origin
 from orchestrator.runs.attempts.make_hold import held_plan
 from orchestrator.runs.attempts.reproduce import plan_again, reproduce
 from orchestrator.runs.collect import collect
-from orchestrator.runs.folder import index, patterns
-from orchestrator.runs.folder.sweep_folder import find as find_sweep
-from orchestrator.runs.plan.plan import plan
 from orchestrator.runs.state.account import Account
 from orchestrator.runs.state.awaited import to_wait_for
 from orchestrator.runs.state.poll import views

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
+from orchestrator.folder import disk
 from orchestrator.remote.login_node import calls, store
 from orchestrator.runs.cleaning.garbage import Garbage
 from orchestrator.runs.collect import PARTIAL
-from orchestrator.runs.folder import disk
 from training.counted import counted
 
 

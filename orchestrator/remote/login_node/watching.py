@@ -23,9 +23,9 @@ from typing import Any
 from orchestrator.base import process
 from orchestrator.base.defect import report
 from orchestrator.base.errors import SiteError, TorusrunError
+from orchestrator.folder import index
 from orchestrator.report.screen.detail import Detail
 from orchestrator.report.screen.watched import WatchedHere
-from orchestrator.runs.folder import index
 from orchestrator.runs.state.view import View
 
 MOST_POINTS = 512  # of a curve; no terminal has more columns

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.terminal.plain import plain
+from orchestrator.folder import attempt_folders
+from orchestrator.folder.records import RankEnd
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.report.logs.files import TAIL_LINES, Logs
 from orchestrator.report.logs.source import FollowedFile, LogLine
 from orchestrator.report.logs.tail import tail
-from orchestrator.runs.folder import attempt_folders
-from orchestrator.runs.folder.records import RankEnd
-from orchestrator.runs.folder.run_folder import Attempt
 
 MOST_BLOCKS = 20  # of one file: the newest ones
 MOST_LINES = 500  # of one block

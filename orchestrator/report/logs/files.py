@@ -13,12 +13,12 @@ from pathlib import Path
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State, Status
 from orchestrator.base.terminal.plain import plain
+from orchestrator.folder import attempt_folders
+from orchestrator.folder.events import Ended
+from orchestrator.folder.ledger import last
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.report.logs.tail import tail
-from orchestrator.runs.folder import attempt_folders
-from orchestrator.runs.folder.events import Ended
-from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.state.poll import standing
 from orchestrator.runs.state.view import Record, read_record
 

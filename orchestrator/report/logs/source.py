@@ -1,4 +1,4 @@
-"""One file of output, read as it grows, with the time of each line if an index has it (runs/folder/log_times.py)."""
+"""One file of output, read as it grows, with the time of each line if an index has it (folder/log_times.py)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.base.private import open_regular
+from orchestrator.folder.copying import written
+from orchestrator.folder.log_times import LogTimes
 from orchestrator.report.logs.tail import drawn
-from orchestrator.runs.folder.copying import written
-from orchestrator.runs.folder.log_times import LogTimes
 
 BLOCK_BYTES = 1 << 20
 

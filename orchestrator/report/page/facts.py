@@ -15,19 +15,19 @@ from orchestrator.base.errors import explained as explained_error
 from orchestrator.base.json_files import read_object
 from orchestrator.base.private import read_bytes
 from orchestrator.base.terminal.plain import plain
+from orchestrator.folder import kept_forecast, kept_secrets, ledger, metrics
+from orchestrator.folder.events import Event
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.prediction.forecast import Forecast
+from orchestrator.planning.forecast import forecast_of, named_hosts
+from orchestrator.planning.image.recorded import Image, kept
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan_files import read_plan
 from orchestrator.report.explanation import Explanation, explained
 from orchestrator.report.logs.files import logs
 from orchestrator.report.placement import Outlook, outlook
 from orchestrator.report.screen.detail import nodes
 from orchestrator.report.screen.nodes import NodeHeard
-from orchestrator.runs.folder import kept_forecast, kept_secrets, ledger, metrics
-from orchestrator.runs.folder.events import Event
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.image.recorded import Image, kept
-from orchestrator.runs.plan.forecast import forecast_of, named_hosts
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.state.account import Account, account
 from orchestrator.runs.state.slow import Slow
 from orchestrator.runs.state.view import View

@@ -9,9 +9,9 @@ from pathlib import Path
 from orchestrator.base.errors import UserError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.terminal.remarks import busy
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.page.document import document
 from orchestrator.report.page.facts import read
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.poll import PATIENCE_S, views
 from orchestrator.spec.paths import absolute
 from training.counted import counted

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.base.render.html import Markup
+from orchestrator.folder.node_load import RankSteps
 from orchestrator.report.numbers import ms
 from orchestrator.report.page.bars import BarPart, bar
 from orchestrator.report.page.facts import RunFacts
 from orchestrator.report.screen.nodes import remark
-from orchestrator.runs.folder.node_load import RankSteps
 
 HEIGHT = 14
 MOST = 64  # rows

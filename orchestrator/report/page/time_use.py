@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.base.render.html import Markup
+from orchestrator.folder.events import Ended
+from orchestrator.folder.ledger import last
 from orchestrator.report.folded import folded
 from orchestrator.report.numbers import moment
 from orchestrator.report.page.bars import BarPart, bar
 from orchestrator.report.page.facts import RunFacts
-from orchestrator.runs.folder.events import Ended
-from orchestrator.runs.folder.ledger import last
 from orchestrator.runs.state.account import USES, Account
 from orchestrator.runs.state.attempts import AttemptFacts
 from orchestrator.runs.state.pace import duration

@@ -6,9 +6,9 @@ import time
 
 from orchestrator.network.prediction import chain
 from orchestrator.network.prediction.forecast import Forecast
+from orchestrator.planning.phase_groups import stretches
+from orchestrator.planning.plan import Plan
 from orchestrator.report.numbers import duration
-from orchestrator.runs.plan.phase_groups import stretches
-from orchestrator.runs.plan.plan import Plan
 from training.counted import counted
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from orchestrator.network.placement.grid import Grid
 from orchestrator.network.prediction.forecast import Forecast
 from orchestrator.network.prediction.interval import largest
+from orchestrator.planning.phase_groups import Stretch
 from orchestrator.report.numbers import between, duration, ms, thousands
 from orchestrator.report.prediction import checkpoints
 from orchestrator.report.prediction.predicted import Predicted
-from orchestrator.runs.plan.phase_groups import Stretch
 from training.counted import counted
 
 

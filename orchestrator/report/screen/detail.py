@@ -13,15 +13,15 @@ from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.private import read_bytes, status
 from orchestrator.base.states import State
 from orchestrator.base.terminal.plain import plain
+from orchestrator.folder import allocation, attempt_folders
+from orchestrator.folder.node_load import NodeLoad
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.report.logs.failures import bad_ends, tracebacks
 from orchestrator.report.logs.files import Logs, logs
 from orchestrator.report.logs.source import LogLine
 from orchestrator.report.logs.tail import LINE_BYTES, tail
 from orchestrator.report.screen.losses import Losses
 from orchestrator.report.screen.nodes import NodeHeard, ordered
-from orchestrator.runs.folder import allocation, attempt_folders
-from orchestrator.runs.folder.node_load import NodeLoad
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.state.view import View
 
 LOOK_S = 2.0  # between looks that read a few files of every node

@@ -10,10 +10,10 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
 from orchestrator.base.terminal import colours, output
 from orchestrator.base.terminal.plain import plain
+from orchestrator.folder import metrics
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.folded import folded
 from orchestrator.report.numbers import number, percent, thousands
-from orchestrator.runs.folder import metrics
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.view import TAIL_BYTES, View
 from orchestrator.spec.paths import home
 

@@ -8,10 +8,10 @@ from orchestrator.base.terminal import output
 from orchestrator.base.terminal.colours import REMARK
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.remarks import draws
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.progress_text import words
 from orchestrator.report.screen import printed
 from orchestrator.report.screen.printed import said_by
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.follow import follow
 from orchestrator.runs.state.outcome import DONE
 from orchestrator.runs.state.view import View

@@ -8,9 +8,9 @@ from statistics import fmean, median
 
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.width import cut
+from orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from orchestrator.report.numbers import seconds, size
 from orchestrator.report.table import Column, Long, Table
-from orchestrator.runs.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from orchestrator.runs.state.pace import short
 
 SILENT_S = 30.0  # a wrapper gives a sign of life every 10 s

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from orchestrator.base.states import State
 from orchestrator.base.terminal.remarks import progress
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.logs.tail import newest_line
 from orchestrator.report.progress_text import words
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.follow import follow_all
 from orchestrator.runs.state.view import View
 

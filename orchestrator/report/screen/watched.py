@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.report.screen import final_table
 from orchestrator.report.screen.detail import Detail, Details
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.follow import Followed
 from orchestrator.runs.state.view import View
 

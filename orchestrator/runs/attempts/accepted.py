@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.process import NoAnswer
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import JobAdded, Submitted
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import ledger
+from orchestrator.folder.events import JobAdded, Submitted
+from orchestrator.folder.run_folder import RunFolder
 
 
 def note(run: RunFolder, event: Submitted | JobAdded) -> None:

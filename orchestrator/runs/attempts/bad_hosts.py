@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from orchestrator.folder import ledger
+from orchestrator.folder.bad_nodes import memory
+from orchestrator.folder.bad_nodes.bad_node import BlamedNode
+from orchestrator.folder.bad_nodes.left_out import LeftOutNodes, listed
+from orchestrator.folder.events import RequestChanged, Submitting
+from orchestrator.folder.ledger import last
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.placement.mapping import same_host
-from orchestrator.runs.bad_nodes import memory
-from orchestrator.runs.bad_nodes.bad_node import BlamedNode
-from orchestrator.runs.bad_nodes.left_out import LeftOutNodes, listed
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import RequestChanged, Submitting
-from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.job_request import request
-from orchestrator.runs.plan.plan_files import read_attempt
-from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
+from orchestrator.planning.attempt_plan import AttemptPlan
+from orchestrator.planning.job_request import request
+from orchestrator.planning.plan_files import read_attempt
+from orchestrator.planning.without_bad_nodes import without_bad_nodes
 from orchestrator.runs.state import which
 from orchestrator.schedulers import client
 

@@ -9,12 +9,12 @@ from time import monotonic, sleep
 
 from orchestrator.base.errors import SiteError, TorusrunError, UserError
 from orchestrator.base.states import State
+from orchestrator.folder import allocation, index, ledger
+from orchestrator.folder.events import CancelRequested, Ended, KeptGoing, Started
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.plan_files import read_plan
 from orchestrator.runs.attempts import in_hold
 from orchestrator.runs.attempts.jobs_in_turn import alive
-from orchestrator.runs.folder import allocation, index, ledger
-from orchestrator.runs.folder.events import CancelRequested, Ended, KeptGoing, Started
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan_files import read_plan
 from orchestrator.runs.state import next_job, which
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.base.terminal.remarks import busy
-from orchestrator.runs.folder.checkpoints import newest
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.program import command
+from orchestrator.folder.checkpoints import newest
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.program import command
 from training.checkpoint.manifest import newest_complete
 
 

@@ -16,21 +16,21 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.json_files import read_object, write_json, write_text
 from orchestrator.base.terminal.remarks import busy, say
+from orchestrator.folder import allocation, index, kept_forecast, kept_secrets, ledger, provenance
+from orchestrator.folder.events import Submitting
+from orchestrator.folder.records import reserve
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.images.source import parse
+from orchestrator.planning import secret_values
+from orchestrator.planning.attempt_plan import AttemptPlan
+from orchestrator.planning.image import recorded as image_kept
+from orchestrator.planning.image.recorded import Image
+from orchestrator.planning.named_files import named_files
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan_files import write_attempt, write_first
 from orchestrator.runs.attempts.script import Scripts
 from orchestrator.runs.code.freeze import chosen, copy_again, freeze, share
 from orchestrator.runs.code.select import SelectedCode
-from orchestrator.runs.folder import allocation, index, kept_forecast, kept_secrets, ledger, provenance
-from orchestrator.runs.folder.events import Submitting
-from orchestrator.runs.folder.records import reserve
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.image import recorded as image_kept
-from orchestrator.runs.image.recorded import Image
-from orchestrator.runs.plan import secret_values
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.named_files import named_files
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.plan_files import write_attempt, write_first
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def facts_of(plan: Plan, source: Path, origin: Origin | None = None) -> Origin:
 
 
 def _with_forecast(facts: Origin, plan: Plan) -> Origin:
-    from orchestrator.runs.plan.forecast_at_submit import forecast_at_submit  # imported late: commands do not need it
+    from orchestrator.planning.forecast_at_submit import forecast_at_submit  # imported late: commands do not need it
 
     with busy("predicting how long it takes"):
         found = None if plan.run.command else forecast_at_submit(plan)
@@ -105,7 +105,7 @@ def image_of(plan: Plan, again: RunFolder | None = None) -> Image | None:
     """The image of a plan, or of the run `again`, checked; None without one. Raises UserError if it does not fit."""
     if plan.run.image is None:
         return None
-    from orchestrator.runs.image import checking  # imported late: a fifth of the start time
+    from orchestrator.planning.image import checking  # imported late: a fifth of the start time
 
     return checking.fitting(plan, image_kept.kept(again) if again else None)
 

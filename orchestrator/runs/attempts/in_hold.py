@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
-from orchestrator.runs.folder import allocation, index, ledger
-from orchestrator.runs.folder.allocation import AskedOf
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.folder import allocation, index, ledger
+from orchestrator.folder.allocation import AskedOf
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan_files import read_plan
 from orchestrator.runs.state.poll import look
 from training.counted import counted
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.terminal.remarks import warn
+from orchestrator.folder import ledger
+from orchestrator.folder.events import JobAdded, NoMoreJobs
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.attempt_plan import AttemptPlan
 from orchestrator.runs.attempts import accepted
 from orchestrator.runs.attempts.script import submitted
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import JobAdded, NoMoreJobs
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
 from orchestrator.runs.state import next_job
 from orchestrator.schedulers import client
 from orchestrator.schedulers.client import Client

@@ -11,13 +11,12 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import Cause, State, Status
-from orchestrator.runs.attempts import continues_from, submit
-from orchestrator.runs.bad_nodes.left_out import listed
-from orchestrator.runs.bad_nodes.noted import note
-from orchestrator.runs.folder import ledger, metrics
-from orchestrator.runs.folder.changes import Changes
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import (
+from orchestrator.folder import ledger, metrics
+from orchestrator.folder.bad_nodes.left_out import listed
+from orchestrator.folder.bad_nodes.noted import note
+from orchestrator.folder.changes import Changes
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import (
     CancelRequested,
     Ended,
     GivenBadHosts,
@@ -26,13 +25,14 @@ from orchestrator.runs.folder.events import (
     Started,
     Submitting,
 )
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.records import End, is_done
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.ledger import last
+from orchestrator.folder.records import End, is_done
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning import plan_files
+from orchestrator.planning.attempt_plan import AttemptPlan, derive
+from orchestrator.runs.attempts import continues_from, submit
 from orchestrator.runs.notices import begin
-from orchestrator.runs.plan import plan_files
-from orchestrator.runs.plan.attempt_plan import AttemptPlan, derive
 from orchestrator.runs.state import which
 from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
 from orchestrator.runs.state.in_vain import bad_hosts_again, ever_began, first_of_submission, in_vain, same_error

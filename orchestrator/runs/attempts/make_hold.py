@@ -7,10 +7,10 @@ from pathlib import Path
 
 from orchestrator.base import process
 from orchestrator.base.errors import UserError
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.attempt_plan import option
+from orchestrator.planning.plan import Plan, new_id
 from orchestrator.runs.attempts import submit
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.attempt_plan import option
-from orchestrator.runs.plan.plan import Plan, new_id
 from orchestrator.spec.keep_going import KeepGoing
 from orchestrator.spec.kinds import DURATION, NAME
 from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings

@@ -12,15 +12,15 @@ from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.base.json_files import read_object
 from orchestrator.base.private import read_bytes
 from orchestrator.base.terminal.remarks import busy, say
+from orchestrator.folder import allocation, index, ledger, provenance
+from orchestrator.folder.events import Started
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning import attempt_plan, plan_files
+from orchestrator.planning.fits import misfits
+from orchestrator.planning.image import recorded as image_kept
+from orchestrator.planning.plan import Plan, new_id
 from orchestrator.runs.attempts import create, submit
 from orchestrator.runs.code import freeze
-from orchestrator.runs.folder import allocation, index, ledger, provenance
-from orchestrator.runs.folder.events import Started
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.image import recorded as image_kept
-from orchestrator.runs.plan import attempt_plan, plan_files
-from orchestrator.runs.plan.fits import misfits
-from orchestrator.runs.plan.plan import Plan, new_id
 from orchestrator.spec.paths import absolute
 
 LARGEST_BYTES = 64_000_000  # of git's diff, or of a run's file

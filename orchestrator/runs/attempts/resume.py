@@ -6,18 +6,18 @@ import contextlib
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
+from orchestrator.folder import allocation, claim, index, ledger
+from orchestrator.folder.changes import Changes
+from orchestrator.folder.events import Started
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import Attempt, RunFolder
+from orchestrator.planning import plan_files
+from orchestrator.planning.attempt_plan import AttemptPlan, derive
+from orchestrator.planning.image import recorded as image_kept
+from orchestrator.planning.plan import Plan
 from orchestrator.runs.attempts import continues_from, in_hold, submit
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.jobs_in_turn import alive
-from orchestrator.runs.folder import allocation, claim, index, ledger
-from orchestrator.runs.folder.changes import Changes
-from orchestrator.runs.folder.events import Started
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.image import recorded as image_kept
-from orchestrator.runs.plan import plan_files
-from orchestrator.runs.plan.attempt_plan import AttemptPlan, derive
-from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.state.decide import History, Policy, Resume, decide
 from orchestrator.runs.state.poll import look
 from orchestrator.runs.state.view import View
@@ -40,7 +40,7 @@ def resume(
 
     Raises UserError if the run is COMPLETED, if the changes do not fit, or if it is not certain that its newest attempt
     is over. `force` skips this last check: if that attempt still runs, it ends when the new one begins, and the
-    two never train at once (runs/folder/claim.py). It is submitted `into` a held allocation, or to the scheduler.
+    two never train at once (folder/claim.py). It is submitted `into` a held allocation, or to the scheduler.
     """
     index.own(run)
     with submit.alone(run):
@@ -100,7 +100,7 @@ def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:
     """Raise UserError if the run's image has changed since its beginning, unless `new_image` allows it."""
     before = image_kept.kept(run)
     if before and new_image:
-        from orchestrator.runs.image import checking
+        from orchestrator.planning.image import checking
 
         image_kept.keep(run, checking.fitting(plan) or before)
     elif before and (how := image_kept.changed(before)):

@@ -9,10 +9,10 @@ from pathlib import Path
 from orchestrator.base import process
 from orchestrator.base.environment import absolute_only
 from orchestrator.base.version import __version__
-from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.job_request import request
-from orchestrator.runs.plan.plan import Plan
+from orchestrator.folder.run_folder import Attempt
+from orchestrator.planning.attempt_plan import AttemptPlan
+from orchestrator.planning.job_request import request
+from orchestrator.planning.plan import Plan
 from orchestrator.schedulers.interface import Request
 from orchestrator.schedulers.script import job_script
 from orchestrator.schedulers.software import activating

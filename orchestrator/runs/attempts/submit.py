@@ -15,18 +15,18 @@ from orchestrator.base import lock, private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.terminal.remarks import say
+from orchestrator.folder import allocation, index, ledger, settled
+from orchestrator.folder.allocation import AskedOf
+from orchestrator.folder.events import Refused, Submitted, Submitting
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning import attempt_plan
+from orchestrator.planning.attempt_plan import AttemptPlan
+from orchestrator.planning.job_request import request
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.without_bad_nodes import without_bad_nodes
 from orchestrator.runs.attempts import accepted, create, in_hold, jobs_in_turn
 from orchestrator.runs.attempts.in_hold import Allocation
 from orchestrator.runs.attempts.script import Scripts, scripts, submitted
-from orchestrator.runs.folder import allocation, index, ledger, settled
-from orchestrator.runs.folder.allocation import AskedOf
-from orchestrator.runs.folder.events import Refused, Submitted, Submitting
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan import attempt_plan
-from orchestrator.runs.plan.attempt_plan import AttemptPlan
-from orchestrator.runs.plan.job_request import request
-from orchestrator.runs.plan.plan import Plan
-from orchestrator.runs.plan.without_bad_nodes import without_bad_nodes
 from orchestrator.runs.state.awaited import Awaited
 from orchestrator.schedulers import client
 from orchestrator.schedulers.interface import Request

@@ -7,18 +7,18 @@ import socket
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import State
+from orchestrator.folder import ledger
+from orchestrator.folder.changes import Changes
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import CancelRequested, Submitted
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning import plan_files
+from orchestrator.planning.attempt_plan import derive
+from orchestrator.planning.phase_groups import stretch_at
+from orchestrator.planning.plan import Plan
 from orchestrator.runs.attempts import submit
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.changes import Changes
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import CancelRequested, Submitted
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan import plan_files
-from orchestrator.runs.plan.attempt_plan import derive
-from orchestrator.runs.plan.phase_groups import stretch_at
-from orchestrator.runs.plan.plan import Plan
 from orchestrator.runs.state import which
 from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, decide
 from orchestrator.schedulers import client

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError, TorusrunError, explained
+from orchestrator.folder import disk, index
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.attempts import submit
 from orchestrator.runs.cleaning.garbage import Garbage
-from orchestrator.runs.folder import disk, index
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.remove import check_over
 from orchestrator.runs.state.poll import look
 from orchestrator.runs.state.view import View

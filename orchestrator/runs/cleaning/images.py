@@ -11,12 +11,12 @@ from pathlib import Path
 
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
+from orchestrator.folder import disk, index
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.images.builds.build import TEMPORARY
 from orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
+from orchestrator.planning.image.recorded import kept
 from orchestrator.runs.cleaning.garbage import Garbage
-from orchestrator.runs.folder import disk, index
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.image.recorded import kept
 from orchestrator.runs.state.view import View
 
 KEY_SHOWN = 12  # digits of a key in the name of a build's temporary folder

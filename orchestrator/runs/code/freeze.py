@@ -13,10 +13,10 @@ from typing import Any
 
 from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.base.private import FOLDER, SECRET, open_regular
+from orchestrator.folder import checkout
+from orchestrator.folder.checkout import Checkout
 from orchestrator.runs.code import limits
 from orchestrator.runs.code.select import Entry, SelectedCode, select, unreadable, walk
-from orchestrator.runs.folder import checkout
-from orchestrator.runs.folder.checkout import Checkout
 from training.files.checksum import sha256_of
 
 BLOCK_BYTES = 1 << 20

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
-from orchestrator.runs.folder import checkout
+from orchestrator.folder import checkout
 
 MOST_LOOKED_AT = 100_000  # names; a folder with more, as a home can be, is read in part
 LEFT_OUT = {".git", "__pycache__"}

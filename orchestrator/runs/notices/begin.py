@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
-from orchestrator.runs.folder.events import Event, Notified
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder.events import Event, Notified
+from orchestrator.folder.run_folder import RunFolder
 
 JOB_WAITS_S = 15.0  # for the notices of its last attempt: a scheduler ends what a job leaves behind
 MOST = 5  # runs for which one command sends

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.base.states import State
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Ended, KeptGoing, Started
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Ended, KeptGoing, Started
+from orchestrator.folder.run_folder import RunFolder
 
 SCHEMA = 1
 NO_RECORD = "it ended without a record"

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from orchestrator.base import lock
 from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Notified
-from orchestrator.runs.folder.kept_secrets import kept
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Notified
+from orchestrator.folder.kept_secrets import kept
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.plan_files import read_plan
+from orchestrator.planning.secret_values import WEBHOOK
 from orchestrator.runs.notices.notice import notice
 from orchestrator.runs.notices.send import MAYBE, send
-from orchestrator.runs.plan.plan_files import read_plan
-from orchestrator.runs.plan.secret_values import WEBHOOK
 
 LONGEST_S = 30  # then the kernel ends this process, whatever it waits for
 TIME_S = 12.0  # for the lock and all ways: a job waits for 15 s, and what is not recorded by then is sent again

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.base.states import Cause, State
-from orchestrator.runs.folder import kept_forecast, ledger, metrics
-from orchestrator.runs.folder.events import Event
-from orchestrator.runs.folder.kept_forecast import KeptForecast
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import kept_forecast, ledger, metrics
+from orchestrator.folder.events import Event
+from orchestrator.folder.kept_forecast import KeptForecast
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state.attempts import AttemptFacts, attempts
 from orchestrator.runs.state.next_job import may_begin_another
 from training.reporting import events as rows_of

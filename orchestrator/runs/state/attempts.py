@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.base.states import Cause, State
-from orchestrator.runs.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from orchestrator.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
 from training.reporting.events import START
 
 

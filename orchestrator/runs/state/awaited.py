@@ -9,10 +9,10 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
-from orchestrator.runs.folder import allocation, index, ledger
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.plan.phase_groups import stretches
-from orchestrator.runs.plan.plan_files import read_plan
+from orchestrator.folder import allocation, index, ledger
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning.phase_groups import stretches
+from orchestrator.planning.plan_files import read_plan
 from orchestrator.runs.state import next_job
 from orchestrator.runs.state.poll import views
 from orchestrator.runs.state.view import View

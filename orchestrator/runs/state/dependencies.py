@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.base.states import State, Status, never_starts
-from orchestrator.runs.folder import ledger
-from orchestrator.runs.folder.events import Ended, Event, Started, Submitted, Submitting
-from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder import ledger
+from orchestrator.folder.events import Ended, Event, Started, Submitted, Submitting
+from orchestrator.folder.ledger import last
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state.view import Record
 
 

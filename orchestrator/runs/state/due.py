@@ -13,9 +13,9 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.base.errors import TorusrunError
 from orchestrator.base.states import State
+from orchestrator.folder import kept_forecast, metrics
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.prediction import chain
-from orchestrator.runs.folder import kept_forecast, metrics
-from orchestrator.runs.folder.run_folder import RunFolder
 from orchestrator.runs.state.poll import DEFAULT_TIMEOUT_S
 from orchestrator.runs.state.view import TAIL_BYTES, Record, View, read_record
 from orchestrator.schedulers import starts

@@ -8,10 +8,10 @@ from collections.abc import Collection, Sequence
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
-from orchestrator.runs.folder import attempt_folders, index, settled
-from orchestrator.runs.folder.records import End
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.settled import Settled
+from orchestrator.folder import attempt_folders, index, settled
+from orchestrator.folder.records import End
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.settled import Settled
 from orchestrator.runs.state.view import Record, View
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchestrator.base import private
 from orchestrator.base.states import State, Status
-from orchestrator.runs.folder.run_folder import RunFolder
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.state.poll import standing
 from orchestrator.runs.state.view import Record, View, read_record
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State, Status
-from orchestrator.runs.folder import allocation
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import Started
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.ledger import last
+from orchestrator.folder import allocation
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import Started
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.ledger import last
 from orchestrator.runs.state.pace import short
 from orchestrator.runs.state.view import Record
 

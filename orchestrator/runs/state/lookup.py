@@ -9,11 +9,11 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import State, Status
-from orchestrator.runs.folder import allocation, ledger
-from orchestrator.runs.folder.events import JobAdded, NoMoreJobs, Started, Submitted, Submitting
-from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.sweep_folder import SweepFolder
+from orchestrator.folder import allocation, ledger
+from orchestrator.folder.events import JobAdded, NoMoreJobs, Started, Submitted, Submitting
+from orchestrator.folder.ledger import last
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.sweep_folder import SweepFolder
 from orchestrator.runs.state.in_vain import first_of_submission
 from orchestrator.runs.state.next_job import jobs_of, lacks_jobs
 from orchestrator.runs.state.outcome import SHOWN_AFTER_S

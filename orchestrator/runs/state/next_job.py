@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.base.states import Cause, State, Status
-from orchestrator.runs.folder.events import (
+from orchestrator.folder.events import (
     CancelRequested,
     Ended,
     Event,
@@ -16,7 +16,7 @@ from orchestrator.runs.folder.events import (
     Submitted,
     Submitting,
 )
-from orchestrator.runs.folder.ledger import last
+from orchestrator.folder.ledger import last
 from orchestrator.runs.state.in_vain import first_of_submission
 
 WAITS = "the next waits in the queue"

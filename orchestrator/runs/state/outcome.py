@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.base.states import Cause, State, Status
-from orchestrator.runs.folder.end_words import ended
-from orchestrator.runs.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.records import End
+from orchestrator.folder.end_words import ended
+from orchestrator.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.ledger import last
+from orchestrator.folder.records import End
 
 # A scheduler knows these ends better than a job that only received a signal.
 SCHEDULER_KNOWS = {State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL, State.OOM, State.CANCELLED}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.runs.folder import metrics
+from orchestrator.folder import metrics
 from training.reporting import events
 
 # A pause is reported if it is longer than both. An evaluation or a checkpoint can be such a pause.

@@ -12,15 +12,15 @@ from dataclasses import replace
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import State, Status
-from orchestrator.runs.folder import claim, index, ledger, settled
-from orchestrator.runs.folder.end_words import ended as end_of
-from orchestrator.runs.folder.events import Ended, KeptGoing, Started
-from orchestrator.runs.folder.how_ended import How
-from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.records import End, no_room, on_full_disk
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.settled import Settled
-from orchestrator.runs.folder.shown_plan import POLL_INTERVAL_S
+from orchestrator.folder import claim, index, ledger, settled
+from orchestrator.folder.end_words import ended as end_of
+from orchestrator.folder.events import Ended, KeptGoing, Started
+from orchestrator.folder.how_ended import How
+from orchestrator.folder.ledger import last
+from orchestrator.folder.records import End, no_room, on_full_disk
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.settled import Settled
+from orchestrator.folder.shown_plan import POLL_INTERVAL_S
 from orchestrator.runs.notices import begin
 from orchestrator.runs.state import dependencies, ended, next_job
 from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
@@ -173,7 +173,7 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
     if record.continues:
         status = next_job.status(record.events, record.attempt, status, job)
     if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
-        from orchestrator.runs.bad_nodes.noted import note  # imported late: few looks find an end
+        from orchestrator.folder.bad_nodes.noted import note  # imported late: few looks find an end
 
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
             if not record.ended:

@@ -14,11 +14,11 @@ from typing import Any
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State
 from orchestrator.base.typed import LARGEST_TIME_S
-from orchestrator.runs.folder import kept_forecast, ledger, metrics
-from orchestrator.runs.folder.events import Scored
-from orchestrator.runs.folder.kept_forecast import KeptForecast
-from orchestrator.runs.folder.node_load import NodeLoad, RankSteps
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.folder import kept_forecast, ledger, metrics
+from orchestrator.folder.events import Scored
+from orchestrator.folder.kept_forecast import KeptForecast
+from orchestrator.folder.node_load import NodeLoad, RankSteps
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.state.view import read_record
 from training.reporting import events as rows_of
 

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from orchestrator.base.errors import UserError
 from orchestrator.base.states import State
-from orchestrator.runs.folder import index, settled
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.folder.settled import Settled
-from orchestrator.runs.folder.shown_plan import site_name
-from orchestrator.runs.folder.sweep_folder import members_of
+from orchestrator.folder import index, settled
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.settled import Settled
+from orchestrator.folder.shown_plan import site_name
+from orchestrator.folder.sweep_folder import members_of
 from orchestrator.runs.state import ended as over
 from orchestrator.runs.state.view import View, read_record
 from orchestrator.spec.kinds import seconds

@@ -11,7 +11,7 @@ from typing import Annotated
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import write_json
 from orchestrator.base.typed import read_record
-from orchestrator.runs.folder.node_load import RankSteps
+from orchestrator.folder.node_load import RankSteps
 from training.recipe.limits import Limits
 
 TIMES_USUAL = 1.2

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.private import read_bytes
-from orchestrator.runs.folder import attempt_folders
-from orchestrator.runs.folder.records import RankEnd
-from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.folder import attempt_folders
+from orchestrator.folder.records import RankEnd
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.runs.state.clocks import ahead_s
 from orchestrator.runs.state.pace import duration
 from orchestrator.runs.state.slow import Slow

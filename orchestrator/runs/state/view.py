@@ -11,13 +11,13 @@ from typing import Any
 from orchestrator.base.errors import SiteError
 from orchestrator.base.states import State, Status
 from orchestrator.base.terminal.plain import plain
-from orchestrator.runs.bad_nodes.left_out import listed
-from orchestrator.runs.folder import allocation, attempt_folders, index, ledger, metrics, shown_plan
-from orchestrator.runs.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
-from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.records import End, is_done
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.folder.shown_plan import Planned
+from orchestrator.folder import allocation, attempt_folders, index, ledger, metrics, shown_plan
+from orchestrator.folder.bad_nodes.left_out import listed
+from orchestrator.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
+from orchestrator.folder.ledger import last
+from orchestrator.folder.records import End, is_done
+from orchestrator.folder.run_folder import Attempt, RunFolder
+from orchestrator.folder.shown_plan import Planned
 from orchestrator.runs.state import next_job, suspect, which
 from orchestrator.runs.state.clocks import now_there_s
 from orchestrator.runs.state.outcome import resolve

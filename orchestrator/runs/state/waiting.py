@@ -9,10 +9,10 @@ from typing import Any
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
 from orchestrator.base.states import State, Status
-from orchestrator.runs.folder import attempt_folders
-from orchestrator.runs.folder.events import Event, Started, Submitting
-from orchestrator.runs.folder.ledger import last
-from orchestrator.runs.folder.run_folder import Attempt
+from orchestrator.folder import attempt_folders
+from orchestrator.folder.events import Event, Started, Submitting
+from orchestrator.folder.ledger import last
+from orchestrator.folder.run_folder import Attempt
 from training.counted import counted
 from training.reporting.events import START
 

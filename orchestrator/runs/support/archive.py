@@ -23,8 +23,8 @@ from orchestrator.base.json_files import parsed, read_object
 from orchestrator.base.private import read_bytes
 from orchestrator.base.version import __version__
 from orchestrator.base.whole_lines import last_lines
-from orchestrator.runs.folder import kept_secrets
-from orchestrator.runs.folder.run_folder import Attempt, RunFolder
+from orchestrator.folder import kept_secrets
+from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.runs.support.without_secrets import Cleaner, secret_variables, variables_of
 
 TAIL_BYTES = 1 << 16  # of each output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.runs.image.login import login
+from orchestrator.planning.image.login import login
 from orchestrator.sites.checks import folders, images, programs, scheduler, software
 from orchestrator.sites.checks.check import Check
 from orchestrator.spec.site import Site

@@ -9,7 +9,7 @@ from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError, explained
 from orchestrator.images import pyxis
 from orchestrator.images.checks import facts
-from orchestrator.runs.image.login import Login
+from orchestrator.planning.image.login import Login
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.spec.paths import absolute
 from orchestrator.spec.site import Site
@@ -57,7 +57,7 @@ def _of_others(site: Site) -> Iterator[Check]:
     """Whether the images of others can be read, and nobody but the named users could replace them."""
     if not site.container.caches:
         return
-    from orchestrator.runs.image.building import caches  # imported late: it imports the templates
+    from orchestrator.planning.image.building import caches  # imported late: it imports the templates
 
     try:
         shared = caches(site).shared

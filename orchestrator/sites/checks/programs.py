@@ -12,7 +12,7 @@ from orchestrator.base import process
 from orchestrator.base.environment import which
 from orchestrator.base.errors import SiteError
 from orchestrator.base.version import __version__
-from orchestrator.runs.image.login import Login
+from orchestrator.planning.image.login import Login
 from orchestrator.schedulers.launchers import ASKED, KNOWN, family, named
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.sites.machine import file_system, is_shared

@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
-from orchestrator.runs.plan.job_request import of_site
+from orchestrator.planning.job_request import of_site
 from orchestrator.schedulers import client
 from orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from orchestrator.schedulers.topology import DESCRIBED, tree_of

@@ -14,7 +14,7 @@ from orchestrator.base import process
 from orchestrator.base.environment import which
 from orchestrator.base.errors import SiteError
 from orchestrator.images.checks import probe
-from orchestrator.runs.image.login import login
+from orchestrator.planning.image.login import login
 from orchestrator.sites.checks.check import Check, failed, ok, warning
 from orchestrator.spec.site import Site
 from orchestrator.spec.software import Software

@@ -26,8 +26,8 @@ from orchestrator.images.definitions.package_lock import PackageLock
 from orchestrator.images.definitions.prepare import prepare
 from orchestrator.images.definitions.requirements import Brought
 from orchestrator.images.runtime import Runtime
-from orchestrator.runs.image import building
-from orchestrator.runs.image.build_job import build_in_job
+from orchestrator.planning.image import building
+from orchestrator.planning.image.build_job import build_in_job
 from orchestrator.spec.load import load_site
 
 # As pip 23 of Debian 12 said them.

@@ -16,7 +16,7 @@ from orchestrator.images.builds import lock
 from orchestrator.images.builds.cache import Cache, CachedImage
 from orchestrator.images.builds.caches import Caches, users
 from orchestrator.images.definitions.inputs import file_checksum
-from orchestrator.runs.image import building
+from orchestrator.planning.image import building
 from orchestrator.spec.load import load_site
 
 KEY = "a" * 64

@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.cli.main import main
 from orchestrator.images.builds.cache import Cache
-from orchestrator.runs.image import checking
-from orchestrator.runs.image.export import export
-from orchestrator.runs.plan.plan import plan
+from orchestrator.planning.image import checking
+from orchestrator.planning.image.export import export
+from orchestrator.planning.plan import plan
 from tests.unit.containers.test_cache import entry
 from tests.unit.containers.test_facts import HEADER
 

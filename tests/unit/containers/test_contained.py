@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import SiteError
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.images.command import Bind
 from orchestrator.images.runtime import Runtime
 from orchestrator.job.image.contained import contained
 from orchestrator.job.start.launch_order import RankImage
-from orchestrator.runs.folder.run_folder import Attempt
 
 NOTHING = contextlib.ExitStack()
 SECRET = "$(id) is; a 'secret'"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from orchestrator.base.errors import SiteError
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.images.definitions.inputs import file_checksum
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.image import recorded as image_kept
-from orchestrator.runs.image.recorded import Image
+from orchestrator.planning.image import recorded as image_kept
+from orchestrator.planning.image.recorded import Image
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runs.image.login import login
+from orchestrator.planning.image.login import login
 from orchestrator.spec.site import ContainerSettings, Site
 
 # What environment-modules and Lmod give a shell: a function that changes its variables.

@@ -17,7 +17,7 @@ from orchestrator.images.definitions.image_file import Base, ImageFile, Python
 from orchestrator.images.definitions.package_lock import PackageLock, PythonPackage, SystemPackage
 from orchestrator.images.definitions.prepare import prepare
 from orchestrator.images.definitions.requirements import Brought
-from orchestrator.runs.image import export, sbom
+from orchestrator.planning.image import export, sbom
 
 A, B = "a" * 64, "b" * 64
 LOCAL = "file:///mnt/archives/0/local-2.0-py3-none-any.whl"

@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.cli.main import main
+from orchestrator.folder.run_folder import RunFolder
 from orchestrator.images import pyxis, sif, source
 from orchestrator.images.builds import squash
 from orchestrator.images.builds.cache import Cache, CachedImage
@@ -20,11 +21,10 @@ from orchestrator.images.command import Bind
 from orchestrator.images.definitions.inputs import file_checksum
 from orchestrator.job.start import launch
 from orchestrator.job.witness import words
-from orchestrator.runs.folder.run_folder import RunFolder
-from orchestrator.runs.image import run_image, squashed
-from orchestrator.runs.image.login import Login
-from orchestrator.runs.image.recorded import Image
-from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.planning.image import run_image, squashed
+from orchestrator.planning.image.login import Login
+from orchestrator.planning.image.recorded import Image
+from orchestrator.planning.plan import Plan, plan
 from orchestrator.schedulers import launchers
 from orchestrator.sites.checks import images
 from orchestrator.spec.load import load_site

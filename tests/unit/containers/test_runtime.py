@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import SiteError, UserError
+from orchestrator.folder.run_folder import Attempt
 from orchestrator.images.checks.compat import runs_on
 from orchestrator.images.command import ContainerExec, inside, start_instance, stop_instance
 from orchestrator.images.runtime import SINCE, Runtime
 from orchestrator.job.image import node_folder
-from orchestrator.runs.folder.run_folder import Attempt
-from orchestrator.runs.image import checking, run_image
-from orchestrator.runs.image.recorded import Image
-from orchestrator.runs.plan.plan import Plan, plan
+from orchestrator.planning.image import checking, run_image
+from orchestrator.planning.image.recorded import Image
+from orchestrator.planning.plan import Plan, plan
 
 NEW = Runtime("apptainer", "apptainer", (1, 4, 5))
 CE = Runtime("singularity", "singularity-ce", (4, 3, 3))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import main
-from orchestrator.runs.image.login import login
+from orchestrator.planning.image.login import login
 from orchestrator.schedulers.local.scheduler import Local
 from orchestrator.schedulers.traits import ClusterQueries
 from orchestrator.sites.checks import folders, programs, scheduler

@@ -1,0 +1,243 @@
+"""The input of a prediction, from a plan: its ranks, grid and batch, the site's links, and its device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator import schedulers
+from orchestrator.base.errors import UserError
+from orchestrator.network.cost import regular
+from orchestrator.network.cost.algorithms import Layout, cost_of
+from orchestrator.network.cost.all_reduce import Backend
+from orchestrator.network.cost.links import Level, Network
+from orchestrator.network.placement.charge import Charge
+from orchestrator.network.placement.grid import Grid
+from orchestrator.network.placement.timing import HostsLayout
+from orchestrator.network.prediction.asked import Asked, Communication, PhaseSteps
+from orchestrator.network.prediction.compute import Device, device, device_for, measured, power_w
+from orchestrator.network.prediction.forecast import Forecast, forecast
+from orchestrator.network.prediction.input_time import InputTime
+from orchestrator.network.prediction.networks import network, with_ranks_per_node
+from orchestrator.network.prediction.step import norms_s
+from orchestrator.network.prediction.workload import Workload, workload, workload_of
+from orchestrator.planning.auto_grid import best_grids, placed
+from orchestrator.planning.gradient import backend_of
+from orchestrator.planning.phase_groups import Stretch, stretches
+from orchestrator.planning.plan import ChosenGrid, Plan
+from orchestrator.planning.saving import saving
+from orchestrator.schedulers import topology
+from orchestrator.schedulers.expected_hosts import ExpectedHosts, expected, on_one_switch
+from training.counted import counted
+from training.recipe.train import Train
+from training.schedule.phases import Course
+
+PLACED = "hosts as placed"
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """Values that replace those of the site and the run."""
+
+    network: str | None = None
+    gpu: str | None = None
+    workload: str | None = None
+    images_per_s: float | None = None
+
+
+def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Otherwise | None = None) -> Forecast:
+    """The forecast of `plan` on `hosts`, by default on those that the site will probably allocate.
+
+    Without a grid the plan gets the best one there. Raises UserError if no rate is known.
+    """
+    if plan.run.command:
+        raise UserError("how long a command takes cannot be predicted: torusrun does not know what it computes")
+    other = otherwise or Otherwise()
+    trained = _trained(plan, other)
+    backend: Backend = "nccl" if other.gpu else backend_of(plan)
+    named = with_ranks_per_node(network(other.network), plan.ranks_per_node) if other.network else None
+    if named:
+        plan, found = _on_network(plan, named, trained, backend)
+    else:
+        plan, found = _on_hosts(plan, hosts or expected(plan.site, plan.run.nodes), trained, backend)
+    return forecast(
+        Asked(
+            nodes=plan.run.nodes,
+            ranks=plan.ranks,
+            grid=plan.grid.dims,
+            phases=_phases(plan.run.train, trained),
+            epochs=plan.run.train.epochs,
+            evaluations=Course(plan.run.train, trained.images).evaluations,
+            workload=trained,
+            device=_device(plan, trained, other),
+            network=named or _links(plan),
+            communication=found,
+            saving=saving(plan, trained),
+            links_error=_links_error(plan, other),
+            recipe=plan.run.train.recipe,
+            reading=None if other.workload else _reading(plan),
+            power_w=_power_w(plan, other),
+            points_per_node_hour=plan.site.points_per_node_hour,
+            ranks_per_core=_ranks_per_core(plan, other),
+        )
+    )
+
+
+def forecasts_of_stretches(plan: Plan, otherwise: Otherwise | None = None) -> list[tuple[Stretch, float]]:
+    """Every stretch of the run and its time in seconds, on the hosts that the site will probably allocate.
+
+    Raises UserError if no rate is known.
+    """
+    train, other, found = plan.run.train, otherwise or Otherwise(), []
+    course = Course(train, _trained(plan, other).images)
+    with_steps = [phase for phase, steps in course.steps_to_come() if steps]
+    for stretch in stretches(plan.run):
+        there = replace(plan, run=replace(plan.run, nodes=stretch.nodes), chosen=None)
+        whole = forecast_of(there, None, other)
+        both = zip(with_steps, whole.phases, strict=True)
+        steps_s = sum(one.steps * one.step_s for phase, one in both if stretch.begins < phase.until <= stretch.ends)
+        found.append((stretch, steps_s + whole.validation_s * (stretch.ends - stretch.begins) / train.epochs))
+    return found
+
+
+def _trained(plan: Plan, other: Otherwise) -> Workload:
+    sync, gpus = plan.run.train.sync, other.gpu is not None or plan.site.node.gpus > 0
+    return workload(other.workload, sync, gpus) if other.workload else workload_of(plan.run.train, gpus)
+
+
+def _phases(train: Train, trained: Workload) -> tuple[PhaseSteps, ...]:
+    """The steps of each phase that has steps, with images of its size; one entry if the run has no phases."""
+    found = [(phase, steps) for phase, steps in Course(train, trained.images).steps_to_come() if steps]
+    return tuple(PhaseSteps(phase.batch, steps, _work(phase.view.size, trained)) for phase, steps in found)
+
+
+def _work(size: int | None, trained: Workload) -> float:
+    """The work of an image of this size, relative to an image of the workload."""
+    return 1.0 if size is None or trained.side is None else (size / trained.side) ** 2
+
+
+def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend) -> tuple[Plan, Communication]:
+    """The plan with its grid, and its communication on a regular network, with the ranks in node order."""
+    used = links.holding(plan.ranks)
+    sync, layout = plan.run.train.sync, regular.RegularLayout(used, backend)
+    best = regular.best(used, trained.gradient_bytes, backend, sync)[0] if plan.run.nodes > 1 else (plan.ranks,)
+    plan = _with(plan, best)
+    best_s = cost_of(sync, layout, best)(trained.gradient_bytes)
+    all_reduce_s = cost_of(sync, layout, plan.grid.dims)
+    return plan, Communication(all_reduce_s, best, best_s, "ranks in node order", _norms_s(layout, trained))
+
+
+def _on_hosts(plan: Plan, hosts: ExpectedHosts, trained: Workload, backend: Backend) -> tuple[Plan, Communication]:
+    """The plan with its grid, and its communication on these hosts."""
+    charge = Charge(trained.gradient_bytes, backend, plan.run.train.sync)
+    grids = best_grids(plan, hosts, charge)
+    best = grids[0]
+    plan = _with(plan, best.dims)
+    order = placed(plan, hosts, grids, charge).hosts
+    layout = HostsLayout(hosts.cluster, order, plan.ranks_per_node, backend)
+    all_reduce_s = cost_of(plan.run.train.sync, layout, plan.grid.dims)
+    return plan, Communication(all_reduce_s, best.dims, best.total_s, hosts.assumed, _norms_s(layout, trained))
+
+
+def _with(plan: Plan, best: tuple[int, ...]) -> Plan:
+    """The plan with its grid, which is the best one if the run leaves it to the job."""
+    return plan if plan.has_grid else replace(plan, chosen=ChosenGrid(Grid(best), "auto"))
+
+
+def _norms_s(layout: Layout, trained: Workload) -> float:
+    """The seconds that the batch norms communicate in a step, in groups of consecutive ranks."""
+    if not trained.norms:
+        return 0.0
+    group = layout.first(trained.norm_ranks)
+    return norms_s(trained.norms, group.torus((group.ranks,)))
+
+
+def _links(plan: Plan) -> Network:
+    """The links by the site's file, or as measured there."""
+    node, ranks = plan.site.node, plan.ranks_per_node
+    intra_node = Level("node", ranks, node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6)
+    if plan.run.nodes == 1:
+        return Network((intra_node,))
+    network_s = node.inter_node_latency_us / 1e6
+    return Network((intra_node, Level("cluster", plan.run.nodes, node.inter_node_bytes_per_s, network_s, ranks)))
+
+
+def _links_error(plan: Plan, other: Otherwise) -> float | None:
+    """The error of links that `torusrun calibrate` measured, at the site or for a file; None: not measured."""
+    if other.network:
+        return 0.0 if other.network.endswith((".yaml", ".yml")) else None
+    return plan.site.links_error
+
+
+def _reading(plan: Plan) -> InputTime | None:
+    """The input as `torusrun calibrate` measured it for the run's data set."""
+    name = plan.run.train.data.name
+    decode_us = plan.site.decode_us.get(name)
+    if not decode_us:  # 0 is no measurement
+        return None
+    return InputTime(decode_us / 1e6, (decode_us + plan.site.read_us.get(name, 0.0)) / 1e6)
+
+
+def _ranks_per_core(plan: Plan, other: Otherwise) -> float:
+    """How many ranks share a core: on this machine alone, because other schedulers give each rank its own."""
+    if other.gpu or plan.site.node.gpus or not schedulers.get(plan.site.scheduler).traits.one_machine:
+        return 1.0
+    return max(1.0, plan.ranks / len(os.sched_getaffinity(0)))
+
+
+def _power_w(plan: Plan, other: Otherwise) -> float | None:
+    """The most watts that a rank's GPU may draw; None for ranks on CPUs, and for a GPU that nobody knows."""
+    name = other.gpu or (device_for(plan.site.node.architecture) if plan.site.node.gpus else None)
+    return power_w(name) if name else None
+
+
+def named_hosts(plan: Plan, names: Sequence[str]) -> ExpectedHosts:
+    """The hosts of these names, of which the run may use a part; without a topology on one switch.
+
+    Queries the topology's source once. Raises UserError for too few hosts.
+    """
+    names = tuple(dict.fromkeys(names))
+    if len(names) < plan.run.nodes:
+        raise UserError(f"the run takes {counted(plan.run.nodes, 'node')}; --hosts has {len(names)}")
+    known = topology.cluster(plan.site, names)
+    if known:
+        return ExpectedHosts(names, known, PLACED)
+    return on_one_switch(plan.site, names, "the site has no topology")
+
+
+def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
+    local_batch = Course(plan.run.train, trained.images).phases[0].batch / plan.ranks
+    if (rate := other.images_per_s) is not None:
+        if not 0 < rate < float("inf"):
+            raise UserError(f"--images-per-s {rate}: must be above 0")
+        return measured("--images-per-s", local_batch, local_batch / rate, 0.0)
+    image_us = plan.site.image_us.get(trained.name)
+    if image_us and not other.gpu:
+        return _measured_here(plan, trained, image_us)
+    if trained.name != "resnet50":
+        raise UserError(
+            f"how fast {trained.name} runs at {plan.run.site} is not known: `torusrun calibrate RUN.yaml` measures it, "
+            "`torusrun predict RUN.yaml --images-per-s RATE` takes the rate of one rank from you, and "
+            "`torusrun predict RUN.yaml --workload resnet50` predicts that network"
+        )
+    name = other.gpu or device_for(plan.site.node.architecture)
+    if name is None:
+        architecture = plan.site.node.architecture or "no architecture"
+        raise UserError(
+            f"no rate is known for the site's GPUs ({architecture}): "
+            "name one with `torusrun predict RUN.yaml --gpu NAME`"
+        )
+    return device(name).for_work(trained.image_work / workload("resnet50").image_work)
+
+
+def _measured_here(plan: Plan, trained: Workload, image_us: float) -> Device:
+    site, name = plan.site, trained.name
+    return Device(
+        "as measured here",
+        site.step_us.get(name, 0.0) / 1e6,
+        image_us / 1e6,
+        ranks=site.step_ranks.get(name, 1),
+        spread=site.step_spread.get(name),
+        measured=True,
+    )

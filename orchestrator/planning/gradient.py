@@ -1,0 +1,39 @@
+"""The size of the all-reduce of a plan, and its library."""
+
+from __future__ import annotations
+
+from orchestrator.base.errors import UserError
+from orchestrator.network.cost.all_reduce import Backend
+from orchestrator.network.placement.charge import Charge
+from orchestrator.network.placement.choose import GRADIENT_BYTES
+from orchestrator.network.prediction.workload import workload_of
+from orchestrator.planning.plan import Plan
+from orchestrator.spec.run import RunSpec
+
+
+def gradient_of(run: RunSpec) -> tuple[float, str]:
+    """(the bytes that one all-reduce of the run sums, their description); if unknown, those of ResNet-50."""
+    if not run.command:
+        try:
+            trained = workload_of(run.train)
+        except UserError:
+            pass
+        else:
+            return trained.gradient_bytes, f"the gradients of {trained.name}"
+    return GRADIENT_BYTES, "the gradients of ResNet-50 in half precision, as the run's own size is not known"
+
+
+def summed(run: RunSpec) -> str:
+    """'51.1 MB (the gradients of ...)'."""
+    size_bytes, whose = gradient_of(run)
+    return f"{size_bytes / 1e6:.3g} MB ({whose})"
+
+
+def charge_of(plan: Plan) -> Charge:
+    """The run's all-reduce, by whose time orders of its hosts are compared."""
+    return Charge(gradient_of(plan.run)[0], backend_of(plan), plan.run.train.sync)
+
+
+def backend_of(plan: Plan) -> Backend:
+    """The library that sums the gradients: NCCL between GPUs, gloo between CPUs."""
+    return "nccl" if plan.site.node.gpus else "gloo"

@@ -1,0 +1,61 @@
+"""The hosts of a job in the order of the network, and the grid on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orchestrator.base.errors import SiteError
+from orchestrator.planning.plan import Plan
+from training.counted import counted
+
+if TYPE_CHECKING:
+    from orchestrator.network.hosts.model import Cluster
+
+
+@dataclass(frozen=True)
+class OrderedHosts:
+    """Hosts in the order in which ranks fill them, and their plan with its grid.
+
+    `unordered` says why they keep the scheduler's order although the site has a topology; '' if they are ordered.
+    """
+
+    plan: Plan
+    hosts: tuple[str, ...]
+    unordered: str = ""
+
+
+def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
+    """Order the allocated hosts, and choose the grid if the run leaves it to the job.
+
+    Queries the topology's source once. If that fails, the hosts keep their order: the allocation must not be lost.
+    Raises SiteError for too few hosts.
+    """
+    names = tuple(dict.fromkeys(hosts))
+    if len(names) < plan.run.nodes:
+        raise SiteError(
+            f"the scheduler gave {counted(len(names), 'host')} ({', '.join(names)}); the run takes {plan.run.nodes}"
+        )
+    if plan.site.topology is None and plan.has_grid:
+        return OrderedHosts(plan, names)
+    try:
+        return _by_the_network(plan, names)
+    except SiteError as error:
+        from orchestrator.planning.auto_grid import with_grid
+
+        return OrderedHosts(with_grid(plan, names, None, str(error)), names, str(error))
+
+
+def _by_the_network(plan: Plan, names: tuple[str, ...]) -> OrderedHosts:
+    from orchestrator.network.placement.arrange import arrange
+    from orchestrator.planning.auto_grid import with_grid
+    from orchestrator.planning.gradient import charge_of
+    from orchestrator.schedulers.topology import cluster  # imported late: it takes most of the start time of `status`
+
+    known: Cluster | None = cluster(plan.site, names)
+    plan = with_grid(plan, names, known)
+    if known is None:
+        return OrderedHosts(plan, names)
+    found = arrange(plan.grid.dims, names, plan.ranks_per_node, known, charge=charge_of(plan))
+    return OrderedHosts(plan, found.hosts)

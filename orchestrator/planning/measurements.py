@@ -1,0 +1,165 @@
+"""The results of a measuring run, kept beside the site's file: links, and the times of a step and an image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import UserError
+from orchestrator.base.json_files import write_text
+from orchestrator.folder import metrics
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.network.prediction.calibration import Fit, fits, read
+from orchestrator.spec.kinds import SPREADS
+from orchestrator.spec.load import find_site, load, measured_at, measured_place
+from orchestrator.spec.measured import SiteMeasurements
+from orchestrator.spec.problems import Mark
+from training.counted import counted
+from training.reporting.events import DECODE, MEASURED, READ, READ_AGAIN, SAVE
+
+
+@dataclass(frozen=True)
+class FoundInput:
+    """Microseconds of an image of a data set on one rank: read from the file system, from the cache, and decoded.
+
+    `core_us` is the time of a core to decode one. The first two are None for a data set that only decodes.
+    """
+
+    data: str
+    decode_us: float
+    core_us: float
+    read_us: float | None
+    cached_us: float | None
+
+    @property
+    def slower_us(self) -> float:
+        """How much longer an image takes from the file system than from the cache."""
+        return max(0.0, (self.read_us or 0.0) - (self.cached_us or 0.0))
+
+
+@dataclass(frozen=True)
+class Found:
+    """The results of a measuring run on `ranks`, whose steps differed by `spread` of their mean.
+
+    Both are None for a run of an earlier version.
+    """
+
+    run: str
+    links: tuple[Fit, ...]
+    model: str
+    step_us: float  # of a step, without its images
+    image_us: float
+    save_us: float | None  # that all ranks wait for a checkpoint
+    ranks: int | None
+    spread: float | None
+    input: FoundInput | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        read = self.input and self.input.__dict__
+        return {**self.__dict__, "links": [fit.__dict__ for fit in self.links], "input": read}
+
+
+def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Found]:
+    """Write the results beside the site file of the run file at `path`. The rates of other models there stay."""
+    run = load(path, site=site, settings=settings).run
+    site_file = find_site(run.site, Path(path).parent, Mark(path))
+    found = of(folder)
+    before = measured_at(site_file)
+    place = measured_place(site_file)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_text(place, _text(found, before))
+    return place, found
+
+
+def of(folder: RunFolder) -> Found:
+    """Fit the metrics of a measuring run. Raises UserError if they are incomplete."""
+    rows = [row for row in metrics.read(folder.metrics) if row.get("event") == MEASURED]
+    newest = [row for row in rows if row["attempt"] == rows[-1]["attempt"]]
+    computed = [row for row in newest if "model" in row]
+    if len(computed) != 2:
+        raise UserError(f"{folder.metrics}: there is no whole measurement in it")
+    saved = [row["time_s"] * 1e6 for row in newest if row.get("operation") == SAVE]
+    (few, few_s), (many, many_s) = [(row["batch"], row["time_s"]) for row in computed]
+    image_s = max((many_s - few_s) / (many - few), 0.0) or many_s / many
+    return Found(
+        folder.run_id,
+        tuple(fits(read({"schema": 1, "rows": [row for row in newest if "link" in row]}))),
+        computed[0]["model"],
+        max(few_s - few * image_s, 0.0) * 1e6,
+        image_s * 1e6,
+        saved[-1] if saved else None,
+        computed[0].get("ranks"),
+        computed[0].get("spread"),
+        _input({row["operation"]: row for row in newest if "data" in row}),
+    )
+
+
+def _input(rows: Mapping[str, Mapping[str, Any]]) -> FoundInput | None:
+    """The input by the rows of each operation; None for a data set that was not measured."""
+    if DECODE not in rows:
+        return None
+    of_image_us = {name: row["time_s"] * 1e6 / row["batch"] for name, row in rows.items()}
+    core_us = rows[DECODE]["cpu_s"] * 1e6 / rows[DECODE]["batch"]
+    times = (of_image_us[DECODE], core_us, of_image_us.get(READ), of_image_us.get(READ_AGAIN))
+    return FoundInput(rows[DECODE]["data"], *times)
+
+
+def words(place: Path, found: Found) -> str:
+    """The results in words, for a terminal."""
+    lines = [f"{'computes':12}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.model})"]
+    if found.ranks and found.spread is not None:
+        over = f"from step to step, over {counted(found.ranks, 'rank')}"
+        lines.append(f"{'differs':12}by {100 * found.spread:.1f} % {over}")
+    if found.save_us:
+        lines.append(f"{'saves':12}{found.save_us / 1e3:.1f} ms a checkpoint")
+    if found.input:
+        lines.append(f"{'reads':12}{_rates(found.input)}")
+    for fit in found.links:
+        bandwidth, latency = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s", f"{fit.alpha_s * 1e6:.0f} us a message"
+        how = f"{counted(fit.rows, 'size')} over {counted(fit.ranks, 'rank')}, worst error {fit.worst_percent:.1f} %"
+        lines.append(f"{fit.link:12}{bandwidth} and {latency} ({how})")
+    return "\n".join([*lines, f"kept in {place}"])
+
+
+def _rates(read: FoundInput) -> str:
+    """Images per second."""
+    rates = [f"{1e6 / read.core_us:,.0f} images/s a core decodes"] if read.core_us else []
+    rates.append(f"{1e6 / read.decode_us:,.0f} a rank")
+    stored = {"the file system": read.read_us, "the cache": read.cached_us}
+    rates += [f"from {name} a rank reads {1e6 / time_us:,.0f}" for name, time_us in stored.items() if time_us]
+    return f"{', '.join(rates)} ({read.data})"
+
+
+def _text(found: Found, before: SiteMeasurements | None) -> str:
+    import yaml
+
+    values: dict[str, Any] = {"run": found.run}
+    for fit in found.links:
+        values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
+        values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
+    if found.links:
+        values["links_error"] = _share(found.links[-1].worst_percent / 100)  # of the slowest class, between the nodes
+    measured = {
+        "step_us": round(found.step_us, 3),
+        "image_us": round(found.image_us, 3),
+        "save_us": found.save_us and round(found.save_us, 3),
+        "step_ranks": found.ranks,
+        "step_spread": found.spread if found.spread is None else _share(found.spread),
+    }
+    read = found.input
+    of_data = {"decode_us": round(read.decode_us, 3), "read_us": round(read.slower_us, 3)} if read else {}
+    for name, value in {**measured, "decode_us": None, "read_us": None, **of_data}.items():
+        key = read.data if read and name in of_data else found.model
+        known = {**(getattr(before, name) if before else {}), **({} if value is None else {key: value})}
+        values |= {name: known} if known else {}
+    return (
+        "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"
+        + str(yaml.safe_dump(values, sort_keys=False))
+    )
+
+
+def _share(value: float) -> float:
+    """Rounded, and no more than a site's file may have: otherwise no verb could read it."""
+    return round(min(value, SPREADS.at_most or value), 5)

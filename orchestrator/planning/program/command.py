@@ -1,0 +1,95 @@
+"""The user's own command as the program of an attempt."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from orchestrator.base import private
+from orchestrator.base.environment import absolute_only
+from orchestrator.base.errors import SiteError
+from orchestrator.folder.checkpoints import newest
+from orchestrator.folder.records import Meaning
+from orchestrator.folder.run_folder import Attempt, RunFolder
+from orchestrator.planning.plan import Plan
+from orchestrator.planning.program.what_runs import MetricsSource, Program
+from orchestrator.planning.saving import failure_s
+from orchestrator.spec.program import ExitCodes
+
+
+def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
+    """Make the folder of checkpoints, and link the command's own name for it to it.
+
+    Raises SiteError if it cannot be made.
+    """
+    folder, kept = plan.run.checkpoints.folder, checkpoints(plan, run)
+    try:
+        private.make(kept, plan.site.umask)
+        if folder and not os.path.isabs(folder):
+            link = working_directory(plan, run, attempt) / folder
+            if not link.is_symlink():
+                private.make(link.parent, plan.site.umask)
+                link.symlink_to(kept)
+    except OSError as error:
+        raise SiteError(f"{error.filename}: the folder of checkpoints cannot be made: {error.strerror}") from None
+
+
+def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> Program:
+    """The command of a run, in its copy of the code.
+
+    `for_scripts` is the folder with modules that scripts may import (training/for_scripts).
+    """
+    directory = working_directory(plan, run, attempt)
+    kept = checkpoints(plan, run)
+    interface = plan.site.node.interface
+    sources = plan.run.metrics
+    return Program(
+        plan.run.command,
+        environment={
+            **({name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")} if interface else {}),
+            "PYTHONUNBUFFERED": "1",  # Python's output is in the log at once
+            **plan.environment,
+            "PYTHONPATH": _python_path(plan, directory, for_scripts),
+            "TORUSRUN_CHECKPOINTS": str(kept),
+            "TORUSRUN_RESUME": str(newest(kept) or ""),
+            "TORUSRUN_METRICS": str(attempt.metrics),
+            "TORUSRUN_HEARTBEAT": str(attempt.heartbeat),
+            "TORUSRUN_STOP_SIGNAL": plan.run.stop.signal,
+            "TORUSRUN_MEAN_TIME_TO_FAILURE_S": f"{failure_s(plan):.0f}",
+        },
+        directory=str(directory),
+        stop_signal=signal.Signals[plan.run.stop.signal],
+        exit_codes=_meanings(plan.run.exit_codes),
+        metrics=MetricsSource(
+            str(attempt.metrics),
+            str(directory / sources.tensorboard) if sources.tensorboard else "",
+            sources.pattern or "",
+        ),
+    )
+
+
+def _python_path(plan: Plan, directory: Path, for_scripts: str) -> str:
+    """The user's PYTHONPATH, with relative entries below the code, or else the job's; then `for_scripts`."""
+    own = plan.environment.get("PYTHONPATH")
+    if own is None:
+        inherited = "" if plan.run.image else absolute_only(os.environ.get("PYTHONPATH", ""))
+        return os.pathsep.join(filter(None, (inherited, for_scripts)))
+    return os.pathsep.join([*(str(directory / entry) for entry in own.split(os.pathsep)), for_scripts])
+
+
+def working_directory(plan: Plan, run: RunFolder, attempt: Attempt) -> Path:
+    """The working directory of the command: the run's copy of its code, or the attempt's folder without code."""
+    return attempt.folder if plan.code is None else run.code
+
+
+def checkpoints(plan: Plan, run: RunFolder) -> Path:
+    """The folder that keeps the command's checkpoints over all attempts."""
+    folder = plan.run.checkpoints.folder
+    return Path(folder) if folder and os.path.isabs(folder) else run.checkpoints
+
+
+def _meanings(codes: ExitCodes) -> dict[str, Meaning]:
+    said = {Meaning.DONE: codes.done, Meaning.LATER: codes.later, Meaning.NEVER: codes.never}
+    meanings = {str(code): meaning for meaning, named in said.items() for code in named}
+    return {"0": Meaning.FAILED, **meanings}

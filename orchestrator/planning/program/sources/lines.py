@@ -1,0 +1,90 @@
+"""Progress in lines: flat JSON objects, as `{"step": 120, "loss": 0.53}`, or a pattern with named groups in a log."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from orchestrator.base.json_files import parsed
+from orchestrator.planning.program.sources.growing import Growing, Lines
+from orchestrator.planning.program.sources.rows import STEPS, LossName, Row, finite, row, whole
+
+NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?:nan|inf)(?:inity)?)", re.IGNORECASE | re.ASCII)
+
+
+class LineSource:
+    """The file at `path`, which need not exist yet. Lines are not counted as steps.
+
+    A row without `step` (or `global_step`) belongs to the previous step; a row without `t` gets the time of reading.
+    """
+
+    longest_bytes: int
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self._file = Growing(path, partial(Lines, self.longest_bytes))
+        self._clock = clock
+        self._loss = LossName()
+        self._step: int | None = None
+
+    def numbers(self, line: bytes) -> Mapping[str, object]:
+        """The values in a line; {} for a line without a number."""
+        raise NotImplementedError
+
+    def new_rows(self, final: bool = False) -> list[Row]:
+        """The rows written since the last call."""
+        return [made for line in self._lines(final) if (found := self.numbers(line)) and (made := self._row(found))]
+
+    def _lines(self, final: bool) -> Iterator[bytes]:
+        """The new lines, one by one: the time limit of the reader holds for each (job/relay.py)."""
+        yield from self._file.new()
+        if final:  # the last line may have no line break
+            yield from self._file.cut(b"\n")
+
+    def _row(self, content: Mapping[str, object]) -> Row | None:
+        if named := next((key for key in STEPS if key in content), None):
+            if (step := whole(content[named])) is None:
+                return None
+            self._step = step
+        t = finite(content.get("t"))
+        return self._loss.add_to(row(self._step, self._clock() if t is None else float(t), content))
+
+
+class JsonLines(LineSource):
+    """One flat JSON object per line."""
+
+    longest_bytes = 64 * 1024
+
+    def numbers(self, line: bytes) -> Mapping[str, object]:
+        try:
+            content = parsed(line)
+        except ValueError:
+            return {}
+        has_number = type(content) is dict and any(type(value) in (int, float) for value in content.values())
+        return content if has_number else {}
+
+
+class PatternSource(LineSource):
+    """A log with numbers in the named groups of a pattern, as `step (?P<step>\\d+).*loss=(?P<loss>\\S+)`."""
+
+    longest_bytes = 4096  # the time of a pattern can grow quadratically with the line, or worse
+
+    def __init__(self, path: Path, pattern: re.Pattern[str], clock: Callable[[], float] = time.time) -> None:
+        super().__init__(path, clock)
+        self._pattern = pattern
+
+    def numbers(self, line: bytes) -> Mapping[str, object]:
+        match = self._pattern.search(line.decode("utf-8", "replace"))
+        groups = match.groupdict().items() if match else ()
+        return {name: value for name, text in groups if (value := _number(text)) is not None}
+
+
+def _number(text: str | None) -> int | float | None:
+    """The number at the beginning of a text: 0.53 of `0.53,` and 10 of `10/100`. None if there is none."""
+    found = NUMBER.match(text.strip()) if text else None
+    if not found:
+        return None
+    digits = found.group()
+    return int(digits) if digits.lstrip("+-").isdigit() and len(digits) < 20 else float(digits)

@@ -1,0 +1,22 @@
+"""The plan of a run with the values that a study chose for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import yaml
+
+from orchestrator.planning.plan import Plan
+from orchestrator.spec.nodes import KeyValue, from_value
+from orchestrator.spec.read import read_tree
+from orchestrator.spec.run import RunSpec
+from orchestrator.spec.write import as_written
+
+
+def with_values(plan: Plan, values: Mapping[str, str], source: str) -> Plan:
+    """The plan with these values by key, which come from `source`. Raises SpecError if one cannot be read."""
+    at = yaml.Mark(source, 0, 0, 0, "", 0)
+    settings = [KeyValue(key, yaml.ScalarNode("", text, at, at)) for key, text in values.items()]
+    run, _ = read_tree(RunSpec, from_value(as_written(plan.run), source), source, settings)
+    return replace(plan, run=run, chosen_values=dict(values))
