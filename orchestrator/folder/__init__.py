@@ -1,1 +1,1 @@
-"""The run folder: all known facts of a run. If other sources disagree, the run folder is right."""
+"""What is kept on disk of a run, a sweep and bad nodes. If other sources disagree, the run folder is right."""

@@ -1,1 +1,1 @@
-"""A run: its folder, its plan, its program, code and image, its state, and the verbs that act on it."""
+"""Runs as they live: their states, their attempts, and the verbs that act on them."""

@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # From the bottom up: a package may use the packages before it, and none after.
 PACKAGES = [
-    "base", "spec", "network", "schedulers", "images", "runs", "sweeps", "beside", "report", "job", "sites",
-    "remote", "cli",
+    "base", "spec", "network", "schedulers", "images", "folder", "planning", "runs", "sweeps", "beside", "report",
+    "job", "sites", "remote", "cli",
 ]  # fmt: skip
 SCHEDULERS_COMMANDS = {
     "submit_command", "status_query", "accounting_query", "find_query", "start_query", "cancel_command",

@@ -138,7 +138,9 @@ def test_a_home_that_is_closed_is_reported(tmp_path: Path) -> None:
         pytest.skip("only root can become somebody else")
     (tmp_path / "closed").mkdir(mode=0o700)
     # Imported before: he may not be able to read them.
-    needed = "orchestrator.cli.main, orchestrator.cli.verbs.image, orchestrator.planning.image.building, orchestrator.spec.load"
+    needed = ", ".join(
+        f"orchestrator.{name}" for name in ("cli.main", "cli.verbs.image", "planning.image.building", "spec.load")
+    )
     program = f"import os, {needed}; os.setuid(65534); raise SystemExit(orchestrator.cli.main.main())"
     argv = [sys.executable, "-c", program, "image", "ls", "--site", "slurm"]
     env = {**os.environ, "HOME": str(tmp_path / "closed")}
