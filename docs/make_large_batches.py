@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.large_batch.cell import SIDES, Cell, cells
-from benchmarks.large_batch.results import Found, Scores, missing, read
+from benchmarks.large_batch.results import UNSTABLE, Found, Scores, missing, read
 from benchmarks.large_batch.results import found as found_in
 from benchmarks.large_batch.study import CHOOSES, MNIST
 from orchestrator.report.page.chart import Chart, ChartLine
@@ -51,7 +51,7 @@ images a step that is {math.ceil(60000 * MNIST.epochs / LARGE)} steps. Percent o
     python docs/make_large_batches.py
 
 Every row has its own best rate. Seed {CHOOSES} begins at the rate of the row's rule, or of the whole recipe if a technique is left out, and climbs until neither
-twice nor half the best rate is better. Other seeds, {SEEDS[0]} to {SEEDS[-1]}, train with that rate, and the mean and its standard error are of these alone. The rules are 0.1 for 256 images and in proportion
+twice nor half the best rate is better, nor, if the best has less than {UNSTABLE:g} %, a quarter of it. Other seeds, {SEEDS[0]} to {SEEDS[-1]}, train with that rate, and the mean and its standard error are of these alone. The rules are 0.1 for 256 images and in proportion
 to the batch for SGD (Goyal et al. 2017), 10 for 3,328 and with the square root of the batch for LARS (NVIDIA's MLPerf submissions), and a recipe's own.
 The first {MNIST.warm_up:g} epochs of SGD and LARS are a warm-up, the others follow a cosine. A training that diverged
 counts as 10 %, a guess, and is named. One process computes the whole batch. The command goes on where it was

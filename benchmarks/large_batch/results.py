@@ -15,6 +15,7 @@ from benchmarks.large_batch.study import CHOOSES, Study
 
 GUESS = 10.0  # percent: the accuracy of a training that diverged, of ten classes
 CONSTANT = 12.0  # percent: at most this is the accuracy of a constant answer; MNIST's most frequent class has 11.35
+UNSTABLE = 80.0  # percent: below this, one seed may be far from the others
 MOST = 8  # doublings or halvings of the rule's rate
 
 Scores = dict[Case, float]
@@ -57,14 +58,16 @@ def following(cell: Cell, scores: Scores, study: Study) -> Case | None:
 def climb(tried: Mapping[int, float], start: int = 0) -> int | None:
     """The next power of two to try, by the accuracies so far; None once both neighbours of the best one are known.
 
-    `start` is the first, then come its neighbours. If nothing was learned, lower rates follow.
+    `start` is the first, then come its neighbours. If nothing was learned, lower rates follow. Of an unstable best one
+    the next lower neighbour is tried, too.
     """
     if start not in tried:
         return start
     top = best(tried)
     if tried[top] <= CONSTANT:
         return lowest - 1 if (lowest := min(tried)) > -MOST else None
-    return next((each for each in (top + 1, top - 1) if each not in tried and abs(each) <= MOST), None)
+    near = (top + 1, top - 1, top - 2) if tried[top] < UNSTABLE else (top + 1, top - 1)
+    return next((each for each in near if each not in tried and abs(each) <= MOST), None)
 
 
 def best(tried: Mapping[int, float]) -> int:
