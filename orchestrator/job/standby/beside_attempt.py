@@ -40,7 +40,11 @@ class Standby:
     @property
     def ready(self) -> bool:
         """Whether its supervisor waits for the word."""
-        return self._channel is not None and bool(select.select([self._channel], [], [], 0.0)[0])
+        if self._channel is None:
+            return False
+        waiting = select.poll()  # select takes no descriptor above 1023
+        waiting.register(self._channel, select.POLLIN)
+        return bool(waiting.poll(0))
 
     def look(self, number: int, lost: Sequence[str]) -> None:
         """Start it once for each attempt, after the attempt's first steps: it should not delay them. Called often."""
