@@ -11,6 +11,7 @@ from orchestrator.folder import attempt_folders, claim, index, ledger, settled
 from orchestrator.folder.events import Submitting
 from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.attempts import submit
+from orchestrator.runs.attempts.cancel import is_unsure
 from orchestrator.runs.state.poll import look, views
 from orchestrator.runs.state.view import View
 
@@ -52,10 +53,10 @@ def check_over(run: RunFolder, seen: View) -> None:
 
 def _check(run: RunFolder, seen: View, needed: Collection[Path], force: bool) -> None:
     check_over(run, seen)
-    if seen.state is State.LOST and seen.job and not force and not run.attempt(seen.attempt).end.exists():
+    if not force and is_unsure(run, seen):
         raise UserError(
             f"{run.run_id} is LOST: {seen.reason}; nobody knows whether job {seen.job} is over: "
-            f"`torusrun cancel {run.run_id}`, and if you know that it is, rm --force"
+            f"`torusrun cancel {run.run_id}`, then `torusrun rm --force {run.run_id}`"
         )
     if run.folder in needed:
         raise UserError(f"another run waits for {run.run_id} (--after): remove it once that one is over")

@@ -2,8 +2,10 @@
 
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +15,9 @@ from orchestrator.folder import claim, index, ledger
 from orchestrator.folder.events import CancelRequested, Started, Submitting
 from orchestrator.folder.records import End
 from orchestrator.folder.run_folder import RunFolder
+from orchestrator.runs import remove
 from orchestrator.runs.attempts import cancel
+from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
 
 
@@ -281,3 +285,39 @@ def test_many_runs_are_cancelled_by_one_question_and_one_command_for_those_that_
     shown = capsys.readouterr()
     assert shown.out == "" and shown.err.count("scancel: error: not now") == 1
     assert main(["cancel", runs[0].run_id, "x-none"]) == 2 and "there is no run 'x-none'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_job_of_a_lost_run_is_cancelled_and_removed_by_force_alone(
+    answers: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the scheduler does not know its job is no proof that it is over, and ending such a job is an error of it."""
+    cluster.takes()
+    assert main(["submit", str(cluster.home / "run.yaml")]) == 0
+    (run,) = index.runs()
+    seen = SimpleNamespace(state=State.LOST, reason="it has left the queue", job="1", attempt=1)
+    monkeypatch.setattr(cancel, "views", lambda *_, **__: [seen])
+    monkeypatch.setattr(remove, "look", lambda _: seen)
+    says = "scancel: error: Kill job error on job id 1: Invalid job id specified"
+    cluster.program("scancel", f'echo "$@" >> "{cluster.home}/ended"; echo {says} >&2; exit 1')
+    for name in ("squeue", "sacct"):
+        cluster.program(name, "exit 0" if answers else "exit 1")
+    assert bool(cancel.cancel_all([run])) != answers and (cluster.home / "ended").read_text() == "1\n"
+    (refused,) = remove.remove_all([run]).values()
+    assert f"`torusrun cancel {run.run_id}`, then `torusrun rm --force {run.run_id}`" in str(refused)
+    assert not remove.remove_all([run], force=True) and not run.folder.exists()
+
+
+def test_on_one_machine_a_lost_run_is_over_and_no_process_that_has_its_number_is_ended(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        run = make(write_specs(home), End(State.COMPLETED, ""), job=f"{other.pid}.1")
+        run.attempt(1).end.unlink()
+        seen = SimpleNamespace(state=State.LOST, reason="its process has ended", job=f"{other.pid}.1", attempt=1)
+        monkeypatch.setattr(cancel, "views", lambda *_, **__: [seen])
+        monkeypatch.setattr(remove, "look", lambda _: seen)
+        (refused,) = cancel.cancel_all([run]).values()
+        assert "is over already: LOST" in str(refused) and other.poll() is None
+        other.kill()
+    assert not remove.remove_all([run])

@@ -6,18 +6,14 @@ import os
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.base.errors import UserError
-from orchestrator.base.states import State
 from orchestrator.cli.main import main
 from orchestrator.folder import index, ledger
 from orchestrator.folder.events import Submitting
 from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs import remove
-from orchestrator.runs.attempts import cancel
 from orchestrator.runs.state.poll import unasked
 from orchestrator.runs.state.view import read_record
 
@@ -163,25 +159,3 @@ def test_a_run_named_by_its_folder_needs_no_home(tmp_path: Path, monkeypatch: py
     run = made(tmp_path / "run")
     index.own(run)
     assert read_record(run).mine
-
-
-@pytest.mark.parametrize("job", ["7", None])
-def test_a_lost_run_is_cancelled_before_it_is_removed_or_removed_by_force(
-    job: str | None, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That the scheduler does not know its job is no proof that the job is over."""
-    run = known(home / "runs" / "lost-1")
-    seen = SimpleNamespace(state=State.LOST, reason="it has left the queue", job=job, attempt=1)
-    monkeypatch.setattr(remove, "views", lambda _: [])
-    monkeypatch.setattr(remove, "look", lambda _: seen)
-    monkeypatch.setattr(cancel, "views", lambda *_, **__: [seen])
-    ended: list[str] = []
-    monkeypatch.setattr(cancel, "_end", lambda endings, refused: ended.extend(one.job for one in endings))
-    monkeypatch.setattr(cancel, "read_plan", lambda *_: SimpleNamespace(site=None))
-    refused = cancel.cancel_all([run])
-    assert ended == ([job] if job else []) and bool(refused) == (job is None), refused
-    kept = remove.remove_all([run])
-    assert [str(error) for error in kept.values() if "torusrun cancel lost-1" not in str(error)] == []
-    assert run.folder.exists() == bool(job), "a run whose job may live stays; one without a job goes"
-    if job:
-        assert not remove.remove_all([run], force=True) and not run.folder.exists()

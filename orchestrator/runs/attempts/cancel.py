@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 
@@ -32,7 +33,7 @@ Refused = dict[RunFolder, TorusrunError]
 class _Ending:
     """An attempt that was asked to end: whether it began, and whether it runs in a held allocation.
 
-    `several` says that later jobs of the run may wait in the queue, `lost` that nobody knows whether it is over.
+    `several` says that later jobs of the run may wait in the queue, `unsure` that nobody knows whether it is over.
     """
 
     run: RunFolder
@@ -42,7 +43,7 @@ class _Ending:
     begun: bool
     in_held: bool
     several: bool
-    lost: bool
+    unsure: bool
 
     @property
     def over(self) -> bool:
@@ -88,20 +89,21 @@ def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:
             endings.append(_asked(run, one))
         except TorusrunError as error:
             refused[run] = error
+    for ending in endings:
+        if ending.unsure:
+            _end_unsure(ending, refused)
+    sure = [ending for ending in endings if not ending.unsure]
     # Some schedulers end a job at once, without time for its processes to write a checkpoint.
-    waits = [ending for ending in endings if ending.in_held or (ending.begun and not ending.lost)]
-    _end([ending for ending in endings if ending not in waits], refused)
+    waits = [ending for ending in sure if ending.begun or ending.in_held]
+    _end([ending for ending in sure if ending not in waits], refused)
     _end(_not_ended(waits), refused)
     _end([ending for ending in waits if ending.several and ending.over], refused={})  # each would end as it begins
 
 
 def _asked(run: RunFolder, seen: View) -> _Ending:
-    """Ask an attempt to end. Raises UserError if it is over already, or if its job is unknown.
-
-    The job of a LOST attempt is cancelled, too: that its scheduler does not know it is no proof, and does no harm.
-    """
-    lost = seen.state is State.LOST and not run.attempt(seen.attempt).end.exists()
-    if seen.state.over and not (lost and seen.job):
+    """Ask an attempt to end. Raises UserError if it is over already, or if its job is unknown."""
+    unsure = is_unsure(run, seen)
+    if seen.state.over and not unsure:
         raise UserError(f"{run.run_id} is over already: {seen.state.value}, {seen.reason}")
     if seen.job is None:
         raise UserError(f"{run.run_id} has no known job to cancel: {seen.reason}")
@@ -112,7 +114,35 @@ def _asked(run: RunFolder, seen: View) -> _Ending:
     several = next_job.may_begin_another(events, seen.attempt)
     if several and ledger.last(events, Ended, seen.attempt):
         ledger.append(run.ledger, KeptGoing(seen.attempt, WAITED, cancelled=True))
-    return _Ending(run, seen.attempt, seen.job, read_plan(run, seen.attempt).site, begun, in_held, several, lost)
+    return _Ending(run, seen.attempt, seen.job, read_plan(run, seen.attempt).site, begun, in_held, several, unsure)
+
+
+def is_unsure(run: RunFolder, seen: View) -> bool:
+    """Whether the job of a LOST run may be at work all the same: its scheduler does not name it, which is no proof.
+
+    On one machine it is: the process has ended.
+    """
+    if seen.state is not State.LOST or not seen.job or run.attempt(seen.attempt).end.exists():
+        return False
+    in_held = allocation.held_in(ledger.events(run.ledger), seen.attempt)
+    return not in_held and not client.of(read_plan(run, seen.attempt).site).scheduler.traits.one_machine
+
+
+def _end_unsure(ending: _Ending, refused: Refused) -> None:
+    """Have the scheduler end the jobs of a LOST attempt. It counts as done if the scheduler still knows none."""
+    asks, every = client.of(ending.site), next_job.jobs_of(ledger.events(ending.run.ledger), ending.attempt)
+    for job in reversed(every if ending.job in every else [ending.job]):
+        try:
+            asks.cancel(job)
+        except SiteError as error:
+            if not _is_over(job, asks):
+                refused[ending.run] = error
+
+
+def _is_over(job: str, asks: client.Client) -> bool:
+    with suppress(SiteError):
+        return asks.poll([job])[job].state.over
+    return False
 
 
 def _not_ended(endings: list[_Ending]) -> list[_Ending]:
