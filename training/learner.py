@@ -208,7 +208,8 @@ class Learner:
         The same on all ranks while they are alike. With fp16 a loss may overflow: its step is skipped.
         """
         losses = [] if self._backward.scale else self._numbers.values[:1]
-        held = [*self.model.parameters(), *running(layers(self.model))]
+        trained = (each for each in self.model.parameters() if each.requires_grad)  # a frozen mask may have infinity
+        held = [*trained, *running(layers(self.model))]
         return all(map(math.isfinite, losses)) and bool(torch.stack([each.isfinite().all() for each in held]).all())
 
     def _data_facts(self) -> dict[str, Any]:

@@ -124,16 +124,27 @@ def test_the_checkpoints_folder_is_one_for_all_attempts(spec: Path) -> None:
     assert second.environment["TORUSRUN_CHECKPOINTS"] == str(run.checkpoints)
 
 
-@pytest.mark.parametrize("image", ["images/my.sif", "docker-archive:images/my.tar"])
-def test_the_code_that_a_run_copies_has_not_its_image(spec: Path, image: str) -> None:
-    (spec.parent / "images").mkdir()
-    for name in ("my.sif", "my.tar", "mine.yaml"):
-        (spec.parent / "images" / name).write_text("")
+@pytest.mark.parametrize(
+    ("image", "left_out"),
+    [
+        ("images/my.sif", {"my.sif"}),
+        ("docker-archive:images/my.tar", {"my.tar"}),
+        ("images/newest.sif", {"newest.sif", "my.sif"}),
+        ("./images/sandbox", {"etc"}),
+    ],
+)
+def test_the_code_that_a_run_copies_has_not_its_image(spec: Path, image: str, left_out: set[str]) -> None:
+    images = spec.parent / "images"
+    (images / "sandbox").mkdir(parents=True)
+    files = ["my.sif", "my.tar", "mine.yaml", "newest.sif", "etc"]
+    for name in ("my.sif", "my.tar", "mine.yaml", "sandbox/etc"):
+        (images / name).write_text("")
+    (images / "newest.sif").symlink_to("my.sif")
     spec.write_text(f"{RUN}image: {image}\n")
     made = plan(spec)
     assert made.code
-    copied = {each.name for each in select(made.code, leave_out=no_code(made)).entries}
-    assert {"my.sif", "my.tar", "mine.yaml"} - {Path(name).name for name in copied} == {Path(image).name}
+    copied = {Path(each.name).name for each in select(made.code, leave_out=no_code(made)).entries}
+    assert {*files} - copied == left_out
 
 
 def test_a_script_learns_how_often_its_job_fails_and_how_it_is_stopped(spec: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from contextlib import suppress
 
 OTHERS = 32  # data, logs, libraries: a guess that refuses little; not measured
 
@@ -11,8 +12,9 @@ def too_few(world: int) -> str:
     """Raise the limit of open files to the most that this process may have; why `world` ranks need more, or ''."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needs = 2 * world + OTHERS
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if soft != resource.RLIM_INFINITY and soft < needs:
+        with suppress(ValueError, OSError):  # above the kernel's own limit (fs.nr_open)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard == resource.RLIM_INFINITY or hard >= needs:
         return ""
     return (

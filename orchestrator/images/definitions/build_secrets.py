@@ -27,10 +27,8 @@ FILES = {"netrc": ".netrc", "ca_bundle": "ca.pem", "registry_auth": ""}  # name:
 REGISTRY = {"registry_username": "DOCKER_USERNAME", "registry_password": "DOCKER_PASSWORD"}
 ENCODED = "TORUSRUN_SECRET_"  # prefix of the variables that the definition decodes
 HIDDEN = "****"
-# Parts of the paths of indexes that are no secret; any other may be the token of its user.
-PLAIN = (
-    "api", "artifactory", "files", "index", "packages", "projects", "pypi", "python", "repository", "simple", "whl",
-)  # fmt: skip
+# A part of a URL's path that may be the token of its user: 12 or more characters, or 5 with a digit.
+TOKEN = re.compile(r".{12,}|(?=.*\d).{5,}")
 
 
 def misnamed(named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -126,14 +124,14 @@ def _netrc(path: Path) -> netrc.netrc:
 
 
 def of_urls(value: str) -> set[str]:
-    """The secret parts of URLs: the password, or the user if there is none, and the uncommon parts of the path."""
+    """The secret parts of URLs: the password, or the user if there is none, and what may be a token in the path."""
     found = set()
     for url in value.split():
         with suppress(ValueError):
             parts = urlsplit(url)
             found.add(parts.password or parts.username or "")
             if parts.hostname:
-                found |= {f"/{part}" for part in parts.path.split("/") if part and part not in PLAIN}
+                found |= {f"/{part}" for part in parts.path.split("/") if TOKEN.fullmatch(part)}
     return found
 
 

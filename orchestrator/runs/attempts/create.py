@@ -157,7 +157,8 @@ def no_code(plan: Plan) -> list[str]:
     found = [folder] if folder and not os.path.isabs(folder) else []
     if plan.code and image and image.kind in ("SIF", "squashfs", "archive", "folder", "layout"):
         parent, name = os.path.split(image.place)
-        found.append(os.path.relpath(os.path.join(os.path.realpath(parent), name), os.path.realpath(plan.code)))
+        for path in (os.path.join(os.path.realpath(parent), name), os.path.realpath(image.place)):  # it may be a link
+            found.append(os.path.relpath(path, os.path.realpath(plan.code)))
     return found
 
 

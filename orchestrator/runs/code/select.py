@@ -57,7 +57,7 @@ class SelectedCode:
 def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()) -> SelectedCode:
     """The code in the folder `source`, sorted by name.
 
-    Without the parent folder of `into`, and without the folders `leave_out` (relative to the source).
+    Without the parent folder of `into`, and without the files and folders `leave_out` (relative to the source).
 
     Raises UserError if the folder or a part of it cannot be read.
     """
@@ -68,7 +68,8 @@ def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()
     if not real.is_dir():
         raise UserError(f"{source}: this is no folder: name the folder of the code, or write `code: none`")
     chosen = SelectedCode(real)
-    names = _without_what_is_no_code(_names(chosen), real, into, leave_out)
+    without = {os.path.normpath(name) for name in leave_out}
+    names = _without_what_is_no_code(_names(chosen, without), real, into, without)
     folders = {folder for name in names for folder in _folders_of(name)}
     copied = names.keys() | folders
     for name in sorted(names):
@@ -77,12 +78,16 @@ def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()
     return chosen
 
 
-def _names(chosen: SelectedCode) -> dict[str, os.stat_result]:
+def _names(chosen: SelectedCode, without: Set[str]) -> dict[str, os.stat_result]:
     """Every name that may be code, with its lstat."""
+
+    def never(folder: str) -> bool:
+        return os.path.relpath(folder, chosen.source) in without or _never_code(folder)
+
     names = _tracked(chosen)
     found: dict[str, os.stat_result] = {}
     try:
-        for name in names if names is not None else walk(chosen.source, chosen.source, _never_code):
+        for name in names if names is not None else walk(chosen.source, chosen.source, never):
             with suppress(FileNotFoundError, NotADirectoryError):  # deleted, but still in git's index
                 found[name] = (chosen.source / name).lstat()
             if len(found) > MOST_LOOKED_AT:
@@ -141,11 +146,10 @@ def walk(folder: Path, source: Path, leave_out: Callable[[str], bool]) -> Iterat
 
 
 def _without_what_is_no_code(
-    found: dict[str, os.stat_result], source: Path, into: Path | None, leave_out: Sequence[str]
+    found: dict[str, os.stat_result], source: Path, into: Path | None, without: Set[str]
 ) -> dict[str, os.stat_result]:
     links = {name for name, status in found.items() if stat.S_ISLNK(status.st_mode)}
     written = str(into.parent.resolve()) if into else ""
-    without = {os.path.normpath(folder) for folder in leave_out}
 
     @cache
     def never(folder: str) -> bool:

@@ -22,7 +22,7 @@ LEAST_INODES, FEW_INODES = 1_000, 100_000
 def checks(site: Site, *, job: bool) -> Iterator[Check]:
     """The check of the folder of runs, then of its free space. With `job`, a job checks whether the nodes see it."""
     folder = absolute(site.runs)
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    made = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
     try:
         private.make(folder, site.umask)
         _try(folder)

@@ -65,3 +65,5 @@ def test_a_token_in_the_path_of_a_url_is_hidden_in_every_url() -> None:
     redactor = Secrets({"A": "https://a.org/t0k-en/simple", "B": "/etc/simple"}).redactor
     assert redactor("Looking in https://a.org/t0k-en/simple/x/ with /etc") == "Looking in ****/x/ with /etc"
     assert redactor("https://a.org/t0k-en/packages/x.whl") == "https://a.org****/packages/x.whl"
+    devpi = Secrets({"A": "https://a.org/root/pypi/+simple/"}).redactor
+    assert devpi("in /root/.cache/pip of pypi") == "in /root/.cache/pip of pypi"
