@@ -250,3 +250,22 @@ def test_the_document_of_the_architecture_names_every_package() -> None:
     there = [path for top in ROOT.iterdir() if not top.name.startswith(".") for path in (top, *top.rglob("*.py"))]
     gone = [name for name in named if not any(path.match(name) for path in there)]
     assert not gone, f"docs/architecture.md names files that there are not: {gone}"
+
+
+def test_what_a_script_imports_of_the_training_does_not_need_that_name() -> None:
+    """`torusrun.Checkpoints` works beside a folder `training` of the user's own: its imports are relative."""
+    seen, to_read = set(), [*(ROOT / "training" / "script").glob("*.py")]
+    while to_read:
+        path = to_read.pop()
+        seen.add(path)
+        for node in nodes(path):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            assert node.level or not (node.module or "").startswith("training"), (
+                f"{path.relative_to(ROOT)}:{node.lineno} is imported by scripts: import {node.module} relatively"
+            )
+            if node.level:
+                place = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+                found = [place.with_suffix(".py"), *((place / f"{alias.name}.py") for alias in node.names)]
+                to_read += [each for each in found if each.exists() and each not in seen]
+    assert ROOT / "training/checkpoint/plain.py" in seen and len(seen) > 15
