@@ -48,10 +48,8 @@ def job_script(
         stdout=request.stdout,
         stderr=request.stderr,
         loads_modules=any(line.startswith("module ") for line in lines),
-        steps=[
-            {"line": Text(in_shell(line)), "told": json.dumps(f"`{line}`")[1:-1]}
-            for line in lines  # in a JSON string
-        ],
+        # `told` is within a JSON string
+        steps=[{"line": Text(in_shell(line)), "told": json.dumps(f"`{line}`")[1:-1]} for line in lines],
         environment=environment,
         scheduler=schedulers.reference(scheduler),
         umask=f"{umask:03o}",

@@ -27,7 +27,8 @@ FILES = {"netrc": ".netrc", "ca_bundle": "ca.pem", "registry_auth": ""}  # name:
 REGISTRY = {"registry_username": "DOCKER_USERNAME", "registry_password": "DOCKER_PASSWORD"}
 ENCODED = "TORUSRUN_SECRET_"  # prefix of the variables that the definition decodes
 HIDDEN = "****"
-# A part of a URL's path that may be the token of its user: 12 or more characters, or 5 with a digit.
+# A part of a secret URL's path that may be a token: 12 or more characters, or 5 with a digit. For the URLs of others,
+# whose paths a message should show, lookups/web.py is stricter.
 TOKEN = re.compile(r".{12,}|(?=.*\d).{5,}")
 
 
