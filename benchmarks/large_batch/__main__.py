@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import platform
 import sys
 import time
@@ -19,11 +20,12 @@ from benchmarks.large_batch.study import STUDIES, Study
 from benchmarks.large_batch.trained import accuracy
 
 
-def train_all(study: Study, results: Path, device: torch.device, until: str = "") -> None:
-    """Run what `results` lacks, and add each result. No training begins after the time `until`, as in 17:30."""
+def train_all(study: Study, results: Path, device: torch.device, minutes: float = math.inf) -> None:
+    """Run what `results` lacks, and add each result. No training begins after that many minutes."""
+    last_s = time.monotonic() + 60 * minutes
     for cell in cells(study):
         while case := following(cell, scores := read(results), study):
-            if until and time.strftime("%H:%M") >= until:
+            if time.monotonic() > last_s:
                 return
             began_s = time.perf_counter()
             scored = accuracy(case.train(study), device)
@@ -46,11 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--study", choices=STUDIES, default="mnist")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--until", metavar="HH:MM", default="", help="start no training after this time of today")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no training after so many minutes")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
     study = STUDIES[chosen.study]
-    train_all(study, chosen.results, torch.device(chosen.device), chosen.until)
+    train_all(study, chosen.results, torch.device(chosen.device), chosen.minutes)
     if left := len(missing(study, read(chosen.results))):
         sys.exit(f"{left} cells are not complete: the same command continues them")
 

@@ -17,12 +17,16 @@ from orchestrator.runs.support.archive import TAIL_BYTES
 from orchestrator.runs.support.without_secrets import REMOVED, Cleaner
 from tests.unit.run_folders import make, write_specs
 
-ENV = {"PLAIN": "of-the-run-5577", "QUOTED": 'it\'s a "phrase" 5578', "LINES": "first line 5579\nsecond line 5580"}
-OF_SITE = "of-the-site-5581"
-TOKEN = "of-the-attempt-5582"
-FROM_USER = "of-the-user-5583"
-KEY = "-----BEGIN RSA PRIVATE KEY-----\nbase64of5584\n-----END RSA PRIVATE KEY-----"
-PLANTED = [str(number) for number in range(5577, 5590)]
+ENV = {
+    "PLAIN": "of-the-run-planted5577",
+    "QUOTED": 'it\'s a "phrase" planted5578',
+    "LINES": "first line planted5579\nsecond line planted5580",
+}
+OF_SITE = "of-the-site-planted5581"
+TOKEN = "of-the-attempt-planted5582"
+FROM_USER = "of-the-user-planted5583"
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nbase64ofplanted5584\n-----END RSA PRIVATE KEY-----"
+PLANTED = [f"planted{number}" for number in range(5577, 5590)]  # no time or process id looks so
 
 
 @pytest.fixture
@@ -32,13 +36,13 @@ def run(home: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     with (home / "site.yaml").open("a") as site:
         site.write(f"env: {{OF_SITE: {OF_SITE}}}\n")
     with spec.open("a") as file:
-        file.write(f"env: {json.dumps(ENV)}\nsetup: ['export MY_TOKEN=in-setup-5585']\n")
+        file.write(f"env: {json.dumps(ENV)}\nsetup: ['export MY_TOKEN=in-setup-planted5585']\n")
     monkeypatch.setenv("WANDB_API_KEY", FROM_USER)
     monkeypatch.chdir(home)
     made = make(spec, End(State.FAILED, f"rank 0 said {ENV['PLAIN']}"))
     attempt = made.attempt(1)
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in ENV.items())
-    write_text(attempt.script, f"#!/bin/bash\n{exports}cp https://me:in-url-5586@example.org/x .\n")
+    write_text(attempt.script, f"#!/bin/bash\n{exports}cp https://me:in-url-planted5586@example.org/x .\n")
     write_json(attempt.config, {"token": TOKEN})
     write_json(attempt.launch, {"program": {"environment": ENV}})
     said = [
@@ -47,11 +51,11 @@ def run(home: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
         TOKEN,
         FROM_USER,
         KEY,
-        "Authorization: Bearer in-header-5587",
-        "--api-key after-5588",
+        "Authorization: Bearer in-header-planted5587",
+        "--api-key after-planted5588",
     ]
     write_text(
-        attempt.rank_log(0), "\n".join(["begins well", *said, json.dumps(ENV), "password: 'typed 5589'", "ends"])
+        attempt.rank_log(0), "\n".join(["begins well", *said, json.dumps(ENV), "password: 'typed planted5589'", "ends"])
     )
     write_text(attempt.standby_stdout, f"the standby said {ENV['PLAIN']}\n")
     write_text(attempt.standby_stderr, "the standby waits\n")

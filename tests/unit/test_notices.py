@@ -58,7 +58,7 @@ class Hook:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook-4711"
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook-planted4711"
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def test_a_webhook_gets_the_facts_as_json_once(home: Path) -> None:
     }  # fmt: skip
     (event,) = sent(run)
     assert (event.moments, event.ways, event.left) == (("end", "failure"), ("webhook",), ())
-    assert "4711" not in run.ledger.read_text() + run.plan.read_text(), "the URL is a secret"
+    assert "planted4711" not in run.ledger.read_text() + run.plan.read_text(), "the URL is a secret"
 
 
 def test_a_command_gets_the_facts_as_variables_and_no_word_of_the_run(home: Path) -> None:
@@ -138,7 +138,9 @@ def test_a_webhook_is_tried_twice_and_a_job_leaves_a_failure_to_the_next_command
         assert len(there.got) == tries, "a second try, no third, and no redirection is followed"
         assert bool(sent(run)) is works
         if not works:
-            assert f"the webhook answered {answers[-1]}" in (said := capfd.readouterr().err) and "4711" not in said
+            assert (
+                f"the webhook answered {answers[-1]}" in (said := capfd.readouterr().err) and "planted4711" not in said
+            )
             send_due(run, 1, ("end", "over"), by_client=True)
             assert len(there.got) == 3 and sent(run)[-1].ways == ("webhook",)
 
@@ -205,14 +207,14 @@ def test_a_webhook_whose_url_was_removed_is_recorded_and_stops_no_other_way(home
     assert event.ways == ("command",) and "cannot be read" in event.failed["webhook"]
 
 
-@pytest.mark.parametrize("url", ["http://user:key-4711@127.0.0.1/x", "http://127.0.0.1:key-4711/"])
+@pytest.mark.parametrize("url", ["http://user:key-planted4711@127.0.0.1/x", "http://127.0.0.1:key-planted4711/"])
 def test_a_url_that_cannot_be_opened_is_a_failure_without_its_text(
     home: Path, capfd: pytest.CaptureFixture[str], url: str
 ) -> None:
     run = ended(home, url)
     send_due(run, 1, ("end", "over"), by_client=True)
     assert sent(run)[-1].failed == {"webhook": "the webhook was not reached: InvalidURL"}
-    assert "4711" not in capfd.readouterr().err + run.ledger.read_text()
+    assert "planted4711" not in capfd.readouterr().err + run.ledger.read_text()
 
 
 def test_a_job_sends_what_it_recorded_and_a_hanging_notice_changes_no_end(
@@ -297,7 +299,9 @@ def test_each_mistake_is_said_with_its_place(home: Path, keys: dict[str, Any], w
     assert why in str(refused.value)
 
 
-@pytest.mark.parametrize("value", ["hidden-4711", "https://me:4711@example.org/", "https://example.org:4711x/"])
+@pytest.mark.parametrize(
+    "value", ["hidden-planted4711", "https://me:planted4711@example.org/", "https://example.org:planted4711x/"]
+)
 def test_a_webhook_that_is_no_url_is_refused_without_its_value(
     home: Path, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
@@ -306,4 +310,4 @@ def test_a_webhook_that_is_no_url_is_refused_without_its_value(
     spec.write_text(f"{spec.read_text()}notify: {{webhook: {{from_shell: true}}}}\n")
     with pytest.raises(UserError, match="is no URL") as refused:
         secret_values.read(plan(spec))
-    assert "4711" not in str(refused.value)
+    assert "planted4711" not in str(refused.value)

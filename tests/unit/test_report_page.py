@@ -131,14 +131,14 @@ def test_what_follows_an_option_for_a_secret_is_not_shown(home: Path) -> None:
 
 
 def test_a_value_of_env_is_not_shown_by_its_lines_or_in_quotes(home: Path) -> None:
-    spec, lines, quoted = write_specs(home), "first 5577\nsecond 5578", 'it\'s "so" 5579'
+    spec, lines, quoted = write_specs(home), "first planted5577\nsecond planted5578", 'it\'s "so" planted5579'
     spec.write_text(f"{spec.read_text()}env: {json.dumps({'LINES': lines, 'QUOTED': quoted})}\n")
     run = make(spec, End(State.FAILED, f"it said {[lines]}", cause=Cause.PROGRAM))
     said = ["Traceback (most recent call last):", f"  {lines!r}", f"  {json.dumps(quoted)}", f"ValueError: {quoted!r}"]
     run.attempt(1).rank_log(0).write_text("\n".join(said) + "\n")
     html = document([facts(run)])
-    assert "ValueError: " in html and not re.findall("557[0-9]", html)
-    assert "5577" not in facts(run).shown(lines.splitlines()[0]), "an error is shown line by line"
+    assert "ValueError: " in html and not re.findall("planted557[0-9]", html)
+    assert "planted5577" not in facts(run).shown(lines.splitlines()[0]), "an error is shown line by line"
 
 
 def test_settings_are_those_of_the_file_and_those_that_are_not_the_default(home: Path) -> None:

@@ -31,7 +31,7 @@ from orchestrator.spec.secret import Secret
 from tests.unit.run_folders import write_specs
 from tests.unit.test_remote_verbs import SITE
 
-VALUE = "hidden-4711"
+VALUE = "hidden-planted4711"
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_no_other_command_that_reads_a_script_inherits_a_secret_of_the_site(
 def test_a_login_node_gets_the_values_of_this_machine(
     home: Path, far: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("B", "of-my-shell-4712")
+    monkeypatch.setenv("B", "of-my-shell-planted4712")
     folder = home / "project"
     folder.mkdir()
     (folder / "site.yaml").write_text(SITE)
@@ -199,10 +199,10 @@ def test_a_login_node_gets_the_values_of_this_machine(
     (folder / "run.yaml").write_text(text)
     assert main(["submit", str(folder / "run.yaml"), "--dry-run"]) == 0, capsys.readouterr().err
     said = capsys.readouterr()
-    assert "A='<from the shell" in said.out and "4711" not in said.out + said.err and "4712" not in said.out + said.err
+    assert "A='<from the shell" in said.out and "planted47" not in said.out + said.err
     assert main(["submit", str(folder / "run.yaml")]) == 0, capsys.readouterr().err
     (run,) = (far / "torusrun/runs").glob("asked-*")
-    assert kept_secrets.kept(RunFolder(run), ["A", "B"]) == {"A": VALUE, "B": "of-my-shell-4712"}
+    assert kept_secrets.kept(RunFolder(run), ["A", "B"]) == {"A": VALUE, "B": "of-my-shell-planted4712"}
     files = [path for path in far.rglob("*") if path.is_file() and not path.is_symlink()]
-    holding = [path.name for path in files if b"4711" in path.read_bytes()]
+    holding = [path.name for path in files if b"planted4711" in path.read_bytes()]
     assert holding == [".secrets.env"], "the request of a submission must be removed there"
