@@ -30,6 +30,11 @@ class State(str, Enum):
         """Whether the state is final."""
         return self not in (State.PENDING, State.RUNNING, State.UNKNOWN)
 
+    @property
+    def certain(self) -> bool:
+        """Whether the state is final and will not change: a LOST run may be at work, and its records may come late."""
+        return self.over and self is not State.LOST
+
 
 class Cause(str, Enum):
     """Why an attempt ended. UNKNOWN: there is no record of the cause."""

@@ -42,22 +42,22 @@ def _remove(run: RunFolder, needed: Collection[Path], force: bool) -> None:
         raise SiteError(f"{left}: this could not be removed wholly; see its permissions, and remove it again")
 
 
-def check_over(run: RunFolder, seen: View) -> None:
-    """Raise UserError unless the run is over, and no process of its ranks lives."""
+def check_over(run: RunFolder, seen: View, *, force: bool = False) -> None:
+    """Raise UserError unless the run is over and no process of its ranks lives. `force`: LOST is over as well."""
     if not seen.state.over:
         raise UserError(f"{run.run_id} is {seen.state.value}; cancel it first: `torusrun cancel {run.run_id}`")
     alive = [claim.held(run.attempt(number)) for number in attempt_folders.attempts(run)]
     if any(alive) or (seen.state is State.LOST and None in alive):
         raise UserError(f"{run.run_id} may have processes that are still at work; see where: `torusrun explain`")
-
-
-def _check(run: RunFolder, seen: View, needed: Collection[Path], force: bool) -> None:
-    check_over(run, seen)
     if not force and is_unsure(run, seen):
         raise UserError(
             f"{run.run_id} is LOST: {seen.reason}; nobody knows whether job {seen.job} is over: "
             f"`torusrun cancel {run.run_id}`, then `torusrun rm --force {run.run_id}`"
         )
+
+
+def _check(run: RunFolder, seen: View, needed: Collection[Path], force: bool) -> None:
+    check_over(run, seen, force=force)
     if run.folder in needed:
         raise UserError(f"another run waits for {run.run_id} (--after): remove it once that one is over")
 

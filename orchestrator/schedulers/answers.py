@@ -134,9 +134,9 @@ def _asked(client: Client, kept: Kept, jobs: Sequence[str], *, fresh: bool) -> K
     open_jobs = [
         job
         for job, status in kept.jobs.items()
-        if not _is_final(status) and _is_remembered(status, kept.wanted_s.get(job, 0.0), now_s)
+        if not status.state.certain and _is_remembered(status, kept.wanted_s.get(job, 0.0), now_s)
     ]
-    final = [job for job in jobs if job in kept.jobs and _is_final(kept.jobs[job])]
+    final = [job for job in jobs if job in kept.jobs and kept.jobs[job].state.certain]
     wanted = [*dict.fromkeys([*jobs, *open_jobs])]
     waited_s = client.left_s
     try:
@@ -164,11 +164,6 @@ def _with(kept: Kept, said: dict[str, Status], jobs: Sequence[str], now_s: float
 
 def _is_remembered(status: Status, wanted_s: float, now_s: float) -> bool:
     return 0 <= now_s - wanted_s < (KEPT_S if status.state.over else OPEN_S)
-
-
-def _is_final(status: Status) -> bool:
-    """Whether the state of a job will not change. LOST is not final, since the scheduler's records may come late."""
-    return status.state.over and status.state is not State.LOST
 
 
 def _answers(place: Path, kept: Kept, jobs: Sequence[str], client: Client, interval_s: float) -> bool:

@@ -14,7 +14,6 @@ from typing import Any
 from orchestrator.base import private, process
 from orchestrator.base.environment import INHERITED, KEPT
 from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.states import State
 from orchestrator.folder import index
 from orchestrator.planning.job_request import request
 from orchestrator.planning.plan import plan
@@ -112,7 +111,7 @@ def _wait(run: Run, talk: Talk, ranks: int, wait_s: float) -> View | None:
         talk.listen(ranks)
         if time.monotonic() >= poll_s:
             view = run.status()
-            if view.state.over and view.state is not State.LOST:
+            if view.state.certain:
                 talk.listen(ranks)
                 return view
             poll_s = time.monotonic() + POLL_S

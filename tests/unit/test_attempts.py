@@ -19,6 +19,8 @@ from orchestrator.runs import remove
 from orchestrator.runs.attempts import cancel
 from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
+from training.checkpoint.manifest import MANIFEST, compose, name_of
+from training.progress import Progress
 
 
 class Cluster(SlurmPrograms):
@@ -55,6 +57,11 @@ def status(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
     assert main(["status", "last", "--json"]) == 0
     view: dict[str, object] = json.loads(capsys.readouterr().out)["runs"][0]
     return view
+
+
+def an_hour_passes(run: RunFolder) -> None:
+    lines = [json.loads(line) for line in run.ledger.read_text().splitlines()]
+    run.ledger.write_text("".join(json.dumps({**line, "t": time.time() - 3600}) + "\n" for line in lines))
 
 
 def time_of(plan: Path) -> str:
@@ -155,9 +162,7 @@ def test_a_resume_needs_a_certain_end_or_force(cluster: Cluster, capsys: pytest.
     assert "processes of its ranks are still at work" in capsys.readouterr().err
     os.close(lock)
     assert main(["resume", "last"]) == 0
-    old = time.time() - 3600
-    lines = [json.loads(line) for line in run.ledger.read_text().splitlines()]
-    run.ledger.write_text("".join(json.dumps({**line, "t": old}) + "\n" for line in lines))
+    an_hour_passes(run)
     assert status(capsys)["state"] == "LOST", "an hour later its scheduler knows nothing of attempt 2"
     assert main(["resume", "last"]) == 2
     assert "it is not certain that its job is gone" in capsys.readouterr().err
@@ -306,6 +311,23 @@ def test_the_job_of_a_lost_run_is_cancelled_and_removed_by_force_alone(
     (refused,) = remove.remove_all([run]).values()
     assert f"`torusrun cancel {run.run_id}`, then `torusrun rm --force {run.run_id}`" in str(refused)
     assert not remove.remove_all([run], force=True) and not run.folder.exists()
+
+
+def test_a_lost_run_counts_as_at_work_for_a_pattern_of_cancel_and_for_gc(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.takes()
+    cluster.program("scancel", f'echo "$@" >> "{cluster.home}/ended"')
+    assert main(["submit", str(cluster.home / "run.yaml")]) == 0
+    (run,) = index.runs()
+    for step in (10, 20):
+        folder = run.checkpoints / name_of(step)
+        folder.mkdir(parents=True)
+        (folder / MANIFEST).write_text(json.dumps(compose(Progress(step, step), 0.1, 1, {})))
+    an_hour_passes(run)
+    assert status(capsys)["state"] == "LOST"
+    assert main(["gc", "--keep-checkpoints", "1", "--yes"]) == 0 and len(list(run.checkpoints.iterdir())) == 2
+    assert main(["cancel", "*", "--yes"]) == 0 and (cluster.home / "ended").read_text() == "1\n"
 
 
 def test_on_one_machine_a_lost_run_is_over_and_no_process_that_has_its_number_is_ended(

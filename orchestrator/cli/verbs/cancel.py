@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE
@@ -21,6 +22,7 @@ from orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
     from orchestrator.remote.remote_runs import Known
+    from orchestrator.runs.state.view import View
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         return verbs.run_there(there, "cancel")  # those of its members that are not over
     if args.run_ids and (away := verbs.of_one_host(args.run_ids)):
         return _cancel_there(away, args)
-    found = chosen.chosen(args, "cancel", lambda view: not view.state.over, "none of which is waiting or running")
+    found = chosen.chosen(args, "cancel", _is_to_cancel, "none of which is waiting or running")
     if not found.named and not chosen.agreed([run.run_id for run in found.runs], "cancel", yes=args.yes):
         return DONE
     refused = cancel_all(found.runs)
@@ -47,6 +49,14 @@ def run(args: argparse.Namespace) -> int:
     return chosen.complained(refused.values())
 
 
+def _is_to_cancel(view: View) -> bool:
+    """Whether the run, which a pattern or a filter selected, is not over, or is LOST and may still be at work."""
+    from orchestrator.folder.run_folder import RunFolder
+    from orchestrator.runs.attempts.cancel import is_unsure
+
+    return not view.state.over or not view.damaged and is_unsure(RunFolder(Path(view.folder)), view)
+
+
 def _cancel_there(away: Sequence[Known], args: argparse.Namespace) -> int:
     """Cancel runs on a login node; those that a pattern selected are shown first, without those known to be over."""
     from orchestrator.remote import verbs
@@ -54,7 +64,7 @@ def _cancel_there(away: Sequence[Known], args: argparse.Namespace) -> int:
 
     chosen.check_no_filters(args, "cancel")
     selected = any(map(selection.is_pattern, args.run_ids))
-    found = [there for there in away if not (selected and there.over)]
+    found = [there for there in away if not (selected and there.last and there.last.state.certain)]
     if not found:
         progress("no run to cancel: those on the login node are over")
     if selected and not chosen.agreed([there.run for there in found], "cancel", yes=args.yes):

@@ -14,6 +14,7 @@ from orchestrator.base.errors import SiteError, TorusrunError, explained
 from orchestrator.folder import disk, index
 from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.attempts import submit
+from orchestrator.runs.attempts.cancel import is_unsure
 from orchestrator.runs.cleaning.garbage import Garbage
 from orchestrator.runs.remove import check_over
 from orchestrator.runs.state.poll import look
@@ -57,6 +58,8 @@ def _over(views: Sequence[View]) -> Iterator[tuple[RunFolder, float]]:
         if view.state.over and not run.checkpoints.is_symlink() and run.checkpoints.is_dir() and run.ledger.exists():
             try:
                 index.own(run)
+                if is_unsure(run, view):
+                    continue
                 ended_s = run.ledger.stat().st_mtime
             except (TorusrunError, OSError):  # such as: it has just been removed
                 continue

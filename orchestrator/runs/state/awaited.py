@@ -46,7 +46,7 @@ def _jobs(words: Sequence[str], scheduler: str, *, any_end: bool) -> list[Awaite
 
 
 def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:
-    if seen.state is State.COMPLETED or (any_end and seen.state.over and seen.state is not State.LOST):
+    if seen.state is State.COMPLETED or (any_end and seen.state.certain):
         return None
     if seen.state.over or seen.job is None:
         raise UserError(

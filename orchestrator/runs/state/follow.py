@@ -98,7 +98,7 @@ class _Followed:
     @property
     def over(self) -> bool:
         """Whether its end is known, or was unknown for so long that it stays unknown."""
-        if self.status.state.over and self.status.state is not State.LOST:
+        if self.status.state.certain:
             return True
         interval_s = self.record.plan.poll_interval_s if self.record.plan else 0.0
         return time.monotonic() > self.seen_s + RECORDS_LAG_S + interval_s

@@ -172,7 +172,7 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
     status = told_by_keeper(record, _blamed_on_the_disk(record, _if_lost(record, status)))
     if record.continues:
         status = next_job.status(record.events, record.attempt, status, job)
-    if record.mine and status.state.over and not record.settled and status.state is not State.LOST:
+    if record.mine and status.state.certain and not record.settled:
         from orchestrator.folder.bad_nodes.noted import note  # imported late: few looks find an end
 
         with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
