@@ -15,7 +15,7 @@ from tests.campaign.faults import KINDS, Expected, Fault
 from tests.campaign.faults.fault import SUSPECTED
 from tests.campaign.schedule import Planned
 from tests.campaign.witness import Witness
-from tests.e2e.places import LAST_STEP, Place, Said, assert_same_bits, ledger, metrics, until
+from tests.e2e.places import HELD_AFTER, LAST_STEP, Place, Said, assert_same_bits, ledger, metrics, until
 from tests.e2e.processes import STANDBY_SUPERVISOR, SUPERVISOR, Process
 
 TOLD_WITHIN_S = 120.0
@@ -100,7 +100,8 @@ def carry_out(place: Place, planned: Planned, undisturbed: Path) -> Row:
     trial = Trial(place, planned, undisturbed)
     row = trial.row
     try:
-        trial.run = place.submit(*(word for setting in trial.fault.settings(trial) for word in ("--set", setting)))
+        submit = place.submit_held if planned.step <= HELD_AFTER else place.submit
+        trial.run = submit(*(word for setting in trial.fault.settings(trial) for word in ("--set", setting)))
         row.run = trial.run.name
         with Witness(place, trial.run) as witness:
             _struck_and_told(trial)
@@ -118,9 +119,11 @@ def carry_out(place: Place, planned: Planned, undisturbed: Path) -> Row:
 def _struck_and_told(trial: Trial) -> None:
     step = trial.planned.step
     newest = lambda: max((row["step"] for row in metrics(trial.run, "step")), default=0)  # noqa: E731
-    until(lambda: newest() >= step or _end_is_there(trial), f"step {step}", 120)
+    until(lambda: newest() >= step or _end_is_there(trial), f"step {step}")
     trial.struck_s = time.monotonic()
-    _watch(trial, trial.fault.strike(trial))
+    expected = trial.fault.strike(trial)
+    trial.place.release(trial.run)
+    _watch(trial, expected)
 
 
 def _end_is_there(trial: Trial) -> bool:

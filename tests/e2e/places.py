@@ -11,8 +11,8 @@ import socket
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ Said = subprocess.CompletedProcess[str]
 # Some 5 s on two cores: long enough to be hit in the middle, with a checkpoint every few hundred milliseconds.
 IMAGES, BATCH, EPOCHS = 1437, 32, 5
 LAST_STEP = math.ceil(EPOCHS * IMAGES / BATCH)
-STILL = "hang_timeout=10m"  # of a run whose rank 0 stands still for a while
+HELD_AFTER = math.ceil((EPOCHS - 1) * IMAGES / BATCH)  # the last step before the hold of submit_held()
 LONG = ("--set", "train.epochs=100")  # for runs whose end is not awaited
 TWO_RANKS = ("--set", "grid=2x1", "--set", "ranks_per_node=2")  # of a run on this machine, which has four
 SHORTER = ("--set", "train.epochs=12")  # of the example: enough to reach 98 %
@@ -112,6 +112,17 @@ class Place(ABC):
         self.write_spec()
         return self._submit("run.yaml", *words)
 
+    def submit_held(self, *words: str, attempts: int = 1) -> Path:
+        """Submit the place's spec; each of the first `attempts` waits in its last epoch until it is released."""
+        self.put_hold("held")
+        data = {"name": "hold:digits", "options": {"epoch": EPOCHS - 1, "attempts": attempts}}
+        return self.submit("--set", "code=held", "--set", f"train.data={json.dumps(data)}", *words)
+
+    def put_hold(self, folder: str) -> None:
+        """Put hold.py into a folder of code."""
+        assert self.run(["mkdir", "-p", folder]).returncode == 0
+        self.put(f"{folder}/hold.py", Path(__file__).with_name("hold.py").read_text())
+
     def submit_script(self, script: str, *words: str) -> Path:
         """Submit a run of a shell script on every rank; returns the run's folder."""
         self.write_script(script)
@@ -122,9 +133,9 @@ class Place(ABC):
         assert said.returncode == 0, f"submit failed: {said.stderr}"
         return Path(self.view(said.stdout.split()[0])["folder"])
 
-    def release(self, run: Path) -> None:
-        """End the ranks of a run of WAITS."""
-        assert self.run(["touch", f"{run}/attempts/1/released"]).returncode == 0
+    def release(self, run: Path, attempt: int = 1) -> None:
+        """End the ranks of a run of WAITS, or the hold of a run of submit_held()."""
+        assert self.run(["touch", f"{run}/attempts/{attempt}/released"]).returncode == 0
 
     def write_spec(self) -> None:
         self.put("run.yaml", SPEC.format(layout=self.layout))
@@ -224,17 +235,6 @@ def started(run: Path, rank: int = 0) -> dict[str, Any]:
     path = run / f"attempts/1/ranks/{rank:04d}.start.json"
     until(path.exists, f"rank {rank} of {run.name} to start")
     return json.loads(path.read_text())
-
-
-@contextmanager
-def standing(place: Place, run: Path) -> Iterator[None]:
-    """Within it rank 0 of the first attempt is stopped: the run, with the setting STILL, does not end meanwhile."""
-    rank = started(run)
-    place.signal(rank["host"], rank["pid"], signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        place.signal(rank["host"], rank["pid"], signal.SIGCONT)
 
 
 def ledger(run: Path, *kinds: str) -> list[dict[str, Any]]:

@@ -26,18 +26,21 @@ def steps(run: Path, attempt: int) -> list[int]:
 def test_the_ranks_that_are_left_continue_in_their_processes(place: Place, undisturbed: Path, chance: Random) -> None:
     only_on(place, "local", "slurm")
     memory = place.cluster == "local"  # the hosts of a lab share their memory with this machine
-    run = place.submit(*ELASTIC, *(MEMORY if memory else ()))
+    run = place.submit_held(*ELASTIC, *(MEMORY if memory else ()), attempts=3)
     after = chance.randrange(30, 60)
     until(lambda: steps(run, 1)[after:], f"{after} steps of the first attempt", 240)
     first, (lost, other) = programs(run, 1), chance.sample(range(4), 2)
     place.kill(*first[lost])
+    place.release(run, 1)
     second = programs(run, 2)
     until(lambda: steps(run, 2)[after:], f"{after} steps of the second attempt", 240)
     assert [a == b for a, b in zip(first, second, strict=True)] == [rank != lost for rank in range(4)]
     assert not memory or steps(run, 2)[0] >= steps(run, 1)[-1], "at most one step is computed again"
     place.kill(*second[other])
+    place.release(run, 2)
     third = programs(run, 3)
     place.kill(*third[lost])  # in most cases before the ranks have met
+    place.release(run, 3)
     said = place.watch(run)
     output = [path.read_text() for path in sorted(run.glob("attempts/*/jobs.out"))]
     assert said.returncode == 0, f"{said.stdout}{said.stderr}{output}"

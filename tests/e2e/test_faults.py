@@ -10,7 +10,6 @@ import pytest
 from tests.e2e.places import (
     LAST_STEP,
     LONG,
-    STILL,
     TWO_RANKS,
     WAITS,
     Place,
@@ -18,7 +17,6 @@ from tests.e2e.places import (
     ledger,
     metrics,
     seconds_to,
-    standing,
     started,
     until,
     wait_for_step,
@@ -39,10 +37,11 @@ def test_a_killed_rank_ends_the_attempt_and_its_resume_is_bit_identical(
     place: Place, undisturbed: Path, chance: Random
 ) -> None:
     rank, step = chance.randrange(4), chance.randrange(30, LAST_STEP - 120)
-    run = place.submit()
+    run = place.submit_held()
     wait_for_step(run, step)
     started = json.loads((run / f"attempts/1/ranks/{rank:04d}.start.json").read_text())
     place.kill(started["host"], started["pid"])
+    place.release(run)
     view = until(lambda: (v := place.view(run))["state"] == "FAILED" and v, "the state FAILED")
     died = json.loads((run / f"attempts/1/ranks/{rank:04d}.end.json").read_text())
     assert ledger(run, "ended")[0]["t"] - died["ended_s"] < 60, "the others would wait for it for half an hour"
@@ -79,12 +78,9 @@ def test_a_checkpoint_in_flight_is_completed_although_rank_0_is_killed(place: Pl
 
 
 def test_a_cancelled_run_resumes_past_a_torn_checkpoint(place: Place, undisturbed: Path) -> None:
-    run = place.submit("--set", STILL)
+    run = place.submit_held()  # the request ends the hold
     wait_for_step(run, 30)
-    with standing(place, run):  # a slow client must ask before the last step
-        client = place.start(["python", "-m", "orchestrator", "cancel", run.name])
-        until(lambda: ledger(run, "cancel_requested") or client.poll() is not None, "the request to cancel")
-    assert client.wait(240) == 0
+    assert place.torusrun("cancel", run.name).returncode == 0
     assert place.watch(run).returncode == 1
     view = place.view(run)
     assert (view["state"], "cancelled by its user" in view["reason"]) == ("CANCELLED", True), view

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-import socket
+from pathlib import Path
 
 from tests.e2e.places import WAITS, Place, started, until
 
 LARGE_BYTES = 30_000_000
+SERVER = "python3 -u -m http.server 0 --bind 127.0.0.1"  # which says first on which port it is
 SERVES = f"""if test "$RANK" = 3; then
     head -c {LARGE_BYTES} /dev/zero > large
-    python3 -m http.server PORT --bind 127.0.0.1 > /dev/null 2>&1 & server=$!
+    {SERVER} > served 2>&1 & server=$!
 fi
 {WAITS}
 test -z "$server" || kill "$server"
@@ -29,9 +30,10 @@ for thread in threads:
 """
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+def served_on(output: Path) -> str:
+    """The port of SERVER, by its output."""
+    said = until(lambda: output.exists() and re.match(r"Serving HTTP on .* port (\d+) ", output.read_text()), "a port")
+    return str(said[1])
 
 
 def fetched(place: Place, address: str) -> list[str]:
@@ -39,18 +41,17 @@ def fetched(place: Place, address: str) -> list[str]:
 
 
 def test_a_port_beside_a_rank_until_its_attempt_ends(place: Place) -> None:
-    port = free_port()
-    run = place.submit_script(SERVES.replace("PORT", str(port)))
+    run = place.submit_script(SERVES)
     host, folder = started(run, 3)["host"], run / "attempts/1"
-    until(lambda: (folder / "large").exists() and (folder / "large").stat().st_size == LARGE_BYTES, "the server's file")
-    words = ["python", "-m", "orchestrator", "forward", run.name, str(port), "--rank", "3"]
+    port = served_on(folder / "served")
+    words = ["python", "-m", "orchestrator", "forward", run.name, port, "--rank", "3"]
     out, errors = place.folder / "forward.out", place.folder / "forward.err"
     forward = place.start(["sh", "-c", FORWARDS, "sh", *words])
     address = until(lambda: out.exists() and out.read_text().strip(), "the address of the forward")
     assert re.fullmatch(r"127\.0\.0\.1:\d+", address)
     files = [f"large {LARGE_BYTES}", *9 * [f"placement.json {(folder / 'placement.json').stat().st_size}"]]
     until(lambda: fetched(place, address) == files, "all files from the server beside the rank")
-    refused = place.torusrun("forward", run.name, str(port), "--host", "elsewhere")
+    refused = place.torusrun("forward", run.name, port, "--host", "elsewhere")
     assert refused.returncode == 2 and f"--host elsewhere: {run.name} runs on " in refused.stderr
     place.release(run)
     assert forward.wait(120) == 0, errors.read_text()

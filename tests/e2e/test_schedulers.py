@@ -44,7 +44,7 @@ def test_good_nodes_pass_the_preflight_and_the_ranks_start(place: Place) -> None
     run = place.submit_script("true", "--set", "preflight=true")
     assert place.watch(run).returncode == 0, place.view(run)
     record = PreflightRecord.read(run / "attempts/1/preflight.json")
-    assert record and not record.bad and record.took_s < 60, record
+    assert record and not record.bad, record
     assert [node.host for node in record.nodes] == ledger(run, "started")[0]["hosts"]
     assert all(finding.result is not Judgement.BAD for node in record.nodes for finding in node.findings), record
 

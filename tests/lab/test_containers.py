@@ -120,7 +120,7 @@ def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image
 
 
 def test_a_killed_rank_in_an_image_ends_the_attempt(builder: Builder, image: Path) -> None:
-    run = builder.place.submit("--site", builder.site("images.yaml"), "--set", "image=pytorch-cpu")
+    run = builder.place.submit("--site", builder.site("images.yaml"), "--set", "image=pytorch-cpu", *LONG)
     wait_for_step(run, 20)
     started = json.loads((run / "attempts/1/ranks/0001.start.json").read_text())
     builder.place.kill(started["host"], started["pid"])

@@ -62,13 +62,12 @@ def test_a_job_with_a_spare_node_continues_without_the_bad_one(place: Slurm) -> 
     assert started["hosts"] == ["node1", "node2", "node4"] and BAD in place.torusrun("nodes").stdout
 
 
-def test_good_nodes_pass_in_seconds(place: Slurm) -> None:
+def test_good_nodes_pass_after_each_pair_of_them_is_measured(place: Slurm) -> None:
     run = place.submit_script("true", *ON, "--set", "nodes=4", "--set", "grid=2x4")
     assert place.watch(run).returncode == 0
     found = record(run)
-    print(f"the preflight of 4 nodes took {found.took_s} s")
-    assert found.took_s < 20 and not found.bad, found
-    assert len(found.nodes) == 4 and len({frozenset(pair.hosts) for pair in found.pairs}) == 6
+    assert not found.bad and len(found.nodes) == 4, found
+    assert len({frozenset(pair.hosts) for pair in found.pairs}) == 6
     checks = {finding.check.partition(" ")[0]: finding.result for finding in found.nodes[0].findings}
     assert checks["gpus"] is Judgement.SKIPPED, "the lab has no nvidia-smi"
     assert {checks[name] for name in ("memory", "disk", "interface", "clock", "link")} == {Judgement.GOOD}

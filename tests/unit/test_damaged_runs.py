@@ -24,7 +24,7 @@ from tests.unit import damage
 from tests.unit.run_folders import make, write_specs
 from tests.waiting import until
 
-VERB_S = 20
+VERB_S = 120
 MEMORY_BYTES = 600 << 20
 Way = Callable[[Path, bytes], None]
 COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")

@@ -112,11 +112,6 @@ def all_of(link: socket.socket) -> bytes:
     return b"".join(iter(lambda: link.recv(1 << 16), b""))
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forward]:
     with Server(echoed) as server, Forward(tmp_path_factory.mktemp("attempt"), server.port) as forward:
@@ -242,15 +237,21 @@ def test_a_client_that_is_gone_is_gone_for_the_server_and_a_server_for_the_clien
             all_of(link)
 
 
+def bound(server: socket.socket) -> int:
+    """The port of a socket that does not listen yet: nobody else can take it meanwhile."""
+    server.bind(("127.0.0.1", 0))
+    return int(server.getsockname()[1])
+
+
 def test_a_port_without_a_server_is_said_once_and_works_as_soon_as_there_is_one(tmp_path: Path) -> None:
-    port = free_port()
-    with Forward(tmp_path, port) as forward:
+    with socket.socket() as server, Forward(tmp_path, port := bound(server)) as forward:
         for _ in range(3):
             with forward.connected() as link, contextlib.suppress(ConnectionResetError):
                 assert link.recv(1) == b""
         why = f"a connection was closed: nothing answers on port {port} of {socket.gethostname()}"
         assert [line for line in forward.said.splitlines() if why in line] == [f"torusrun: {why}"]
-        with socket.create_server(("127.0.0.1", port)) as server, forward.connected() as link:
+        server.listen()
+        with forward.connected() as link:
             server.accept()[0].close()
             assert all_of(link) == b""
 

@@ -63,7 +63,7 @@ def test_a_gpu_that_is_missing_ends_the_attempt_before_its_ranks_start(planned: 
     assert isinstance(end, End) and (end.state, end.cause, end.hosts) == (State.NODE_FAIL, Cause.BAD_HOST, (HERE,))
     assert end.reason == f"the preflight blames {HERE} (gpus: 1, wanted 4)"
     record = PreflightRecord.read(attempt_of(planned).preflight)
-    assert record and record.bad == {HERE: ("gpus: 1, wanted 4",)} and record.took_s < 60
+    assert record and record.bad == {HERE: ("gpus: 1, wanted 4",)}
     assert not attempt_of(planned).preflight_order.exists(), "it has a secret"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,15 +161,14 @@ def test_a_node_without_nvidia_smi_skips_its_checks_and_one_that_fails_is_bad(
 
 def test_a_check_that_hangs_is_bad_and_holds_nothing() -> None:
     over = threading.Event()
-    began_s = time.monotonic()
     checks: dict[str, node.Check] = {
-        "hangs": lambda: [NodeFinding("never", GOOD, str(over.wait(60)))],
+        "hangs": lambda: [NodeFinding("never", GOOD, str(over.wait()))],
         "fails": lambda: [machine.free_memory(WantedNode(), Path("/nowhere"))],
         "well": lambda: [NodeFinding("well", GOOD, "1")],
     }
     found = {finding.check: finding.result for finding in node.all_of(checks, limit_s=1.0)}
     over.set()
-    assert found == {"hangs": BAD, "fails": SKIPPED, "well": GOOD} and time.monotonic() < began_s + 30
+    assert found == {"hangs": BAD, "fails": SKIPPED, "well": GOOD}
 
 
 def adapter(root: Path, name: str, port: int = 1, rate: str = "100 Gb/sec (4X EDR)", state: str = "4: ACTIVE") -> None:

@@ -59,14 +59,15 @@ def limited(node: str, bits_per_s: float) -> Iterator[None]:
 
 
 @contextmanager
-def slow(device: str, bits_per_s: float) -> Iterator[None]:
-    """Within it a network device of this machine sends no faster than this."""
+def slow(device: str, bits_per_s: float, netns: str = "") -> Iterator[None]:
+    """Within it a network device of this machine, or of one of its namespaces, sends no faster than this."""
     rate = ["rate", f"{bits_per_s:.0f}bit", "burst", "64kb", "limit", "4mb"]
-    run(["tc", "qdisc", "add", "dev", device, "root", "tbf", *rate])
+    tc = ["tc", *(["-n", netns] if netns else []), "qdisc"]
+    run([*tc, "add", "dev", device, "root", "tbf", *rate])
     try:
         yield
     finally:
-        run(["tc", "qdisc", "del", "dev", device, "root"])
+        run([*tc, "del", "dev", device, "root"])
 
 
 def remove() -> None:

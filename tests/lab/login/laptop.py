@@ -13,7 +13,7 @@ from tests.unit.terminals import Terminal
 from ..cluster.packages import install_missing
 from ..cluster.processes import run
 
-NAMESPACE, CABLE = "trlab-laptop", "trlab-laptop"
+NAMESPACE, CABLE, OWN_END = "trlab-laptop", "trlab-laptop", "eth0"  # of the cable; OWN_END is in the namespace
 ADDRESS, LOGIN_ADDRESS = "10.78.0.2", "10.78.0.1"
 USER = "lablaptop"
 PROGRAMS = ("ssh", "ssh-keygen", "ssh-agent", "git", "env", "sh", "cat")
@@ -42,12 +42,12 @@ class Laptop:
         self._make_user()
         lines = [
             f"netns add {NAMESPACE}",
-            f"link add {CABLE} type veth peer name eth0 netns {NAMESPACE}",
+            f"link add {CABLE} type veth peer name {OWN_END} netns {NAMESPACE}",
             f"addr add {LOGIN_ADDRESS}/24 dev {CABLE}",
             f"link set {CABLE} up",
         ]
         run(["ip", "-batch", "-"], stdin="\n".join(lines))
-        inside = f"addr add {ADDRESS}/24 dev eth0\nlink set eth0 up\nlink set lo up\n"
+        inside = f"addr add {ADDRESS}/24 dev {OWN_END}\nlink set {OWN_END} up\nlink set lo up\n"
         run(["ip", "-n", NAMESPACE, "-batch", "-"], stdin=inside)
         self._bin.mkdir(exist_ok=True)
         for program in PROGRAMS:
