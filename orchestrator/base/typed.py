@@ -107,5 +107,5 @@ def _number(kind: type[Any], value: Any, name: str) -> Any:
         _checked(value, kind, name)
     is_time = name.endswith("_s") and not name.endswith("_per_s")
     if not abs(value) < (LARGEST_TIME_S if is_time else LARGEST_NUMBER):
-        raise ValueError(f"{name!r} is {str(value)[:20]}, which cannot be")
+        raise ValueError(f"{name!r} is {str(value)[:20]}, which is not a possible value")
     return kind(value)

@@ -170,7 +170,7 @@ def _copy_checkpoints(run: RunFolder, partial: Path, every: bool, say: Say) -> s
     except OSError:
         named = []
     if not named and not run.checkpoints.is_dir():
-        say(f"{run.checkpoints}: left out: this is no folder")
+        say(f"{run.checkpoints}: left out: this is not a folder")
     elif not named and not run.checkpoints.is_symlink():
         return _copy_foreign(run, partial / OF_CHECKPOINTS, every, say)
     for checkpoint in named:

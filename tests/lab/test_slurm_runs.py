@@ -111,7 +111,7 @@ def test_a_dry_run_asks_slurm_whether_the_job_could_run(place: Slurm) -> None:
     queued = place.queued()
     said = place.torusrun("submit", "run.yaml", "--dry-run", "--ask")
     assert said.returncode == 0, said.stderr
-    assert "\nWhat the scheduler says\n  sbatch: Job " in said.stdout and "to start at" in said.stdout, said.stdout
+    assert "\nAnswer of the scheduler\n  sbatch: Job " in said.stdout and "to start at" in said.stdout, said.stdout
     refused = place.torusrun("submit", "run.yaml", "--set", "queue=nowhere", "--dry-run", "--ask")
     assert refused.returncode == 3 and not refused.stdout, refused.stdout
     assert "asking whether the job could run: sbatch ended with exit code 1" in refused.stderr, refused.stderr

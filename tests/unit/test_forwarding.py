@@ -149,7 +149,7 @@ def test_bytes_that_are_no_message_end_the_forward(sent: tuple[Message, int, byt
 
 
 def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
-    with pytest.raises(NotAForward, match=r"printed b'noise.* and did not begin"):
+    with pytest.raises(NotAForward, match=r"printed b'noise.* and did not start the forward"):
         [*Unpacked().add(b"noise" + bytes(NOISE_BYTES))]
 
 
@@ -274,7 +274,8 @@ def test_a_local_port_that_cannot_be_opened_is_one_clear_error(tmp_path: Path) -
         with Forward(tmp_path, 1, at=str(port)) as forward:
             assert forward.process.wait(LIMIT_S) == 2
             assert forward.said == (
-                f"--listen 127.0.0.1:{port}: Address already in use; name another port of this machine, or none\n"
+                f"--listen 127.0.0.1:{port}: Address already in use; name another port of this "
+                f"machine, or leave out --listen\n"
             )
         with Forward(tmp_path, port, at=str(port)) as forward:
             assert forward.process.wait(LIMIT_S) == 2
@@ -310,7 +311,7 @@ def test_a_silent_other_end_is_given_up(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("orchestrator.beside.forwarding.carrying.LOOK_S", 0.01)
     theirs, mine = os.pipe(), os.pipe()
     os.write(mine[1], BEGIN)
-    with pytest.raises(Exception, match=r"nothing has come from the other end of the forward for 0.1 s"):
+    with pytest.raises(Exception, match=r"the other end of the forward has sent nothing for 0.1 s"):
         program.Leading(Streams(mine[0], theirs[1]), Attempt(tmp_path), 0, 1).carry()
     for descriptor in (*theirs, *mine):
         os.close(descriptor)

@@ -67,7 +67,7 @@ def test_only_lines_that_match(run: RunFolder, capsys: Said) -> None:
     assert main(["logs", run.run_id, "--grep", "nothing like it"]) == 0
     assert capsys.readouterr() == ("", "torusrun: no line matches\n")
     assert main(["logs", run.run_id, "--grep", "("]) == 2
-    assert "--grep '(': this is no regular expression: missing )" in capsys.readouterr().err
+    assert "--grep '(': this is not a regular expression: missing )" in capsys.readouterr().err
 
 
 def test_an_earlier_attempt(run: RunFolder, capsys: Said) -> None:

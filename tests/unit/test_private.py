@@ -63,7 +63,7 @@ def test_a_folder_below_a_strangers_is_refused_unless_it_is_the_users_group_that
     his = tmp_path / "his"
     (his / "mine").mkdir(parents=True)
     os.chown(his, STRANGER, STRANGER)
-    why = f"his: this folder belongs to user {STRANGER}, who can replace what lies in it"
+    why = f"his: this folder belongs to user {STRANGER}, who can replace its files"
     for mode in (0o755, 0o1777, 0o2775):
         his.chmod(mode)
         for check in (private.check, private.make, private.check_makable):

@@ -25,7 +25,8 @@ RANK = {
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "it is not JSON"), ("null", "no JSON object"), ("[1]", "it holds no JSON object"), ("7", "no JSON object"),
+        ("", "it is not JSON"), ("null", "not hold a JSON object"), ("[1]", "it does not hold a JSON object"),
+        ("7", "not hold a JSON object"),
         ("[" * 100_000, "nested too deeply"), ('{"a": ' + "1" * 5000 + "}", "a number in it is too long"),
         ('{"a": "\xff"}', "it is not UTF-8 text"), ("\0" * 40, "it is not JSON"),
     ],

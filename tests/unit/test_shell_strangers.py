@@ -277,7 +277,7 @@ def test_an_address_that_the_node_has_too_is_not_called() -> None:
     with socket.create_server(("", 0)) as stranger:
         stranger.setblocking(False)
         asked = ShellRequest("n3", ("true",), mine, "another network", stranger.getsockname()[1], "00", 0, 0)
-        with pytest.raises(SiteError, match=r"\(this node has all its addresses too\)"):
+        with pytest.raises(SiteError, match=r"\(this node has all its addresses\)"):
             program.connected(asked)
         with pytest.raises(BlockingIOError):
             stranger.accept()

@@ -30,7 +30,7 @@ def prints_json(args: argparse.Namespace) -> bool:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="EXAMPLE", nargs="?", help="the example to print; default: list all")
-    parser.add_argument("--save", metavar="FILE", help="write the example into the new FILE in place of printing it")
+    parser.add_argument("--save", metavar="FILE", help="write the example into the new FILE instead of printing it")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
