@@ -102,7 +102,7 @@ class RankEnd:
         if self.cut_off:
             return f"{who} lost its connection to another rank"
         if asks := ASKS.get(self.meaning):
-            return f"{who} ended with exit code {self.exit_code}, by which it asks {asks}"
+            return f"{who} ended with exit code {self.exit_code}, which asks {asks}"
         return f"{who} ended with exit code {self.exit_code}"
 
     def write(self, path: Path) -> None:
@@ -130,7 +130,7 @@ class _Over:
 
     @staticmethod
     def complaint(state: State) -> str | None:
-        return None if state.over else f"is {state.value}, which is no end"
+        return None if state.over else f"is {state.value}, which is not an end"
 
 
 Final = Annotated[State, _Over]

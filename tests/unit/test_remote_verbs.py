@@ -241,4 +241,4 @@ def test_the_memory_of_bad_nodes_is_over_there(run_file: Path, far: Path, capsys
     assert main(["nodes", "forgive", "n4", "--site", str(site)]) == 2
     assert "n4 was not blamed" in capsys.readouterr().err
     assert main(["submit", str(run_file)]) == 0
-    assert "torusrun: bad, and asked for all the same: n3" in capsys.readouterr().err
+    assert "torusrun: bad, but still requested: n3" in capsys.readouterr().err

@@ -121,7 +121,7 @@ def _netrc(path: Path) -> netrc.netrc:
     try:
         return netrc.netrc(str(path))
     except netrc.NetrcParseError as error:
-        raise UserError(f"{path}:{error.lineno}: this is no netrc file: {error.msg}") from None
+        raise UserError(f"{path}:{error.lineno}: this is not a netrc file: {error.msg}") from None
 
 
 def of_urls(value: str) -> set[str]:

@@ -23,7 +23,7 @@ def collect(name: str, beside: Path, training: str, compression: str, offline: b
     text = read_text(path, "definition")
     stages = lint.stages(text)
     if not stages:
-        raise UserError(f"{path}: this is no definition: it has no 'Bootstrap:' line")
+        raise UserError(f"{path}: this is not a definition: it has no 'Bootstrap:' line")
     if has_login(text):
         raise UserError(f"{path}: a URL {LOGIN_MEND} of an image file that names this 'definition'")
     kinds = {stage.header.get("bootstrap", "") for stage in stages}

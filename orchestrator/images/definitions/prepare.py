@@ -105,7 +105,7 @@ def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path
         )
     if kind := next((kind for kind in ONLINE_BASES if getattr(image_file.base, kind)), None):
         raise UserError(
-            f"{path}: an offline build cannot start from 'base.{kind}', which is in the network; use a 'folder', "
+            f"{path}: an offline build cannot start from 'base.{kind}', which needs the network; use a 'folder', "
             f"'sif', 'docker_archive' or 'oci_archive'"
         )
 

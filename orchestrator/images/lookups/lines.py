@@ -72,7 +72,7 @@ def _requirements(lines: Iterable[str], target: Target | None, others: dict[str,
             if target is None or target.needs(one):
                 yield one
         except InvalidRequirement:
-            others[_shown(word)] = IN_NO_INDEX if "://" in word else "this is no requirement that can be read"
+            others[_shown(word)] = IN_NO_INDEX if "://" in word else "this requirement cannot be parsed"
         except SiteError as error:
             others[word] = str(error)
 

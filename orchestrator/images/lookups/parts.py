@@ -126,7 +126,7 @@ class Lookup:
             wheel, why = chosen.wheels.get(name), chosen.missing.get(name, "")
             version = chosen.stand_ins.get(name) or (str(wheel.version) if wheel else "")
             if wheel and name in chosen.stand_ins:
-                why += f"; {name} {wheel.version} stands for it in the sizes and dependencies"
+                why += f"; {name} {wheel.version} is used for the sizes and dependencies"
             yield ImagePart(WHEEL, name, version, wheel.size_bytes if wheel else None, why, name not in named)
 
     def _target(self) -> wheels.Target | None:

@@ -47,7 +47,7 @@ class ReadyRanks:
     def _impossible(self) -> str:
         """Why no ranks can wait beside those at work; '' if they can."""
         if not self.starter.beside:
-            return f"{self.starter.program} is not known to run beside another one"
+            return f"{self.starter.program} is not known to support two copies at the same time"
         if self.order.container or self.order.in_image:
             return "ranks in an image do not wait"  # not tried yet: descriptors and mounts of two containers per rank
         return ""

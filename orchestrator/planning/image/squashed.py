@@ -67,7 +67,7 @@ def directly(
         return None
     _refuse(refused, source)
     if offline:
-        raise UserError(f"{source}: this is in a registry, and --offline uses no network")
+        raise UserError(f"{source}: this is in a registry, but --offline uses no network")
     reference = squash.reference(named.place)
     return squash.imported(reference, convert.name(named), cache, enroot, here.environment, progress)
 

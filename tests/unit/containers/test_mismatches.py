@@ -149,7 +149,7 @@ MISMATCHES: list[Row] = [
     ),
     (
         "CPU torch on CPUs of nodes with GPUs", ON_CPUS, HOST, CPU_TORCH,
-        "torch-without-cuda", FITS, "the run uses no GPU: any torch serves",
+        "torch-without-cuda", FITS, "the run uses no GPU: any torch works",
     ),
     (
         "CPU torch beside a command's own program", replace(COMMAND, uses_gpus=True), BY_MPIRUN, CPU_TORCH,
@@ -170,7 +170,7 @@ MISMATCHES: list[Row] = [
     (
         "driver too old, with cuda-compat inside", replace(TRAINING, driver="470.57.02"), HOST,
         replace(CUDA_TORCH, compat="560.35.03"),
-        "driver-old", WARNING, "cuda-compat 560.35.03 of the image serves data-centre GPUs",
+        "driver-old", WARNING, "cuda-compat 560.35.03 of the image supports data-centre GPUs",
     ),
     (
         "driver too old, with a cuda-compat that is too old", replace(TRAINING, driver="470.57.02"), HOST,
@@ -191,11 +191,11 @@ MISMATCHES: list[Row] = [
     ),
     (
         "an image in /tmp", ON_CPUS, HOST, replace(CPU_TORCH, shared=False, local_folder="/tmp"),
-        "image-not-shared", ERROR, "/shared/x.sif lies in /tmp, of which every node has its own",
+        "image-not-shared", ERROR, "/shared/x.sif lies in /tmp, which is different on every node",
     ),
     (
         "an image on a disk of this machine", ON_CPUS, HOST, replace(CPU_TORCH, shared=False),
-        "image-not-shared", WARNING, "lies on a disk of this machine, unless it exports that to the nodes",
+        "image-not-shared", WARNING, "is on a disk of this machine, unless the nodes mount that disk",
     ),
     (
         "an image on an unknown file system", ON_CPUS, HOST, replace(CPU_TORCH, shared=None),

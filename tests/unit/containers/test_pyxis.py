@@ -207,7 +207,7 @@ def test_a_sif_that_cannot_be_converted(form: int, squashfs: bytes, says: str, t
 @pytest.mark.parametrize("damage", [b"", b"x" * 200, struct.pack("<32s10s22s", b"", b"SIF_MAGIC\0", b"")])
 def test_a_file_that_is_no_sif_is_one_message(damage: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.sif").write_bytes(damage)
-    with pytest.raises(UserError, match="this is no SIF"):
+    with pytest.raises(UserError, match="this is not a SIF"):
         sif.squashfs(tmp_path / "x.sif")
 
 

@@ -164,7 +164,7 @@ def test_an_archive_that_is_cut_off_is_one_error_of_one_line(packed: Literal["gz
     with tarfile.open(tmp_path / "whole", f"w:{packed}") as tar:
         tar.add(layout, ".")
     (tmp_path / "mine.tar").write_bytes((tmp_path / "whole").read_bytes()[:50_000])
-    with pytest.raises(UserError, match=r"^\S*mine\.tar: this is no whole archive of an OCI layout: [^\n]+$"):
+    with pytest.raises(UserError, match=r"^\S*mine\.tar: this is not a complete archive of an OCI layout: [^\n]+$"):
         convert.conversion(source.parse(f"oci-archive:{tmp_path}/mine.tar:v1"), "").lay_out(tmp_path / "build")
 
 
