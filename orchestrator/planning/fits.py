@@ -93,7 +93,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
             yield Misfit("environment", f"'{key}.root' is where conda or spack is installed", "name one of these, too")
         for name, path in software.relative_paths():
             yield Misfit(
-                "environment", f"'{key}.{name}': a job starts in another folder than {path!r} begins in",
+                "environment", f"'{key}.{name}': {path!r} is relative, and a job starts in another folder",
                 "begin it with / or ~",
             )  # fmt: skip
     if run.image and (wrong := source.misfit(run.image)):
@@ -117,7 +117,7 @@ def _source(key: str, given: Secret) -> Iterator[Misfit]:
     if bool(given.file) == given.from_shell:
         yield Misfit(key, f"{key!r} must have one source", "write {from: FILE} or {from_shell: true}")
     elif given.file and not given.file.startswith(("/", "~")):
-        yield Misfit(key, f"{key!r}: {given.file!r} is no absolute path", "begin it with / or ~")
+        yield Misfit(key, f"{key!r}: {given.file!r} is not an absolute path", "begin it with / or ~")
 
 
 def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:

@@ -79,7 +79,7 @@ def of(folder: RunFolder) -> Found:
     newest = [row for row in rows if row["attempt"] == rows[-1]["attempt"]]
     computed = [row for row in newest if "model" in row]
     if len(computed) != 2:
-        raise UserError(f"{folder.metrics}: there is no whole measurement in it")
+        raise UserError(f"{folder.metrics}: it has no complete measurement")
     saved = [row["time_s"] * 1e6 for row in newest if row.get("operation") == SAVE]
     (few, few_s), (many, many_s) = [(row["batch"], row["time_s"]) for row in computed]
     image_s = max((many_s - few_s) / (many - few), 0.0) or many_s / many

@@ -141,7 +141,7 @@ class Session:
         try:
             header, payload = self._unpacker.frame(longest_header, largest_bytes)
         except ValueError as error:
-            raise BadAnswer(f"{self.host.address}: what came is no answer: {error}") from None
+            raise BadAnswer(f"{self.host.address}: this is not an answer: {error}") from None
         if wrong := header.get("error"):
             raise SiteError(f"{self.host.address}: {wrong}")
         return header, payload

@@ -66,7 +66,7 @@ class Outlook:
         over = self.arrangement.over_bound
         if self.arrangement.optimal:
             return "proved: no placement of this grid on these hosts is better"
-        return f"at most {over:.3f} times the least largest load that a placement of this grid can have"
+        return f"the largest load is at most {over:.3f} times that of the best placement of this grid"
 
     def as_json(self) -> dict[str, Any]:
         bound = bindings(self.cluster.node, self.arrangement.rings.ranks_per_node)

@@ -39,7 +39,7 @@ def _remove(run: RunFolder, needed: Collection[Path], force: bool) -> None:
         index.forget(run)
     if run.folder.exists() or run.removed.exists():
         left = run.removed if run.removed.exists() else run.folder
-        raise SiteError(f"{left}: this could not be removed wholly; see its permissions, and remove it again")
+        raise SiteError(f"{left}: this could not be removed completely; see its permissions, and remove it again")
 
 
 def check_over(run: RunFolder, seen: View) -> None:

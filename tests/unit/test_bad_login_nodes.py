@@ -122,7 +122,7 @@ def test_one_bad_login_node_hides_no_run(
         reason = views[f"{name}-1"]["reason"]
         assert reason.startswith(f"{name}: ") and "ago it was RUNNING" in reason, reason
         assert f"torusrun: {name}: " in said.err
-    assert said.err.count("its runs are shown as they were known last") == len(answers) == said.err.count("\n")
+    assert said.err.count("its runs are shown in their last known states") == len(answers) == said.err.count("\n")
 
 
 @pytest.mark.parametrize(

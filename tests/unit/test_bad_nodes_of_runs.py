@@ -266,7 +266,9 @@ def test_a_request_can_always_be_satisfied_and_says_which_bad_hosts_it_asks_for(
 ) -> None:
     assert main(["nodes", "add", "n[1-4]", "n9.gone", "--site", str(cluster.home / "site.yaml"), "--for", "2d"]) == 0
     run = cluster.submit()
-    kept = "torusrun: bad, but still requested: n4 (added by its user): it takes 2 nodes, and there are 5\n"
+    kept = (
+        "torusrun: bad, but still requested: n4 (added by its user): the run takes 2 nodes, and the scheduler has 5\n"
+    )
     assert capsys.readouterr().err.endswith(kept)
     assert excluded(run) == "n1,n2,n3", "Slurm refuses a request that names a host which it does not have"
     assert excluded(cluster.submit("--set", "queue=big")) == "n1,n2,n3,n4"
@@ -298,7 +300,7 @@ def test_a_scheduler_that_cannot_leave_out_hosts_is_said_to_ask_for_them(
     capsys.readouterr()
     script = cluster.submit().attempt(1).script.read_text()
     assert "n3" not in script
-    assert "bad, but still requested: n3 (slow links): PBS knows no request" in capsys.readouterr().err
+    assert "bad, but still requested: n3 (slow links): PBS has no request" in capsys.readouterr().err
 
 
 def test_this_machine_is_never_blamed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ def collect(name: str, beside: Path, training: str, compression: str, offline: b
         raise UserError(f"{path}: a URL {LOGIN_MEND} of an image file that names this 'definition'")
     kinds = {stage.header.get("bootstrap", "") for stage in stages}
     if offline and (online := sorted(kinds - {*NETWORK_FREE})):
-        raise UserError(f"{path}: an offline build cannot start from {online[0]!r}, which is in the network")
+        raise UserError(f"{path}: an offline build cannot start from {online[0]!r}, which needs the network")
     local = [stage.header.get("from", "") for stage in stages if stage.header.get("bootstrap") in LOCAL]
     return Inputs(
         text,

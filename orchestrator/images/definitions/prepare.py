@@ -115,7 +115,7 @@ def _check_stages(definition: str, path: Path) -> None:
     for stage in lint.stages(definition):
         if stage.header.get("bootstrap") in ONLINE_BASES:
             image = stage.header.get("from", "")
-            raise UserError(f"{path}: an offline build cannot copy from {image}, which is in the network; COPY a file")
+            raise UserError(f"{path}: an offline build cannot copy from {image}, which needs the network; COPY a file")
 
 
 def _advice(image_file: ImageFile, inputs: Inputs) -> Iterator[str]:

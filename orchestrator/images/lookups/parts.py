@@ -116,7 +116,7 @@ class Lookup:
         indexes, no_index = lines.indexes(self.brought, self.indexes)
         no_index = self.no_index or no_index
         if target is None or no_index:
-            unknown = "which Python the base has is known only inside it" if self._suite else self._no_suite
+            unknown = "only the base itself contains the version of its Python" if self._suite else self._no_suite
             for one in found.packages:
                 yield ImagePart(WHEEL, canonicalize_name(one.name), str(one.specifier), open=no_index or unknown)
             return

@@ -20,7 +20,7 @@ SCHEMA = 1
 EXACTLY = "gradients go in the groups of the exact plan while backward runs"
 GROUPED = "gradients go in {} groups while backward runs"
 SIZES = "an image takes time in proportion to its area"
-NORMS = "two all-reduces for each layer, as the first group alone would take, and nothing computes meanwhile"
+NORMS = "two all-reduces for each layer, with the time of the first group alone; nothing computes during them"
 AT_ONCE = "gradients go all at once after backward"
 
 

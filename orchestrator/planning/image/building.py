@@ -116,7 +116,7 @@ def _conversion(
         pinned = registry.pinned(named.place)
     except SiteError as error:
         return found, (f"{error}; the image that the tag names now is used",)
-    pin = f"{named.text} is docker://{pinned} now; with that as its 'image' a run keeps it"
+    pin = f"{named.text} is docker://{pinned} now; write that as 'image' to keep this version"
     return convert.at(found, pinned), (pin,)
 
 

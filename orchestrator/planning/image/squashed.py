@@ -52,7 +52,7 @@ def directly(
     named = sources.parse(sources.beside(source, Path()))
     cache = building.cache(site)
     if named.kind == "squashfs":
-        raise UserError(f"{source}: Pyxis starts this file as it is; a run names it as its 'image'")
+        raise UserError(f"{source}: Pyxis starts this file unchanged; a run names it as its 'image'")
     if named.kind == "SIF":
         _refuse(refused, source)
         path = Path(named.place)

@@ -95,7 +95,7 @@ def _listed(word: str, names: Sequence[str]) -> str:
 def _sony(d: Duration) -> str:
     return (
         f"  unexplained: Sony's {d.published.value:g} s is not {d.epochs} epochs at its peak rate, which take "
-        f"{d.at_published_rate_s:.0f} s; nothing published says where the other {d.unexplained_s:.0f} s go"
+        f"{d.at_published_rate_s:.0f} s; no publication explains the other {d.unexplained_s:.0f} s"
     )
 
 

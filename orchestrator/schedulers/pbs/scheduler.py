@@ -60,8 +60,7 @@ class PBS(Scheduler):
     traits = Traits(
         cancels_many=True,
         has_arrays=True,
-        cannot_exclude="PBS knows no request for any hosts but some; write what your site has for it in the site's "
-        "'ask'",
+        cannot_exclude="PBS has no request that leaves out hosts; if your site has one, write it in the site's 'ask'",
     )
     # PBS keeps a job's output on its node until the end. The script sends it itself, so that users can read it earlier.
     script = JobScript((OWN_COMMANDS,), sends_output=True)

@@ -180,7 +180,7 @@ def test_an_argument_in_a_default_never_starts_a_section(folder: Path, value: st
 def test_an_offline_build_copies_from_no_registry(folder: Path) -> None:
     (folder / "root").mkdir()
     definition(folder, "FROM a\nCOPY --from=b:1 /x /y\n", "base: {folder: root}")
-    with pytest.raises(UserError, match="image.yaml: an offline build cannot copy from b:1, which is in the network"):
+    with pytest.raises(UserError, match="image.yaml: an offline build cannot copy from b:1, which needs the network"):
         prepare(folder / "image.yaml", Variant(offline=True))
 
 
@@ -338,7 +338,7 @@ def test_what_cannot_be_expressed_is_reported_with_its_line(folder: Path, text: 
     [
         (["arguments: {OTHER: '1'}"], "it has no ARG OTHER"),
         (["target: tow"], "it has no stage 'tow'; did you mean 'two'?"),
-        (["system: [git]"], "'system' has no effect beside 'dockerfile'"),
+        (["system: [git]"], "'system' has no effect together with 'dockerfile'"),
         (["base: {docker: a, oras: b}"], "'base' takes exactly one of"),
     ],
 )

@@ -264,7 +264,7 @@ def test_build_recognises_an_image_by_its_content(
     Path("plain").write_bytes(SQUASHFS + b"\xff" * 2_000_000)
     assert main(["build", word, "--site", "./site.yaml"]) == 2
     assert capsys.readouterr().err == (
-        "torusrun: ./plain: Pyxis starts this file as it is; a run names it as its 'image'\n"
+        "torusrun: ./plain: Pyxis starts this file unchanged; a run names it as its 'image'\n"
     )
     a_sif(Path("plain"))
     assert main(["build", word, "--site", "./site.yaml"]) == 0
@@ -281,8 +281,8 @@ def test_build_recognises_an_image_by_its_content(
         (", stage: /tmp", "'container.stage' has no use with Pyxis: enroot unpacks"),
         (", mount: node", "'container.mount: node' has no use with Pyxis"),
         (", verify: signature", "a squashfs has no signature; write checksum"),
-        (", gpu: rocm", "'container.gpu: rocm' cannot be with Pyxis"),
-        (", writable: /scratch", "'container.writable: /scratch' cannot be with Pyxis, which keeps no changes"),
+        (", gpu: rocm", "'container.gpu: rocm' does not work with Pyxis"),
+        (", writable: /scratch", "'container.writable: /scratch' does not work with Pyxis, which keeps no changes"),
     ],
 )
 def test_what_cannot_be_with_pyxis_is_one_message(
