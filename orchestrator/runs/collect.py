@@ -88,7 +88,7 @@ def partial_copy(into: Path, of: str) -> Iterator[Path]:
     with suppress(FileExistsError):
         partial.mkdir(mode=0o700)
     if partial.is_symlink() or not partial.is_dir() or not private.is_mine(partial):
-        raise SiteError(f"{partial} is in the way, and is no folder of yours; choose another place")
+        raise SiteError(f"{partial} exists and is not a folder of yours; choose another place")
     try:
         yield partial
     except BaseException as error:

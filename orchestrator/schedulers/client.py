@@ -118,7 +118,7 @@ class Client:
         """
         command = self.scheduler.ask_command(request)
         if command is None:
-            raise UserError(f"{self.scheduler.name} cannot be asked about a job without submitting it: leave out --ask")
+            raise UserError(f"{self.scheduler.name} cannot check a job without submitting it: leave out --ask")
         said = process.run(command, timeout_s=self.timeout_s, text=text, environment=self._environment(request))
         said.check("asking whether the job could run")
         return said.stderr.strip() or said.stdout.strip()
@@ -258,7 +258,7 @@ class Client:
             return ssh(host, argv, terminal=terminal)
         make = self.scheduler.reach.shell_command
         if make is None:
-            why = "has no way into a running job; if the nodes have ssh, set remote_shell: ssh"
+            why = "cannot start a shell in a running job; if the nodes have ssh, set remote_shell: ssh"
             raise SiteError(f"{self.scheduler.name} {why}")
         return make(job_id, host, argv, terminal)
 

@@ -95,7 +95,7 @@ class Scheduler(ABC):
 
         They override the script's directives. Raises SiteError if there are none.
         """
-        raise SiteError(f"{self.name} has no words for a job that follows another one, whatever its script says")
+        raise SiteError(f"{self.name} has no option to start a job after the end of another one")
 
     def ask_command(self, request: Request) -> list[str] | None:
         """The command that reads a script, reports whether its job could run, and submits nothing; None without one."""

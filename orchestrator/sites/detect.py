@@ -52,8 +52,8 @@ def reachable(say: Callable[[str], None]) -> list[Reached]:
             silent.append(f"{name}: {error}")
     if silent and not found:
         raise SiteError(
-            f"no scheduler answers, so no site is written: {'; '.join(silent)}; try again once one does, or take this "
-            f"machine alone by --scheduler {LOCAL}"
+            f"no scheduler answers, so no site is written: {'; '.join(silent)}; try again when one answers, or "
+            f"use only this machine with --scheduler {LOCAL}"
         )
     for why in silent:
         say(f"left out: {why}")

@@ -123,7 +123,7 @@ def read_text(path: Path, what: str) -> str:
         return read_bytes(path, LARGEST_BYTES).decode()
     except FileNotFoundError:
         if path.is_symlink():
-            raise UserError(f"{path}: this is a link to a file that is not there") from None
+            raise UserError(f"{path}: this is a link to a file that does not exist") from None
         near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.yaml")]) if path.parent.is_dir() else ""
         raise UserError(f"{path}: there is no such file{near}") from None
     except UnicodeDecodeError as error:

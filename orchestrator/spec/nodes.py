@@ -63,7 +63,9 @@ def checked(root: yaml.Node) -> yaml.Node:
         if isinstance(node, yaml.ScalarNode):
             characters += len(node.value)
             if not _is_utf8(node.value):
-                raise SpecError([Problem(mark_of(node), f"{shown(node.value)} holds half a character; write it whole")])
+                raise SpecError(
+                    [Problem(mark_of(node), f"{shown(node.value)} holds half a character; write all of it")]
+                )
         elif isinstance(node, yaml.MappingNode):
             stack += [child for pair in node.value for child in pair]
         else:

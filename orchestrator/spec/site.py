@@ -34,11 +34,11 @@ class Node:
         None, "memory of a node to ask for; default: the scheduler's", name="memory"
     )
     hcas: tuple[Annotated[str, kinds.LINE], ...] = key(
-        (), "InfiniBand adapters in the order of the ranks beside them, as in [mlx5_0, mlx5_1]"
+        (), "InfiniBand adapters in the order of the ranks that use them, as in [mlx5_0, mlx5_1]"
     )
     gpu_cores: tuple[Annotated[str, kinds.CPUS], ...] = key(
         (),
-        "CPUs beside each GPU, as nvidia-smi topo -m lists them, as in ['0-19,40-59']; ranks are bound to their "
+        "CPUs near each GPU, as nvidia-smi topo -m lists them, as in ['0-19,40-59']; ranks are bound to their "
         "share of them; default: not bound",
     )
     interface: Annotated[str, kinds.LINE] | None = key(
@@ -94,7 +94,8 @@ class ContainerSettings:
     )
     verify: Literal["checksum", "signature"] = key(
         "checksum",
-        "the proof before ranks start: the image's checksum, or its signature too, by the keys in your keyring",
+        "what is verified before ranks start: the image's checksum, or also its signature, "
+        "with the keys in your keyring",
     )
     mount: Literal["rank", "node"] = key(
         "rank", "how often an image is mounted: once per rank, or once per node, by an instance of the runtime"
@@ -224,7 +225,7 @@ class Site:
     container: ContainerSettings = key(ContainerSettings(), "images: how to build and run them")
     python: Annotated[str, kinds.LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")
     modules: tuple[Annotated[str, kinds.LINE], ...] = key((), "environment modules to load")
-    purge_modules: bool = key(False, "whether `module purge` comes before")
+    purge_modules: bool = key(False, "whether `module purge` runs first")
     software: Software = key(
         Software(), "software that every job activates after the modules, without a container", name="environment"
     )

@@ -40,9 +40,9 @@ def plan_of_members(
             raise UserError(f"a member with {in_words(member)}:\n{error}") from None
     first = made[0]
     if first.recipe:
-        raise UserError("a study takes no published recipe, whose other values follow from those that it would choose")
+        raise UserError("a study cannot use a published recipe, which computes other values from the chosen ones")
     if stretches(first.run):
-        raise UserError("a study takes no training whose phases want other numbers of nodes")
+        raise UserError("a study cannot use a training whose phases need different numbers of nodes")
     known = [name for name in NUMBERS if name not in NO_RESULTS]
     if not first.run.command and study.metric not in known:
         hint = did_you_mean(study.metric, known)

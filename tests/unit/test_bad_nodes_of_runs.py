@@ -181,7 +181,7 @@ def test_jobs_that_are_given_the_same_bad_host_begin_nothing_and_the_third_ends_
     second = keep_going.next_step(
         run, keep_going.Here("1", "1_1", first=1, hosts=2, bad={"n3": "found bad"}), begin=True
     )
-    assert second == Wait("is left to its next job: bad hosts: n3 (found bad)")
+    assert second == Wait("waits for its next job: bad hosts: n3 (found bad)")
     third = keep_going.next_step(
         run, keep_going.Here("1", "1_2", first=1, hosts=2, bad={"n3": "found bad"}), begin=True
     )

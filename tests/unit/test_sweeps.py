@@ -235,7 +235,7 @@ def test_a_member_that_may_not_be_resumed_is_left_out_and_keeps_no_other_back(
     )
     for run in (failed, cancelled):
         end(run, State.COMPLETED, 2)
-    with pytest.raises(UserError, match="no member can be resumed: .* its exit code asks for no other attempt"):
+    with pytest.raises(UserError, match="no member can be resumed: .* its exit code forbids another attempt"):
         submitted.resume()
     assert [run.id for run in submitted.resume(force=True)] == [never.run_id]
 

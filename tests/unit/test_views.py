@@ -93,7 +93,7 @@ def test_an_attempt_that_the_ledger_lost_is_still_the_newest(run: RunFolder) -> 
     view = views([run])[0]
     assert (view.attempt, view.state) == (2, State.COMPLETED)
     assert view.damaged == (
-        "ledger.jsonl: 1 of 4 lines cannot be read; the folders of its attempts say what they know",
+        "ledger.jsonl: 1 of 4 lines cannot be read; the state comes from the folders of its attempts",
     )
 
 

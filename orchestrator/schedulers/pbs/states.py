@@ -75,7 +75,7 @@ def _status(job: Attributes) -> Status:
     if letter in ("F", "X"):  # X: an ended task of an array that still runs
         return _task_of_the_past(comment) or _ended(job, comment, hosts)
     if letter == "M":
-        return Status(State.UNKNOWN, f"PBS has moved it to another server, which has to be asked: {comment}")
+        return Status(State.UNKNOWN, f"PBS has moved it to another server; query that server: {comment}")
     return Status(State.UNKNOWN, f"PBS says {_one_line(letter)!r}, which this torusrun does not know")
 
 
