@@ -244,7 +244,7 @@ def test_without_a_compiler_auto_takes_foreach_and_fused_says_why(monkeypatch: p
     assert isinstance(lars._kernel, Foreach)
     assert "no C++ compiler" in (lars.agree(lambda here: here) or "")
     with pytest.raises(
-        ConfigError, match=r"train.optimizer.lars.form: 'fused' cannot be had: there is no C\+\+ compiler"
+        ConfigError, match=r"train.optimizer.lars.form: 'fused' is not available: there is no C\+\+ compiler"
     ):
         optimizer(network(), form="fused")
 

@@ -131,7 +131,7 @@ def test_a_change_that_does_not_fit_is_refused_by_the_name_of_its_option(made: d
     assert "; try " not in str(refused.value), "the batch of a run is not changed by resuming it"
 
 
-@pytest.mark.parametrize(("name", "says"), [("pbs", "PBS knows no"), ("local", "this machine alone")])
+@pytest.mark.parametrize(("name", "says"), [("pbs", "PBS has no"), ("local", "this machine alone")])
 def test_a_scheduler_that_cannot_leave_out_hosts_says_so(name: str, says: str) -> None:
     run = replace(RUN, nodes=1, grid=(4, 1))
     with pytest.raises(UserError, match=f"--exclude: .*{says}"):

@@ -223,7 +223,7 @@ def test_an_answer_without_end_is_cut_off(
         received(HERE, tuple[dict[str, int], ...], b"[" + b"{}," * 1_000_000 + b"{}]")
     for flood in (frame(b"x" * (3 << 20)), json.dumps("x" * 100_000), "[" * 50_000 + "\n", "1" * 5000 + "\n"):
         leads_to(monkeypatch, lambda question, _, flood=flood: flood)
-        with pytest.raises(BadAnswer, match="what came is no answer"):
+        with pytest.raises(BadAnswer, match="this is not an answer"):
             RunThere(run_at("floods")).metrics()
 
 

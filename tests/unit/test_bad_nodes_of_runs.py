@@ -325,7 +325,7 @@ def test_this_machine_is_never_blamed(home: Path, capsys: pytest.CaptureFixture[
         (["forgive", "n2", "--all"], "forgive takes hosts, or --all"),
         (["forgive", "n2"], "n2 was not blamed; `torusrun nodes` lists"),
         (["ls", "n1"], "ls takes no hosts"),
-        (["forgive", "n1", "--json"], "--json goes with `torusrun nodes ls`"),
+        (["forgive", "n1", "--json"], "--json is only for `torusrun nodes ls`"),
     ],
 )
 def test_a_mistake_of_nodes_is_named(

@@ -279,7 +279,7 @@ def test_a_local_port_that_cannot_be_opened_is_one_clear_error(tmp_path: Path) -
             )
         with Forward(tmp_path, port, at=str(port)) as forward:
             assert forward.process.wait(LIMIT_S) == 2
-            assert "the run is on this machine, and this is its port" in forward.said
+            assert "the run uses this port of this machine" in forward.said
 
 
 def test_it_ends_with_the_attempt(echo: Forward, tmp_path: Path) -> None:
@@ -381,4 +381,4 @@ def test_another_user_of_this_machine_cannot_use_the_port(echo: Forward) -> None
     argv = ["/usr/bin/setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/env", "python3", "-c", knocks]
     said = subprocess.run([*argv, str(echo.address[1])], capture_output=True, text=True, timeout=LIMIT_S, cwd="/")
     assert said.stdout == "b''\n", said.stderr
-    assert "its client is a program of another user, or gone" in echo.said
+    assert "its client belongs to another user, or has ended" in echo.said

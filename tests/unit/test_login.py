@@ -140,7 +140,7 @@ def test_a_second_factor_is_typed_unseen(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "why"),
-    [("wrong\n", "HostRefused .*does not let you in: Authentication failed"), ("\x04", "HostRefused .*was given none"),
+    [("wrong\n", "HostRefused .*does not let you in: Authentication failed"), ("\x04", "HostRefused .*got none"),
      ("\x03", "KeyboardInterrupt")],
 )  # fmt: skip
 def test_without_the_second_factor_nobody_is_let_in_and_the_terminal_is_restored(

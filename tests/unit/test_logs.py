@@ -137,8 +137,8 @@ def test_a_log_that_is_no_regular_file_is_reported_once_and_hides_no_other(run: 
     attempt.rank_log(0).symlink_to("/dev/zero")
     found = told(run)
     assert [line.partition(" cannot be read: ")[2] for line in found[:3]] == [
-        "this is no regular file",
-        "this is no regular file",
+        "this is not a regular file",
+        "this is not a regular file",
         "this is a symbolic link, and is not followed",
     ]
     assert "1 | a line of rank 1" in found

@@ -76,7 +76,7 @@ def test_old_drivers_count_double_bit_errors() -> None:
     assert of_gpus(text, 1)["ecc"].value == "00000000:00:1E.0 has 2 uncorrected errors"
     pcie = of_gpus(recorded("t4.xml"), 1, pcie_lanes=16)["pcie"]
     assert pcie == NodeFinding("pcie", BAD, "00000000:00:1E.0 has 8", "16 lanes")
-    with pytest.raises(ValueError, match="not what nvidia-smi -q -x says"):
+    with pytest.raises(ValueError, match="not the output of nvidia-smi -q -x"):
         nvidia_smi.gpus("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
 
 

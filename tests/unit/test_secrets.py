@@ -110,7 +110,7 @@ def test_a_variable_that_the_shell_lacks_is_named(home: Path, monkeypatch: pytes
     [
         ({"A": {}}, "'env.A' must have one source"),
         ({"A": {"from": "/x", "from_shell": True}}, "'env.A' must have one source"),
-        ({"A": {"from": "x"}}, "no absolute path"),
+        ({"A": {"from": "x"}}, "not an absolute path"),
         ({"A": {"frm": "/x"}}, "did you mean 'from'"),
         ({"PYTHONPATH": {"from": "/x"}}, "cannot be a secret"),
         ({"A": ["x"]}, "must be an environment variable's value, not a list"),

@@ -214,7 +214,7 @@ def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: pytest.
     run.attempt(1).end.unlink()
     *_, view = follow(run)
     assert RECORDS_LAG_S < clock.now_s - began_s < 2 * RECORDS_LAG_S
-    assert view.state is State.UNKNOWN and "does not say how it ended" in view.reason
+    assert view.state is State.UNKNOWN and "has no record of its end" in view.reason
 
 
 def test_the_folder_of_an_attempt_that_is_lost_is_named(run: RunFolder) -> None:

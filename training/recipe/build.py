@@ -24,8 +24,8 @@ def build(key: str, section: Section, names: Names, *arguments: Any, **keywords:
     except TypeError as error:
         given = [*(type(each).__name__ for each in arguments), *keywords, *section.options]
         raise ConfigError(
-            f"{key}: {section.name} is called with ({', '.join(given)}), where {', '.join(section.options) or 'none'} "
-            f"come from {key}.options, and does not take that: {error}"
+            f"{key}: {section.name} does not accept its arguments ({', '.join(given)}; from {key}.options: "
+            f"{', '.join(section.options) or 'none'}): {error}"
         ) from None
     return function(*arguments, **keywords, **section.options)
 

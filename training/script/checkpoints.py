@@ -61,7 +61,7 @@ class Checkpoints:
         self, *, folder: str | os.PathLike[str] | None = None, every: int | None = None, last: int = 3, **objects: Any
     ) -> None:
         if not objects:
-            raise ValueError("name what a checkpoint has, as in Checkpoints(model=model, optimizer=optimizer)")
+            raise ValueError("name the contents of a checkpoint, as in Checkpoints(model=model, optimizer=optimizer)")
         for name, found in objects.items():
             if not (hasattr(found, "state_dict") and hasattr(found, "load_state_dict")):
                 raise TypeError(f"{name}: a {type(found).__name__} has no state_dict() and load_state_dict()")

@@ -48,7 +48,7 @@ def test_versions_of_runtimes(said: str, product: str, version: tuple[int, ...])
 
 
 def test_what_is_no_version_is_said() -> None:
-    with pytest.raises(SiteError, match="which is no version"):
+    with pytest.raises(SiteError, match="which is not a version"):
         parse_version("singularity", "module: command not found")
 
 

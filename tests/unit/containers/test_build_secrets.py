@@ -38,7 +38,7 @@ def test_a_registrys_login_reaches_the_runtime_alone() -> None:
         ({"A": "file:none"}, "none: cannot be read: No such file"),
         ({"netrc": "file:none"}, "none: cannot be read: No such file"),
         ({"netrc": "file:bad"}, "bad:1: this is not a netrc file"),
-        ({"A": "file:."}, "cannot be read: this is no regular file"),
+        ({"A": "file:."}, "cannot be read: this is not a regular file"),
     ],
 )
 def test_a_secret_that_is_not_there_is_named(tmp_path: Path, named: dict[str, str], says: str) -> None:

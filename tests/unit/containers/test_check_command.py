@@ -82,7 +82,7 @@ def test_before_an_image_is_built_its_image_file_is_looked_at(
 def test_an_image_that_cannot_be_read_is_a_finding(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(project / "fifo.sif")
     code, found = checked(capsys, "--set", "image=./fifo.sif")
-    said = f"{project}/fifo.sif: the image cannot be read: this is no regular file"
+    said = f"{project}/fifo.sif: the image cannot be read: this is not a regular file"
     assert code == 2 and found["image-unreadable"]["what"] == said and len(found) == 1
 
 

@@ -133,7 +133,7 @@ def test_binds_as_a_site_writes_them() -> None:
     texts = ["/data", "/a:/b", "/a b:/c:ro"]
     assert [Bind.parse(t) for t in texts] == [Bind("/data"), Bind("/a", "/b"), Bind("/a b", "/c", read_only=True)]
     for text in ("data", "/a:b", "/a:/b:rx", "/a,/b", ""):
-        with pytest.raises(ValueError, match="is no bind"):
+        with pytest.raises(ValueError, match="is not a bind"):
             Bind.parse(text)
 
 

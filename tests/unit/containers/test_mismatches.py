@@ -265,7 +265,7 @@ MISMATCHES: list[Row] = [
     ),
     (
         "an image without a shell", COMMAND, BY_MPIRUN, ImageFacts("/shared/x.sif", starts=None, shell=False),
-        "image-broken", UNKNOWN, "the image has no /bin/sh that could be asked",
+        "image-broken", UNKNOWN, "the image has no /bin/sh, which the checks need",
     ),
     (
         "an image that only this machine does not start", COMMAND, BY_MPIRUN, ImageFacts("/shared/x.sif", starts=None),

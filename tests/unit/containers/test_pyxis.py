@@ -250,7 +250,7 @@ def test_a_squashfs_is_for_pyxis_alone(tmp_path: Path, home: Path) -> None:
     with pytest.raises(UserError, match=r"x\.sqsh' is for Pyxis; this site has none"):
         run_image.of_plan(plan(tmp_path / "run.yaml"))
     (tmp_path / "site.yaml").write_text(f"{SITE}container: {{runtime: pyxis}}\n")
-    with pytest.raises(UserError, match="Pyxis starts this file as it is"):
+    with pytest.raises(UserError, match="Pyxis starts this file unchanged"):
         squashed.directly(f"{tmp_path}/x.sqsh", load_site(str(tmp_path / "site.yaml")), lambda line: None)
 
 

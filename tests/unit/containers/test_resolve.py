@@ -182,7 +182,7 @@ def test_no_message_contains_a_login(broken: str, index: Index, monkeypatch: pyt
             Suite.fetched(Web(), f"{address}/debian", "bookworm", "x86_64")
         return
     why = resolve(["mine"], [f"{address}/simple"], TARGET, Web()).missing["mine"]
-    says = {"page": "no page of a package index", "wheel": "this is not a wheel", "size": "its size is not known"}
+    says = {"page": "not a page of a package index", "wheel": "this is not a wheel", "size": "its size is not known"}
     assert says[broken] in why and f"{index.address}/simple/mine/" in why and "s3cret" not in why
 
 
@@ -314,7 +314,7 @@ def test_what_cannot_be_looked_up_is_open_and_no_failure(
         ("PIP_EXTRA_INDEX_URL: file:index.txt", ""),
         ("PIP_INDEX_URL: env:NOT_SET_ANYWHERE", "the variable NOT_SET_ANYWHERE is not set here"),
         ("PIP_EXTRA_INDEX_URL: file:none", "none: cannot be read"),
-        ("PIP_NO_INDEX: env:OUR_INDEX", "known only in the build: 'secrets.PIP_NO_INDEX'"),
+        ("PIP_NO_INDEX: env:OUR_INDEX", "only the build knows the indexes of pip: 'secrets.PIP_NO_INDEX'"),
     ],
 )
 def test_the_indexes_of_the_image_files_secrets_are_queried(

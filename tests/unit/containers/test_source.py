@@ -51,10 +51,10 @@ def test_a_path_is_told_by_what_lies_there(tmp_path: Path) -> None:
     [
         ("mine.tar", "write docker-archive:mine.tar"),
         ("/a/mine.tar.gz", "write docker-archive:/a/mine.tar.gz"),
-        ("shub://a/b", "this form is not known"),
-        ("oci://a/b", "this form is not known"),
-        ("docker://--option", "is no reference"),
-        ("docker://a b", "is no reference"),
+        ("shub://a/b", "this form is unknown"),
+        ("oci://a/b", "this form is unknown"),
+        ("docker://--option", "is not a reference"),
+        ("docker://a b", "is not a reference"),
         ("docker-archive:", "cannot be a path: it is empty"),
         ("/a/\0.sif", "cannot be a path: it holds a NUL"),
     ],
@@ -153,7 +153,7 @@ def test_a_tag_chooses_one_of_several_images(transport: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("content", [b"no tar", b""])
 def test_an_archive_of_another_form_is_one_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "mine.tar").write_bytes(content)
-    with pytest.raises(UserError, match=r"mine\.tar: this is no (whole archive of an )?OCI layout"):
+    with pytest.raises(UserError, match=r"mine\.tar: this is not an? (complete archive of an )?OCI layout"):
         convert.conversion(source.parse(f"oci-archive:{tmp_path}/mine.tar:v1"), "").lay_out(tmp_path / "build")
 
 

@@ -116,7 +116,7 @@ def test_a_login_node_without_mpi_and_runtime_loads_their_modules(home: object) 
 
 
 def test_what_several_answers_fit_names_its_option(home: object) -> None:
-    with pytest.raises(UserError, match="main, short; name one by --queue, or let --yes take main"):
+    with pytest.raises(UserError, match="main, short; name one with --queue, or let --yes choose main"):
         propose(slurm(), None, BARE, choices(yes=False))
     assert site(slurm(), choices(yes=False, queue="short"))[0].queue == "short"
     with pytest.raises(UserError, match="did you mean 'short'"):

@@ -106,7 +106,7 @@ def test_init_writes_no_site_of_a_cluster_whose_scheduler_is_down(
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert main(["init", "--yes"]) == 3
     said = capsys.readouterr().err
-    assert says in said and "take this machine alone by --scheduler local" in said
+    assert says in said and "use only this machine with --scheduler local" in said
     assert not (home / ".config").exists()
 
 

@@ -56,7 +56,7 @@ def telling(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         if path.is_symlink():
             raise ConfigError(
-                f"{ROOT}: {path} is a link to {os.readlink(path)}, which is not there; mend or remove the link "
+                f"{ROOT}: {path} is a link to {os.readlink(path)}, which does not exist; correct or remove the link "
                 "(if the ranks run in an image, bind the folder to which it leads)"
             ) from None
         raise ConfigError(
@@ -65,6 +65,6 @@ def telling(path: Path) -> Iterator[None]:
     except PermissionError:
         raise ConfigError(f"{ROOT}: {path} may not be read by this user; ask its owner for the right") from None
     except NotADirectoryError:
-        raise ConfigError(f"{ROOT}: {path} is no folder") from None
+        raise ConfigError(f"{ROOT}: {path} is not a folder") from None
     except OSError as error:
         raise ConfigError(f"{ROOT}: {path} cannot be read: {error.strerror}") from None
