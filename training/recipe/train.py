@@ -228,7 +228,7 @@ class CheckpointKeys:
         3, "how many of the newest ones are kept", short=True
     )
     every_epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = key(
-        None, "keep also the first one of every N epochs", unit="epochs"
+        None, "keep also the first one in each interval of this many epochs", unit="epochs"
     )
     best: bool = key(
         False, "save a checkpoint after an evaluation that is better than all before; the best one is kept"
@@ -293,13 +293,13 @@ class Train:
     seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = key(1, "for the random weights, order and shifts")
     checkpoint_every_steps: Annotated[int, STEPS] | None = key(
         None,
-        "steps between checkpoints; default: sqrt(2 x what a save costs, as measured, "
+        "interval between checkpoints; default: sqrt(2 x what a save costs, as measured, "
         "x the mean time between failures)",
         unit="steps",
         source="Young 1974, Daly 2006",
     )
     checkpoints: CheckpointKeys = key(CheckpointKeys(), "which checkpoints are kept")
-    log_every_steps: Annotated[int, STEPS] = key(5, "steps between rows of metrics", unit="steps")
+    log_every_steps: Annotated[int, STEPS] = key(5, "interval between rows of metrics", unit="steps")
     trace: bool = key(False, "rank 0 writes a line for every step into trace.jsonl, in the folder of the attempt")
     mlperf_log: bool = key(False, "rank 0 writes lines in the format of MLPerf's logs (:::MLLOG) to its output")
 
