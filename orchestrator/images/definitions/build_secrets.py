@@ -1,6 +1,6 @@
 """Logins that only a build uses: it reads them at its start, and no file that stays contains them.
 
-Values travel in the environment of the build; files are bound read-only below /mnt. The output of the build goes
+Values are passed in the environment of the build; files are bound read-only below /mnt. The output of the build goes
 through `hiding`, since programs repeat URLs.
 """
 
