@@ -23,7 +23,7 @@ _hints = functools.cache(functools.partial(typing.get_type_hints, include_extras
 
 
 def hints_of(record: Any) -> dict[str, Any]:
-    """The types of the fields of a dataclass. Python computes them anew for each call, which takes a millisecond."""
+    """The types of the fields of a dataclass. Python computes them again for each call, which takes a millisecond."""
     return _hints(record)
 
 

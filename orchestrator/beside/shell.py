@@ -1,4 +1,4 @@
-"""A terminal, a command, or the way to a port, beside a rank of a running attempt."""
+"""A terminal, a command, or a forwarded port on the host of a rank of a running attempt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.schedulers import client
 
 
 def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) -> int:
-    """Run `command`, or a shell if it is empty, beside a rank of a run; its exit code.
+    """Run `command`, or a shell if it is empty, on the host of a rank of a run; its exit code.
 
     In a held allocation, rank 0 is on the first host. Raises UserError if the run is not running or has no such rank,
     SiteError if its host cannot be reached.

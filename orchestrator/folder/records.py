@@ -93,7 +93,7 @@ class RankEnd:
 
     @property
     def words(self) -> str:
-        """'rank 3 (node2, local rank 1) was killed by SIGKILL', or the like."""
+        """The end as a sentence, such as 'rank 3 (node2, local rank 1) was killed by SIGKILL'."""
         who = f"rank {self.rank} ({self.host}, local rank {self.local_rank})"
         if self.error:
             return f"{who} did not start: {self.error}"

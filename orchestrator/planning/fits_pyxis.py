@@ -1,4 +1,4 @@
-"""Checks of a site that starts its ranks by Pyxis: where there is no Pyxis, and which keys it has no use for."""
+"""Checks of a site that starts its ranks by Pyxis: sites without Pyxis, and keys that have no effect with it."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def _ranks_per_core(plan: Plan, other: Otherwise) -> float:
 
 
 def _power_w(plan: Plan, other: Otherwise) -> float | None:
-    """The most watts that a rank's GPU may draw; None for ranks on CPUs, and for a GPU that nobody knows."""
+    """The most watts that a rank's GPU may draw; None for ranks on CPUs, and for an unknown GPU."""
     name = other.gpu or (device_for(plan.site.node.architecture) if plan.site.node.gpus else None)
     return power_w(name) if name else None
 

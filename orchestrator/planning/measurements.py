@@ -1,4 +1,4 @@
-"""The results of a measuring run, kept beside the site's file: links, and the times of a step and an image."""
+"""The results of a measuring run, in a file next to the site's file: links, and the times of a step and an image."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Found:
 
 
 def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Found]:
-    """Write the results beside the site file of the run file at `path`. The rates of other models there stay."""
+    """Write the results next to the site file of the run file at `path`. The rates of other models are kept."""
     run = load(path, site=site, settings=settings).run
     site_file = find_site(run.site, Path(path).parent, Mark(path))
     found = of(folder)

@@ -1,4 +1,4 @@
-"""The placement of a plan on given hosts: the map, the order beside other orders and bounds, and other grids."""
+"""The placement of a plan on given hosts: the map, the order compared with other orders and bounds, and other grids."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def not_copied(what: str) -> Iterator[None]:
 
 @contextmanager
 def partial_copy(into: Path, of: str) -> Iterator[Path]:
-    """A folder beside `into` with what was copied so far, as in `collecting`. The caller renames or removes it."""
+    """A folder next to `into` with the files copied so far, as in `collecting`. The caller renames or removes it."""
     name = hashlib.sha256(f"{of}\n{into.name}".encode(errors="surrogateescape")).hexdigest()[:16]
     partial = into.with_name(f"{PARTIAL}{name}")
     into.parent.mkdir(parents=True, exist_ok=True)

@@ -264,5 +264,5 @@ class Client:
 
     @property
     def shell_from_inside(self) -> bool:
-        """Whether the job must start the program of a shell (orchestrator.beside.shells), since `shell` cannot."""
+        """Whether the job must start the program of a shell (orchestrator.beside.shells), because `shell` cannot."""
         return self.scheduler.reach.from_inside and not self.by_ssh

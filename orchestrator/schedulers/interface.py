@@ -134,7 +134,7 @@ class Scheduler(ABC):
         return environment.get(own.array) or environment.get(own.job) or "unknown"
 
     def own_task(self, environment: Mapping[str, str]) -> int | None:
-        """Inside a job: the number (from 0) of the task of an array; None if it is no array."""
+        """Inside a job: the number (from 0) of the task of an array; None without an array."""
         number = environment.get(self.variables.task, "")  # outside arrays Grid Engine says "undefined"
         return int(number) - self.variables.first_task if number.isdigit() else None
 

@@ -36,7 +36,7 @@ def named(name: str) -> Reached:
 
 
 def reachable(say: Callable[[str], None]) -> list[Reached]:
-    """All schedulers whose programs are on PATH and that answer; this machine if there is no scheduler's program.
+    """The schedulers whose programs are on PATH and answer; this machine if no scheduler's program is on PATH.
 
     Raises SiteError if there are programs but no scheduler answers. A login node whose scheduler is down must not count
     as a machine without one: Slurm gives the same answer there as on a machine outside every cluster.

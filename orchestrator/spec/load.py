@@ -104,7 +104,7 @@ def measured_at(site_file: Path) -> SiteMeasurements | None:
 
 
 def measured_place(site_file: Path) -> Path:
-    """The file of a site's measurements: beside its file, or with the user's own sites if it is shipped."""
+    """The file of a site's measurements: next to its file, or with the user's own sites if it is shipped."""
     return (site_folders()[0] if site_file.parent == SHIPPED else site_file.parent) / f"{site_file.stem}.measured"
 
 

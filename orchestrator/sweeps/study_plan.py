@@ -51,7 +51,7 @@ def plan_of_members(
 
 
 def check_optuna(python: str) -> None:
-    """Raise UserError if the Python of the jobs has no Optuna, or an old one; not if it cannot be asked here."""
+    """Raise UserError if the Python of the jobs has no Optuna, or an old one; not if it cannot be run here."""
     try:
         said = process.run(process.program(python, PROBE), timeout_s=ASKING_S)
     except SiteError:  # it may be on the nodes alone; the job says it, too

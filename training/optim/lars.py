@@ -99,7 +99,7 @@ def names_skipped(model: nn.Module, lars: LarsKeys) -> set[str]:
 
 
 def build(model: nn.Module, train: Train) -> LARS:
-    """The optimizer of `train.optimizer`. Raises ConfigError if shards do not go with the rest of the recipe."""
+    """The optimizer of `train.optimizer`. Raises ConfigError if the rest of the recipe excludes shards."""
     optimizer = train.optimizer
     if not fits.shards_fit(train):
         raise ConfigError(f"{KEY}: 'sharded' needs {fits.SHARDS_NEED}; 'auto' does not")

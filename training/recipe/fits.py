@@ -15,7 +15,7 @@ SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precisi
 
 
 class Misfit(NamedTuple):
-    """A key below `train` that does not go with others. `advice` says how to correct it in a file."""
+    """A key below `train` that cannot be combined with others. `advice` says how to correct it in a file."""
 
     key: str
     message: str
@@ -23,7 +23,7 @@ class Misfit(NamedTuple):
 
 
 def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None) -> Iterator[Misfit]:
-    """Every key that does not go with another, or with `ranks` ranks.
+    """Every key that cannot be combined with another, or with `ranks` ranks.
 
     `stretch` holds the epochs that these ranks train; None if they train all.
     """

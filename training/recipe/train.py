@@ -242,7 +242,7 @@ class CheckpointKeys:
 
 @dataclass(frozen=True)
 class Train:
-    """What the ranks do; handed to `python -m training` as it is."""
+    """What the ranks do; handed to `python -m training` unchanged."""
 
     recipe: RecipeName | None = key(
         None, "a published recipe, fitted to the ranks and the data set; the other keys override its values"

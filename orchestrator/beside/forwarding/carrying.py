@@ -1,4 +1,4 @@
-"""Many connections over one pair of pipes: the same on the user's machine and on the rank's host.
+"""Many connections over one pair of pipes: used on the user's machine and on the rank's host.
 
 Neither end sends more of a connection than the other has room for (ROOM_BYTES). So what is stored is bounded, and a
 slow reader holds up no other connection.

@@ -48,7 +48,7 @@ class Ready:
 
 
 class NotAForward(SiteError):
-    """What came is no message of a forward."""
+    """The received bytes are not a message of a forward."""
 
 
 def packed(kind: Message, number: int, content: bytes = b"") -> bytes:

@@ -100,7 +100,7 @@ def agreed(names: Sequence[str], does: str, *, yes: bool) -> bool:
 
 
 def confirmed(what: str, *, yes: bool) -> bool:
-    """Say what the verb will do, as in 'cancel 2 runs', and ask whether to do it, unless `yes`.
+    """Print what the verb will do, as in 'cancel 2 runs', and ask for confirmation, unless `yes`.
 
     Raises UserError if there is no terminal on which to ask.
     """

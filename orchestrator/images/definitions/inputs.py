@@ -1,4 +1,4 @@
-"""The inputs of a build beside the text of its definition: its base, its own files, and their checksums."""
+"""The inputs of a build besides the text of its definition: its base, its own files, and their checksums."""
 
 from __future__ import annotations
 

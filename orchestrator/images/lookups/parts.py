@@ -1,4 +1,4 @@
-"""The parts of an image before it is built: what the indexes and registries know of each, and what they do not."""
+"""The parts of an image before it is built: what the indexes and registries report about each, and what is unknown."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ END_S = 5.0  # how long the launcher may take to end its processes
 
 
 class ReadyRanks:
-    """The waiting ranks beside `attempt`, on the hosts and by the launch order of that attempt."""
+    """The ranks that wait while `attempt` runs, on the hosts and with the launch order of that attempt."""
 
     def __init__(self, plan: Plan, attempt: Attempt) -> None:
         self.plan, self.attempt = plan, attempt
@@ -31,7 +31,7 @@ class ReadyRanks:
         self.messages: Path | None = None  # where the launcher writes, if not to the output of the next attempt
 
     def begin(self) -> None:
-        """Start the launcher, if it can run beside the one that is at work."""
+        """Start the launcher, if it can run at the same time as the current one."""
         forget(self.attempt)
         if why := self._impossible():
             print(f"torusrun: no standby: {why}", flush=True)

@@ -1,4 +1,4 @@
-"""The published records beside their predictions, each without its own number, and what the table does not explain."""
+"""The published records and their predictions, each without its own number, and what the table does not explain."""
 
 from __future__ import annotations
 

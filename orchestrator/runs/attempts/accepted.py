@@ -1,4 +1,4 @@
-"""What a client knows of a job that its scheduler has accepted, or may have accepted: never submit it again."""
+"""The knowledge of a client about a job that its scheduler has or may have accepted: never submit it again."""
 
 from __future__ import annotations
 

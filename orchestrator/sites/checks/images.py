@@ -19,7 +19,7 @@ SUBIDS = "ask the administrators for a range in /etc/subuid and /etc/subgid and 
 
 
 def checks(site: Site, login: Login) -> Iterator[Check]:
-    """The checks of the runtime, of the way of building, and of the folder of images."""
+    """The checks of the runtime, of the method of building, and of the folder of images."""
     runtime = login.runtime
     by_pyxis = pyxis.used(site.container.runtime)
     if by_pyxis:
