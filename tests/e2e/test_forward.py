@@ -38,7 +38,7 @@ def fetched(place: Place, address: str) -> list[str]:
     return sorted(place.run(["python", "-c", CLIENT, address]).stdout.splitlines())
 
 
-def test_a_port_beside_a_rank_until_its_attempt_ends(place: Place) -> None:
+def test_a_port_of_a_ranks_host_until_its_attempt_ends(place: Place) -> None:
     port = free_port()
     run = place.submit_script(SERVES.replace("PORT", str(port)))
     host, folder = started(run, 3)["host"], run / "attempts/1"

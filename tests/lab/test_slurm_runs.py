@@ -76,7 +76,7 @@ def test_the_job_of_an_attempt_submits_the_next_one_with_the_nodes_of_the_next_p
     assert [row["epoch"] for row in metrics(run, "eval")][-2:] == [2.0, 3.0], "also where the first attempt ended"
 
 
-def test_slurm_tells_what_hangs_where(place: Slurm) -> None:
+def test_slurm_gives_the_hosts_of_each_switch(place: Slurm) -> None:
     """The lab's topology.conf has two racks; the allocated hosts are in both."""
     place.put("hosts", "node1\nnode3\nnode2\nnode4\n")
     place.put(
@@ -132,7 +132,7 @@ def test_without_accounting_the_states_still_come_out_right(place: Slurm) -> Non
         place.lab.start_slurmdbd()
 
 
-def test_an_administrators_scancel_is_told_and_leaves_a_checkpoint(place: Slurm) -> None:
+def test_an_administrators_scancel_is_reported_and_leaves_a_checkpoint(place: Slurm) -> None:
     run = place.submit(*LONG)
     wait_for_step(run, 40)
     place.lab.admin(["scancel", place.view(run)["job"]])

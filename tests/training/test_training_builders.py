@@ -206,7 +206,7 @@ def test_a_builder_that_is_not_there_is_one_line_on_every_rank(own: Path) -> Non
         ({"data": DataKeys("own:blobs")}, r"train.model: resnet-digits takes samples of shape \(1, height, width\)"),
     ],
 )
-def test_a_builder_that_does_not_fit_is_told_by_its_key(
+def test_a_builder_that_does_not_fit_is_reported_with_its_key(
     own: Path, monkeypatch: pytest.MonkeyPatch, parts: dict[str, object], message: str
 ) -> None:
     monkeypatch.syspath_prepend(own)

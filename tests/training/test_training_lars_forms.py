@@ -166,7 +166,7 @@ def optimizer(net: nn.Module, **keys: object) -> LARS:
 
 @needs_compiler
 @pytest.mark.parametrize("forms", [("fused", "foreach"), ("foreach", "fused")])
-def test_a_checkpoint_of_one_form_goes_on_in_another(forms: tuple[str, str]) -> None:
+def test_a_checkpoint_of_one_form_continues_in_another(forms: tuple[str, str]) -> None:
     straight, changed = network(), network()
     one, first = optimizer(straight, form=forms[0]), optimizer(changed, form=forms[0])
     for step in range(2):

@@ -110,7 +110,7 @@ def test_an_inbox_that_cannot_be_read_ends_nothing(held: RunFolder) -> None:
     assert list(allocation.take(inbox / "not-there")) == []
 
 
-def test_no_request_is_lost_where_the_keeper_ends_meanwhile(held: RunFolder) -> None:
+def test_no_request_is_lost_if_the_keeper_ends_at_the_same_time(held: RunFolder) -> None:
     early, late = in_it(held, "early", ENDS), in_it(held, "late")
     allocation.ask(held.attempt(1), AskedOf(early.attempt(1)))
     end = keeper_of(held, idle_s=-1.0).keep()

@@ -178,7 +178,7 @@ def test_many_connections_at_once_and_more_than_there_is_room_for(echo: Forward)
             link.close()
 
 
-def test_a_client_that_does_not_read_holds_up_its_server_and_nobody_else(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_delays_only_its_server(tmp_path: Path) -> None:
     piece, sent = os.urandom(1 << 20), []
 
     def act(link: socket.socket) -> None:
@@ -242,7 +242,7 @@ def test_a_client_that_is_gone_is_gone_for_the_server_and_a_server_for_the_clien
             all_of(link)
 
 
-def test_a_port_without_a_server_is_said_once_and_works_as_soon_as_there_is_one(tmp_path: Path) -> None:
+def test_a_port_without_a_server_is_reported_once_and_works_as_soon_as_one_starts(tmp_path: Path) -> None:
     port = free_port()
     with Forward(tmp_path, port) as forward:
         for _ in range(3):

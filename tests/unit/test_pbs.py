@@ -256,7 +256,7 @@ def test_a_server_that_is_down_does_not_mean_no_jobs(command: str) -> None:
             PBS().accounting_query([]).read(answer)
 
 
-def test_a_server_without_history_answers_all_the_same() -> None:
+def test_a_server_without_history_still_answers() -> None:
     assert "not configured" in kept("nohist_x").stderr and told("nohist_x") == {}
 
 

@@ -231,7 +231,7 @@ def test_a_clock_is_compared_with_those_of_most_nodes() -> None:
     assert not judge(compared(nodes[:2], two, 10.0, False), [], least_bytes_per_s=None, took_s=1.0).bad
 
 
-def test_a_check_that_all_nodes_fail_blames_none_and_is_said() -> None:
+def test_a_check_that_all_nodes_fail_blames_none_and_is_reported() -> None:
     few = NodeFinding("gpus", BAD, "4", "8")
     silent = NodeFinding(ANSWER, BAD, "none, while most nodes answered")
     skips = NodeFinding("gpus", SKIPPED, "there is no nvidia-smi")

@@ -111,7 +111,7 @@ def test_metrics_with_invalid_values_are_left_out_and_counted(line: str, tmp_pat
     assert metrics.checked(path) == ([STEP], 1)
 
 
-def test_a_row_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
+def test_a_row_that_is_being_written_is_not_damage(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{json.dumps(STEP)}\n{{"t": 1')
     assert metrics.checked(path) == ([STEP], 0)

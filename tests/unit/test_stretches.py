@@ -185,7 +185,7 @@ def test_a_request_to_cancel_that_comes_during_the_submission_holds_for_the_next
     assert (cluster.home / "cancelled").read_text() == "2\n"
 
 
-def test_cancel_finds_the_attempt_that_was_submitted_meanwhile(cluster: Cluster) -> None:
+def test_cancel_finds_an_attempt_that_was_submitted_at_the_same_time(cluster: Cluster) -> None:
     run = cluster.run()
     cluster.program("squeue", "echo '1|RUNNING||n1'; echo '2|PENDING|Priority|'")
     # The job of attempt 1 submits the next one when scancel ends it, which is too late for it to see the request.

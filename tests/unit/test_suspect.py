@@ -127,7 +127,7 @@ def test_the_slow_ranks_that_the_supervisor_recorded_are_named(attempt: Attempt)
 
 
 @pytest.mark.parametrize("slots", [None, {}, [1], [[0, "a"]], [["0", "a", 0, 0, 0]], [[0, ["a"], 0, 0, 0]]])
-def test_evidence_that_is_damaged_is_no_evidence(slots: object, attempt: Attempt) -> None:
+def test_damaged_evidence_does_not_count(slots: object, attempt: Attempt) -> None:
     record(attempt, 0, 12)
     (attempt.ranks / "0001.end.json").write_text("{")
     (attempt.ranks / "9.end.json").write_text("{}")

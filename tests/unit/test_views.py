@@ -137,7 +137,7 @@ def test_a_run_of_somebody_else_is_read_and_neither_asked_about_nor_written_to(r
     assert state(run) is State.FAILED
 
 
-def test_an_end_that_cannot_be_noted_is_reported_all_the_same(run: RunFolder) -> None:
+def test_an_end_that_cannot_be_noted_is_still_reported(run: RunFolder) -> None:
     """The ledger is a FIFO: what only the scheduler knew cannot be written down."""
     End(State.FAILED, "told to end", certain=False).write(run.attempt(1).end)
     run.ledger.unlink()
@@ -246,7 +246,7 @@ def running(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     return run
 
 
-def test_a_running_run_without_new_steps_says_so_beside_its_reason(
+def test_a_running_run_without_new_steps_says_so_after_its_reason(
     running: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (view,) = views([running])

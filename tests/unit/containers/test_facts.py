@@ -79,7 +79,7 @@ def test_a_host_is_asked_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.evidence("mpi") == "not looked at"
 
 
-def test_an_image_is_asked_from_outside(tmp_path: Path) -> None:
+def test_an_image_is_examined_from_outside(tmp_path: Path) -> None:
     path = tmp_path / "x.sif"
     missing = image_facts.image(path)
     assert not missing.readable and missing.evidence("file").endswith("No such file or directory")

@@ -69,7 +69,7 @@ def test_a_broken_image_file_gets_one_clear_message(text: str, place: str, says:
     assert str(caught.value).startswith(f"{path}:{place}: ") and says in str(caught.value)
 
 
-def test_a_login_that_is_a_variable_is_no_login(tmp_path: Path) -> None:
+def test_a_login_that_is_a_variable_is_not_reported(tmp_path: Path) -> None:
     path = tmp_path / "image.yaml"
     path.write_text(GOOD + "post: git clone https://$USER:$TOKEN@a.org/b\nsecrets: {USER: env:A, TOKEN: file:b}\n")
     assert load(path).secrets == {"USER": "env:A", "TOKEN": "file:b"}

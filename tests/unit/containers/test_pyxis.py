@@ -285,7 +285,7 @@ def test_build_recognises_an_image_by_its_content(
         (", writable: /scratch", "'container.writable: /scratch' does not work with Pyxis, which keeps no changes"),
     ],
 )
-def test_what_cannot_be_with_pyxis_is_one_message(
+def test_keys_that_do_not_work_with_pyxis_are_one_message(
     site: str, says: str, tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head, more = (SITE, site) if site.startswith(",") else (site, "")

@@ -213,7 +213,7 @@ def test_what_looks_like_a_token_in_a_path_is_not_shown(token: str, index: Index
 
 
 @pytest.mark.parametrize("url", ["pypi.org/simple", "https://[bad/simple", "https://h:s3cret/simple", "file:///simple"])
-def test_an_index_that_is_no_url_is_named(url: str) -> None:
+def test_an_index_that_is_not_a_url_is_named(url: str) -> None:
     (why,) = resolve(["torch"], [url], TARGET, Web()).missing.values()
     assert why == f"{url}/torch/ is not a URL of a server; write https://HOST/PATH"
     (why,) = resolve(["torch"], ["https://me:s3/cret@h/simple"], TARGET, Web()).missing.values()
@@ -221,7 +221,7 @@ def test_an_index_that_is_no_url_is_named(url: str) -> None:
 
 
 @pytest.mark.parametrize("length", ["many", "-5", "", "9" * 5000])
-def test_a_wrong_length_is_no_length(length: str, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_length_does_not_count(length: str, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     index.wheel("mine", "1.0", beside=False)
     monkeypatch.setattr(Handler, "length", length)
     assert "its size is not known" in resolve(["mine"], [index.simple], TARGET, Web()).missing["mine"]
@@ -236,7 +236,7 @@ def test_a_dependency_that_cannot_be_read_is_named(need: str, index: Index) -> N
     assert found.missing["mine"].startswith("a dependency is not known: ") and "b" in found.missing["mine"]
 
 
-def test_a_link_that_is_no_url_is_no_wheel(index: Index) -> None:
+def test_a_link_that_is_not_a_url_is_not_a_wheel(index: Index) -> None:
     page = index.folder / "simple/mine/index.html"
     index.wheel("mine", "1.0")
     page.write_text('<a href="https://[bad/mine-2.0-py3-none-any.whl">a</a>' + page.read_text())
@@ -271,7 +271,7 @@ def image_file(index: Index, home: Path, tmp_path: Path, monkeypatch: pytest.Mon
     return path
 
 
-def test_the_parts_of_an_image_file_are_told(image_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_parts_of_an_image_file_are_listed(image_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["image", "resolve", "mine.yaml", "--site", "./site.yaml"]) == 0
     said = capsys.readouterr().out
     assert "not resolved from here, 2 of 9 parts:\n" in said

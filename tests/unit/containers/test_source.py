@@ -32,13 +32,13 @@ NEW = Runtime("apptainer", "apptainer", (1, 4, 5))
         ("library://a/b/c:1", "registry", "a/b/c:1", ""),
     ],
 )
-def test_every_form_is_told_by_its_words(text: str, kind: str, place: str, tag: str) -> None:
+def test_every_form_is_recognised_by_its_words(text: str, kind: str, place: str, tag: str) -> None:
     found = source.parse(text)
     assert (found.kind, found.place, found.tag) == (kind, place, tag)
     assert source.misfit(text) is None
 
 
-def test_a_path_is_told_by_what_lies_there(tmp_path: Path) -> None:
+def test_the_kind_of_a_path_follows_from_its_content(tmp_path: Path) -> None:
     (tmp_path / "mine.img").write_bytes(SIF)
     (tmp_path / "sandbox").mkdir()
     assert source.parse(f"{tmp_path}/mine.img").kind == "SIF"
@@ -59,7 +59,7 @@ def test_a_path_is_told_by_what_lies_there(tmp_path: Path) -> None:
         ("/a/\0.sif", "cannot be a path: it holds a NUL"),
     ],
 )
-def test_what_is_no_image_is_told_with_the_mend(text: str, says: str) -> None:
+def test_a_file_that_is_not_an_image_is_reported_with_the_remedy(text: str, says: str) -> None:
     assert says in str(source.misfit(text))
     with pytest.raises(UserError, match="the image"):
         source.parse(text)

@@ -160,7 +160,7 @@ def test_a_copy_is_read_once_in_an_attempt_and_again_in_the_next(image: Path, no
 
 
 @pytest.mark.parametrize("text", ["", "[", "null", "[" * 100_000, "\udce9"])
-def test_a_damaged_record_is_no_record(image: Path, node: Path, attempt: Path, text: str) -> None:
+def test_a_damaged_record_does_not_count(image: Path, node: Path, attempt: Path, text: str) -> None:
     copy = copied(image, str(node), SHA, attempt)
     copy.write_bytes(b"evil")
     copy.with_suffix(".json").write_bytes(text.encode("utf-8", "surrogateescape"))
