@@ -130,7 +130,7 @@ def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:
         yield Misfit("keep_going.spares", "'keep_going.spares': a local site is one machine", "leave it out")
     others = settings.attempts or settings.spares or settings.min_nodes or site.attempts > 1
     if settings.without_progress and not others:
-        wrong = "'keep_going.without_progress' alone does not keep the run going"
+        wrong = "'keep_going.without_progress' has no effect without other keys"
         yield Misfit("keep_going.without_progress", wrong, "add 'attempts', as in {attempts: 20}")
     if settings.min_nodes is not None and settings.min_nodes > run.nodes:
         wrong = f"'keep_going.min_nodes' ({settings.min_nodes}) must be at most 'nodes' ({run.nodes})"

@@ -42,7 +42,7 @@ class Choices:
             return Chosen(next(iter(fitting)), f"{source}: the only {what}")
         if self.yes:
             self.say(f"{what}: {printable(sensible)}, of {', '.join(map(printable, fitting))} (--{option} chooses)")
-            return Chosen(sensible, f"{source}: one of {len(fitting)}, taken by --yes")
+            return Chosen(sensible, f"{source}: one of {len(fitting)}, chosen by --yes")
         if self.ask is None:
             raise UserError(
                 f"several answers fit for the {what}: {', '.join(fitting)}; name one with "

@@ -167,7 +167,7 @@ def _put(root: yaml.Node | None, keys: list[str], value: yaml.Node, at: yaml.Mar
 
 def _entry(place: yaml.Node, key: str, at: yaml.Mark) -> yaml.Node:
     if not isinstance(place, yaml.MappingNode):
-        raise SpecError([Problem(_place(at), f"there are no keys beside {shown(key)} to set")])
+        raise SpecError([Problem(_place(at), f"{shown(key)} is not in a group of keys, so it cannot be set")])
     for key_node, value_node in place.value:
         if key_node.value == key:
             found: yaml.Node = value_node

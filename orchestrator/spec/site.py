@@ -117,7 +117,9 @@ class ContainerSettings:
     )
     build_on: Literal["login", "job"] = key("login", "where images are built: login (here) or job (of the scheduler)")
     build_time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of a build's job", name="build_time")
-    temporary: Annotated[str, kinds.LINE] | None = key(None, "node-local folder for builds; default: beside the image")
+    temporary: Annotated[str, kinds.LINE] | None = key(
+        None, "node-local folder for builds; default: the folder of the image"
+    )
     compression: Literal["gzip", "lz4", "zstd"] | None = key(
         None, "of built images: gzip, lz4 or zstd; default: the runtime's"
     )
@@ -219,8 +221,8 @@ class Site:
     )
     umask: Annotated[int, kinds.UMASK] = key(
         0o077,
-        "who may read the files of a run: 077 (its user), 027 (the user's group, too) or 022 (everybody); files "
-        "with the attempt's token or values of env stay the user's alone",
+        "who may read the files of a run: 077 (its user), 027 (the user's group, too) or 022 (everybody); only "
+        "the user may read files with the attempt's token or values of env",
     )
     container: ContainerSettings = key(ContainerSettings(), "images: how to build and run them")
     python: Annotated[str, kinds.LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")

@@ -68,7 +68,7 @@ def test_the_job_of_an_attempt_submits_the_next_one_with_the_nodes_of_the_next_p
     assert [len(started["hosts"]) for started in ledger(run, "started")] == [1, 2]
     handed_over, completed = ledger(run, "ended")
     assert (handed_over["state"], completed["state"]) == ("CANCELLED", "COMPLETED")
-    assert handed_over["reason"] == "phase 2 wants 2 nodes: attempt 2 continues"
+    assert handed_over["reason"] == "phase 2 needs 2 nodes: attempt 2 continues"
     first, second = metrics(run, "start")
     assert (first["world"], second["world"], second["samples"]) == (2, 4, 90 * 32), "two epochs of 1,437 images"
     seen = [row["samples"] for row in metrics(run, "step")]

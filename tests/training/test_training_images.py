@@ -237,7 +237,7 @@ def only_in_val(root: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (shutil.rmtree, "train.data.options.root: there is no {root}/train; name the folder as the ranks see it"),
+        (shutil.rmtree, "train.data.options.root: there is no {root}/train; name the folder by its path on the ranks"),
         (lambda root: shutil.rmtree(root / "val"), "train.data.options.root: there is no {root}/val; name"),
         (emptied, "train.data.options.root: {root}/train has no folders; make one for each class"),
         (emptied_class, "train.data.options.root: {root}/train/flower holds no images (.jpg, "),

@@ -212,7 +212,7 @@ def test_an_answer_without_end_is_cut_off(
     sizes = {"out": 0, "err": 0, "exit": None, "gone": False, stream: len(piece)}
     made = leads_to(monkeypatch, lambda question, _: frame(piece, **sizes), most=1_000_000)
     monkeypatch.setattr(asking, "LARGEST_BYTES", 5 << 20)
-    with pytest.raises(BadAnswer, match="more than 5,242,880 bytes"):
+    with pytest.raises(BadAnswer, match="larger than 5,242,880 bytes"):
         RunThere(run_at("floods")).metrics()
     leads_to(monkeypatch, lambda question, _: json.dumps({"bytes": 17 << 20}) + "\n")
     with pytest.raises(BadAnswer, match="a message of 17825792 bytes"), Feed([run_at("floods")]) as feed:

@@ -317,7 +317,7 @@ def test_this_machine_is_never_blamed(home: Path, capsys: pytest.CaptureFixture[
     ("words", "says"),
     [
         (["add", "n1"], "of which site? Write `torusrun nodes add HOST --site NAME`"),
-        (["add", "n1;rm", "--site", "SITE"], "HOST: 'n1;rm' is no name of a host"),
+        (["add", "n1;rm", "--site", "SITE"], "HOST: 'n1;rm' is not a name of a host"),
         (["add", "n1", "--site", "SITE", "--for", "2 days"], "--for: '2 days' is not a duration"),
         (["add", "n1", "--site", "nosuch"], "there is no site 'nosuch'"),
         (["--site", "nosuch"], "there is no site 'nosuch'"),

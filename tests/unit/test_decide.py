@@ -106,7 +106,7 @@ def test_a_keeper_starts_one_attempt_after_the_other_while_there_is_time(
         ({"cause": Cause.SCHEDULER}, Stop("its dependency dropped it")),
         (
             {"not_handed_over": True, "stopped": Cause.STOPPED},
-            Stop("its next phase wants other nodes, and no job could be submitted"),
+            Stop("its next phase needs other nodes, and no job could be submitted"),
         ),
         (
             {"bad_hosts": ("n3", "n5")},

@@ -155,7 +155,7 @@ def test_an_image_gets_every_value_from_its_environment_or_the_one_file(
 
 
 def test_a_rank_without_the_file_of_its_secrets_does_not_start(home: Path) -> None:
-    with pytest.raises(SiteError, match="cannot be read.*submit the run anew"):
+    with pytest.raises(SiteError, match="cannot be read.*submit a new run"):
         kept_secrets.kept(RunFolder(home), ["A"])
     kept_secrets.keep(RunFolder(home), {"B": "x"})
     with pytest.raises(SiteError, match="no value of A"):

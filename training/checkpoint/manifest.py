@@ -199,7 +199,7 @@ def _check_schema(path: Path, schema: object) -> None:
     if schema != SCHEMA:
         raise OtherSchema(
             f"{path}: this checkpoint has schema {str(schema)[:20]}, and this torusrun reads schema {SCHEMA}; "
-            "end the run with the torusrun that began it, or submit it anew"
+            "end the run with the torusrun that began it, or submit it as a new run"
         )
 
 

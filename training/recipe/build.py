@@ -49,7 +49,7 @@ def _function(key: str, target: str) -> Callable[..., Any]:
             raise  # the module exists, but one of its imports does not
         raise ConfigError(
             f"{key}: there is no module {error.name!r} on the ranks' Python path; "
-            "put it beside the run's code, or install it where the ranks run"
+            "put it into the folder of the run's code, or install it in the ranks' Python"
         ) from None
     found: Callable[..., Any] | None = getattr(module, name, None)
     if found is None or not callable(found):

@@ -93,5 +93,5 @@ def _save(path: Path, text: str, name: str) -> None:
         for target in made:
             target.unlink()
         raise
-    also = f", and {', '.join(sorted(beside))} beside it" if beside else ""
+    also = f", and {', '.join(sorted(beside))} in its folder" if beside else ""
     result(str(file), f"{name}{also}: `torusrun submit {shlex.quote(name)}` submits it")

@@ -55,9 +55,7 @@ def how(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the job script and the command of every rank; write and submit nothing",
     )
-    ways.add_argument(
-        "--print-script", action="store_true", help="print the job script alone; write and submit nothing"
-    )
+    ways.add_argument("--print-script", action="store_true", help="print only the job script; write and submit nothing")
     parser.add_argument(
         "--ask", action="store_true", help="with --dry-run: also ask Slurm or Grid Engine whether the job could run"
     )

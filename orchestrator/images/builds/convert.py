@@ -61,7 +61,7 @@ def conversion(source: NamedImage, compression: str) -> Conversion:
     if source.tag and not TAG.fullmatch(source.tag):
         raise UserError(f"{source.text}: {source.tag!r} is not a tag")
     if source.tag and source.transport == "docker-archive":
-        raise UserError(f"{source.text}: no runtime takes a tag here; save this image alone, and name the file")
+        raise UserError(f"{source.text}: no runtime accepts a tag here; save only this image, and name the file")
     identity, transport = _identity(source), source.transport
     found = Conversion("", base_identity=identity, compression=compression, transport=transport, tag=source.tag)
     return at(found, source.place)

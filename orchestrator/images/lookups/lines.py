@@ -38,7 +38,7 @@ def read(brought: Brought, target: Target | None) -> PipLines:
     found.limits += _requirements(_of_files(brought, limits=True), target, found.others)
     for file in _included(brought):
         if "://" in file[2]:
-            found.others[shown(file[2])] = "the build alone reads this file"
+            found.others[shown(file[2])] = "only the build reads this file"
     return found
 
 

@@ -58,7 +58,7 @@ class ReadyRanks:
             return False
         why = "its launcher has ended" if self._begun.poll() is not None else self._why_not(following)
         if why:
-            print(f"torusrun: the ranks start anew, without the standby: {why}", flush=True)
+            print(f"torusrun: the ranks start without the standby: {why}", flush=True)
             self.end()
         return not why
 

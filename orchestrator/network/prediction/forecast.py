@@ -247,7 +247,7 @@ def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
     return (
         f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "
         f"{asked.device.fixed_s * 1e3:.1f} ms a step",
-        f"links: {links}; {asked.communication.placed}; nobody else on them",
+        f"links: {links}; {asked.communication.placed}; no other jobs on them",
         f"{_sent(trained, one)}; validation passes: {asked.evaluations}",
         *norms,
         *sizes,

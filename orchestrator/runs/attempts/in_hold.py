@@ -98,7 +98,7 @@ def misfits(plan: Plan, held: Plan) -> list[str]:
             f"the run takes {counted(plan.ranks_per_node, 'rank')} per node, and it asked for {held.ranks_per_node}"
         )
     if plan.run.queue and plan.run.queue != (held.run.queue or held.site.queue):
-        wrong.append(f"the run wants the queue {plan.run.queue!r}")
+        wrong.append(f"the run needs the queue {plan.run.queue!r}")
     return wrong
 
 

@@ -99,7 +99,7 @@ def _remove_image(cache: Cache, entry: CachedImage, found: Uses, before_s: float
     with contextlib.suppress(FileNotFoundError):
         used_s = found.of(entry)
         if used_s is None or used_s >= before_s:
-            raise UserError(f"{entry.path}: somebody uses this image now")
+            raise UserError(f"{entry.path}: another process uses this image now")
     cache.remove(entry)
 
 

@@ -31,7 +31,7 @@ class Advice:
 
 ADVICE = {
     Cause.DONE: Advice("the run is complete", ()),
-    Cause.STOPPED: Advice("somebody asked for its end"),
+    Cause.STOPPED: Advice("a user or the scheduler requested its end"),
     Cause.TIME_LIMIT: Advice(
         "it reached its time limit", (f"{CONTINUES}; --time 4h gives the next attempt more time",)
     ),

@@ -153,7 +153,7 @@ def _would_fail_again(history: History) -> Step | None:
 
 
 def _no_hand_over(history: History) -> Step | None:
-    return Stop("its next phase wants other nodes, and no job could be submitted") if history.not_handed_over else None
+    return Stop("its next phase needs other nodes, and no job could be submitted") if history.not_handed_over else None
 
 
 def _same_bad_hosts(history: History) -> Step | None:

@@ -124,7 +124,7 @@ def _ended(job: Attributes, comment: str, hosts: tuple[str, ...]) -> Status:
     if by:  # without an exit status, if it was deleted by force
         return Status(State.CANCELLED, f"deleted by {_who(by[1], job.get('Job_Owner', ''))}", hosts)
     if not re.fullmatch(r"-?\d+", job["Exit_status"]):
-        return Status(State.UNKNOWN, f"PBS says exit status {_one_line(job['Exit_status'])!r}, which is no number")
+        return Status(State.UNKNOWN, f"PBS says exit status {_one_line(job['Exit_status'])!r}, which is not a number")
     code = int(job["Exit_status"])
     if code < 0:
         return server_ended(code, comment, hosts)

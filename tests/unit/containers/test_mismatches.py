@@ -64,11 +64,11 @@ MISMATCHES: list[Row] = [
     ),
     (
         "Slurm without PMIx and MPICH", replace(BY_SLURM, srun_mpi="pmi2"), BY_BARE_SRUN, MPICH,
-        "slurm-pmi", FITS, "srun offers pmi2, which mpich 3.4.1 speaks",
+        "slurm-pmi", FITS, "srun offers pmi2, which mpich 3.4.1 supports",
     ),
     (
         "Slurm with PMIx and Open MPI", replace(BY_SLURM, srun_mpi="pmix"), BY_SRUN, OPENMPI,
-        "slurm-pmi", FITS, "srun offers pmix, which openmpi 4.1.4 speaks",
+        "slurm-pmi", FITS, "srun offers pmix, which openmpi 4.1.4 supports",
     ),
     (
         "Slurm that is not here", BY_SLURM, HOST, OPENMPI,
@@ -165,7 +165,7 @@ MISMATCHES: list[Row] = [
     ),
     (
         "driver too old", replace(TRAINING, driver="470.57.02"), HOST, CUDA_TORCH,
-        "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, CUDA 12.6's oldest",
+        "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, the oldest for CUDA 12.6",
     ),
     (
         "driver too old, with cuda-compat inside", replace(TRAINING, driver="470.57.02"), HOST,
@@ -175,7 +175,7 @@ MISMATCHES: list[Row] = [
     (
         "driver too old, with a cuda-compat that is too old", replace(TRAINING, driver="470.57.02"), HOST,
         replace(CUDA_TORCH, compat="510.47.03"),
-        "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, CUDA 12.6's oldest",
+        "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, the oldest for CUDA 12.6",
     ),
     (
         "driver that nobody names", replace(TRAINING, driver=None), replace(HOST, driver=None), CUDA_TORCH,

@@ -362,7 +362,7 @@ def test_requirements_files_are_read_as_pip_reads_them(
         "limited": "1.0", "dep": "1.0", "torch": "2.13.0",
     }  # fmt: skip
     assert {part["name"]: part["open"] for part in parts if part["open"]} == {
-        "https://a.org/limits.txt": "the build alone reads this file",
+        "https://a.org/limits.txt": "only the build reads this file",
         "git+ssh://a.org/b@0123": "it is in no index",
         "more two": "this requirement cannot be parsed",
         "odd; python_version ~= '3'": "the condition of 'odd; python_version ~= \"3\"' cannot be evaluated",

@@ -83,7 +83,7 @@ def test_the_key_of_a_conversion_follows_the_content(tmp_path: Path) -> None:
     assert convert.conversion(source.parse(f"oci-archive:{moved}"), "").key != first
     tagged = convert.conversion(source.parse(f"oci-archive:{moved}:tag"), "").key
     assert tagged != convert.conversion(source.parse(f"oci-archive:{moved}"), "").key
-    with pytest.raises(UserError, match="no runtime takes a tag here"):
+    with pytest.raises(UserError, match="no runtime accepts a tag here"):
         convert.conversion(source.parse(f"docker-archive:{moved}:tag"), "")
     moved.write_bytes(b"two")
     assert convert.conversion(source.parse(f"docker-archive:{moved}"), "").key != first

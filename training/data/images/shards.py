@@ -202,7 +202,7 @@ def _sample(
     images = [member for suffix, member in members.items() if suffix in SUFFIXES]
     if len(images) != 1 or ".cls" not in members:
         held = ", ".join(sorted(members))
-        raise ConfigError(f"{ROOT}: {shard}: {key} must have one image and .cls beside each other, and has {held}")
+        raise ConfigError(f"{ROOT}: {shard}: {key} must have one image and one .cls next to each other, but has {held}")
     if images[0].offset_data + images[0].size > size:
         raise ConfigError(f"{ROOT}: {shard} ends within {images[0].name}; make or copy it again")
     return images[0].offset_data, images[0].size, _label(tar, shard, members[".cls"])

@@ -60,7 +60,7 @@ def telling(path: Path) -> Iterator[None]:
                 "(if the ranks run in an image, bind the folder to which it leads)"
             ) from None
         raise ConfigError(
-            f"{ROOT}: there is no {path}; name the folder as the ranks see it (bind it, if they run in an image)"
+            f"{ROOT}: there is no {path}; name the folder by its path on the ranks (bind it, if they run in an image)"
         ) from None
     except PermissionError:
         raise ConfigError(f"{ROOT}: {path} may not be read by this user; ask its owner for the right") from None

@@ -58,7 +58,7 @@ def shared(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Findi
     if image.shared:
         yield fits("image-not-shared", f"the nodes see {image.path}", evidence)
     elif image.local_folder:
-        what = f"{image.path} lies in {image.local_folder}, which is different on every node"
+        what = f"{image.path} is in {image.local_folder}, which is different on every node"
         yield Finding("image-not-shared", what, evidence=evidence)
     elif image.shared is False:
         what = f"{image.path} is on a disk of this machine, unless the nodes mount that disk"
