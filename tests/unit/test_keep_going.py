@@ -173,7 +173,7 @@ def test_fewer_hosts_mean_the_most_nodes_that_the_batch_fits_on_and_the_next_job
 
 def test_a_run_that_fits_on_no_number_of_hosts_that_is_left_is_left_to_the_next_job(run: RunFolder) -> None:
     over(run, ended(How.HOST_LOST, hosts=["n1"], said="gone"))
-    with pytest.raises(UserError, match="fits on no number of nodes from 1 to 0"):
+    with pytest.raises(UserError, match="does not fit on any number of nodes from 1 to 0"):
         next_step(run, replace(HERE, hosts=0), begin=True)
 
 

@@ -191,7 +191,7 @@ MISMATCHES: list[Row] = [
     ),
     (
         "an image in /tmp", ON_CPUS, HOST, replace(CPU_TORCH, shared=False, local_folder="/tmp"),
-        "image-not-shared", ERROR, "/shared/x.sif lies in /tmp, which is different on every node",
+        "image-not-shared", ERROR, "/shared/x.sif is in /tmp, which is different on every node",
     ),
     (
         "an image on a disk of this machine", ON_CPUS, HOST, replace(CPU_TORCH, shared=False),

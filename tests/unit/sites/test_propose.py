@@ -152,7 +152,7 @@ def test_an_account_is_asked_for_where_jobs_need_one(home: object) -> None:
     enforced = Reached("slurm", ClusterFacts(**{**vars(facts), "needs_account": True, "accounts": ("a", "b")}))
     assert site(enforced, choices(account="b"))[0].account == "b"
     unknown = Reached("slurm", ClusterFacts(**{**vars(facts), "needs_account": True, "accounts": ()}))
-    with pytest.raises(UserError, match="name it by --account"):
+    with pytest.raises(UserError, match="name it with --account"):
         site(unknown, choices())
     assert site(slurm(), choices())[0].account is None
 
