@@ -54,7 +54,7 @@ Every row has its own best rate. Seed {CHOOSES} begins at the rate of the row's 
 twice nor half the best rate is better, nor, if the best has less than {UNSTABLE:g} %, a quarter of it. Other seeds, {SEEDS[0]} to {SEEDS[-1]}, train with that rate, and the mean and its standard error are of these alone. The rules are 0.1 for 256 images and in proportion
 to the batch for SGD (Goyal et al. 2017), 10 for 3,328 and with the square root of the batch for LARS (NVIDIA's MLPerf submissions), and a recipe's own.
 The first {MNIST.warm_up:g} epochs of SGD and LARS are a warm-up, the others follow a cosine. A training that diverged
-counts as 10 %, a guess, and is named. One process computes the whole batch. The command goes on where it was
+counts as 10 %, a guess, and is named. One process computes the whole batch. The command continues where it was
 interrupted: COMPLETE.
 
 ## Accuracy over the batch

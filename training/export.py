@@ -19,7 +19,9 @@ from training.files import safetensors
 
 def main(arguments: list[str]) -> int:
     """Write the file; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m training.export", description="A checkpoint's weights in a file.")
+    parser = argparse.ArgumentParser(
+        prog="python -m training.export", description="Write a checkpoint's weights to a file."
+    )
     parser.add_argument("checkpoint", type=Path, help="a checkpoint, or a folder of checkpoints")
     parser.add_argument("file", type=Path, help="the file to write, as weights.safetensors; replaced if it is there")
     parser.add_argument("--own", action="store_true", help="the weights themselves, and not their average (train.ema)")

@@ -167,7 +167,7 @@ class Learner:
             others = f"there are {now}, and {then} were there when the run began"
             if now == then:
                 others = f"there are {now}, as when the run began, but not the same ones"
-            raise ConfigError(f"train.data: {others}; bring back the files as they were, or submit a new run")
+            raise ConfigError(f"train.data: {others}; restore the files, or submit a new run")
         self.progress = Progress(**state["progress"])
         self.before = Progress(**state.get("before", state["progress"]))
         self.model.load_state_dict(state["model"])

@@ -68,7 +68,7 @@ def _train(config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, s
                 saver.look()
             saver.keep()  # after the save: an attempt that continues from this copy finds its checkpoint due or done
         if handed_over:
-            reporter.stop("the next phase wants another number of nodes")
+            reporter.stop("the next phase needs another number of nodes")
             return EXIT_OTHER_NODES
         if stopping and not finished:
             reporter.stop("SIGTERM")

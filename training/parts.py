@@ -46,7 +46,7 @@ def build_parts(train: Train, device: torch.device) -> Parts:
     data.look(view_of(train.data))
     model = _model(train, data).to(device)
     if train.cutmix and len(data.shape) != 3:
-        raise ConfigError(f"train.cutmix: samples of shape {tuple(data.shape)} are no images; write 0")
+        raise ConfigError(f"train.cutmix: samples of shape {tuple(data.shape)} are not images; write 0")
     if train.compile:
         compile_(model, device)
     optimizer = _optimizer(train, model)

@@ -19,7 +19,7 @@ def note(words: Sequence[str]) -> None:
 
 
 def shown() -> list[str]:
-    """The noted words, [] in a process that is no `torusrun`.
+    """The noted words, [] in a process other than `torusrun`.
 
     Values of `env`, `setup` and `sweep` are hidden, and the command after '--', which the run's plan has.
     """

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end what a process does in order, as ctrl-C does."""
+"""SIGTERM and SIGHUP end a process in an orderly manner, as ctrl-C does."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
     except ValueError as error:
         raise damaged(path, str(error)) from None
     if not isinstance(value, dict):
-        raise damaged(path, "it holds no JSON object")
+        raise damaged(path, "it does not hold a JSON object")
     return value
 
 

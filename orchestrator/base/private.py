@@ -73,7 +73,7 @@ def check_makable(folder: Path) -> None:
 
 
 def check(folder: Path, *, only_above: bool = False, owners: Sequence[int] = ()) -> None:
-    """Raise SiteError if a stranger could put a file into `folder`, or replace the folder; `owners` are no strangers.
+    """Raise SiteError if a stranger could put a file into `folder`, or replace the folder; `owners` are trusted.
 
     With `only_above`, `folder` is a parent of the folder that must be trusted.
     """

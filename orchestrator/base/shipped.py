@@ -1,4 +1,4 @@
-"""The folders of files that torusrun ships beside its code: templates, image files, examples."""
+"""The folders of files that torusrun ships with its code: templates, image files, examples."""
 
 from __future__ import annotations
 

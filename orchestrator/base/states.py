@@ -103,4 +103,4 @@ class Status:
 
 def never_starts(reason: str, hosts: tuple[str, ...] = ()) -> Status:
     """The state of a job that would wait for ever if nothing changes."""
-    return Status(State.PENDING, f"{reason}; as it is, it will not start", hosts, never_starts=True)
+    return Status(State.PENDING, f"{reason}; the job cannot start like this", hosts, never_starts=True)

@@ -26,15 +26,15 @@ def objection(folder: str, only_above: bool = False, owners: "tuple[int, ...]" =
     while True:
         found = os.stat(place)
         if not stat.S_ISDIR(found.st_mode):
-            return place + ": this is no folder"
+            return place + ": this is not a folder"
         shared = not trusted and found.st_mode & stat.S_IWGRP and found.st_gid in [os.getegid()] + os.getgroups()
         if _is_stranger(found.st_uid, owners) and not shared:
-            reason = f"this folder belongs to user {found.st_uid}, who can replace what lies in it"
+            reason = f"this folder belongs to user {found.st_uid}, who can replace its files"
             return f"{place}: {reason}; name one of your own"
         others = stat.S_IWOTH | (stat.S_IWGRP if trusted else 0)
         if found.st_mode & others and not found.st_mode & stat.S_ISVTX:
             mode = f"{stat.S_IMODE(found.st_mode):04o}"
-            reason = f"others may write into this folder (mode {mode}), and so replace what torusrun keeps there"
+            reason = f"other users can write to this folder (mode {mode}) and replace torusrun's files in it"
             return f"{place}: {reason}; `chmod go-w` it, or name another folder"
         if place == os.path.dirname(place):
             return ""
@@ -63,7 +63,7 @@ def _objection_to_link(link: str, owners: "tuple[int, ...]") -> str:
     """How a stranger could change a link; '' if that is impossible. The parents of the link are checked elsewhere."""
     owner = os.lstat(link).st_uid
     if _is_stranger(owner, owners) and os.stat(os.path.dirname(link)).st_mode & stat.S_IWOTH:
-        return f"{link}: this link belongs to user {owner}, who can lead it elsewhere; name a folder of your own"
+        return f"{link}: this link belongs to user {owner}, who can change its target; name a folder of your own"
     return ""
 
 

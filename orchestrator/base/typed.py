@@ -23,7 +23,7 @@ _hints = functools.cache(functools.partial(typing.get_type_hints, include_extras
 
 
 def hints_of(record: Any) -> dict[str, Any]:
-    """The types of the fields of a dataclass. Python computes them anew for each call, which takes a millisecond."""
+    """The types of the fields of a dataclass. Python computes them again for each call, which takes a millisecond."""
     return _hints(record)
 
 
@@ -107,5 +107,5 @@ def _number(kind: type[Any], value: Any, name: str) -> Any:
         _checked(value, kind, name)
     is_time = name.endswith("_s") and not name.endswith("_per_s")
     if not abs(value) < (LARGEST_TIME_S if is_time else LARGEST_NUMBER):
-        raise ValueError(f"{name!r} is {str(value)[:20]}, which cannot be")
+        raise ValueError(f"{name!r} is {str(value)[:20]}, which is not a possible value")
     return kind(value)

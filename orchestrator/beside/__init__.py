@@ -1,1 +1,1 @@
-"""What a user opens beside the ranks of a running attempt: a terminal, a command, the way to a port."""
+"""What a user opens on the hosts of a running attempt: a terminal, a command, a forwarded port."""

@@ -1,4 +1,4 @@
-"""The way to a port beside a rank of a running attempt, until the attempt ends."""
+"""Forwards a port on the host of a rank of a running attempt, until the attempt ends."""
 
 from __future__ import annotations
 

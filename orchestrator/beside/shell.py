@@ -1,4 +1,4 @@
-"""A terminal, a command, or the way to a port, beside a rank of a running attempt."""
+"""A terminal, a command, or a forwarded port on the host of a rank of a running attempt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.schedulers import client
 
 
 def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) -> int:
-    """Run `command`, or a shell if it is empty, beside a rank of a run; its exit code.
+    """Run `command`, or a shell if it is empty, on the host of a rank of a run; its exit code.
 
     In a held allocation, rank 0 is on the first host. Raises UserError if the run is not running or has no such rank,
     SiteError if its host cannot be reached.
@@ -62,7 +62,7 @@ def beside(run: RunFolder, rank: int, host: str = "") -> Beside:
     index.own(run)
     seen = look(run)
     if seen.state is not State.RUNNING or seen.job is None:
-        raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): this needs a rank that is running")
+        raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): this needs a running rank")
     attempt = run.attempt(seen.attempt)
     found = _host(run, attempt, rank, host)
     started = ledger.last(ledger.events(run.ledger), Started, seen.attempt)
@@ -72,11 +72,11 @@ def beside(run: RunFolder, rank: int, host: str = "") -> Beside:
 def _host(run: RunFolder, attempt: Attempt, rank: int, host: str) -> str:
     kept = read_object(attempt.placement)
     if kept is None:
-        raise UserError(f"{run.run_id}: its ranks have not been placed yet; ask again in a moment")
+        raise UserError(f"{run.run_id}: its ranks have not been placed yet; try again in a moment")
     try:
         slots = Placement.from_json(kept).slots
     except (KeyError, TypeError, ValueError):
-        raise damaged(attempt.placement, "it is no placement") from None
+        raise damaged(attempt.placement, "it is not a placement") from None
     hosts = list(dict.fromkeys(slot.host for slot in slots))
     if host and host not in hosts:
         raise UserError(f"--host {host}: {run.run_id} runs on {fold(hosts)}")

@@ -50,7 +50,7 @@ def submit(
     """
     planned = planned or _plan_of_one(path, site, settings, later=bool(after or after_any or held))
     if held and (after or after_any):
-        raise UserError("an attempt in a held allocation waits for those before it there: leave out --after")
+        raise UserError("attempts in a held allocation run one after the other: leave out --after")
     if planned.site.host:
         from orchestrator.remote.of_file import submit as submit_there
 

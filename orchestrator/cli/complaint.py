@@ -22,7 +22,7 @@ SENTENCES: dict[str, Sentence] = {
     r"argument ([^:]*): invalid float value: (.*)": "{0}: it must be a number, not {1}".format,
     r"argument ([^:]*): expected .*": "{0}: its value is missing; write one that begins with '-' after '='".format,
     r"argument ([^:]*): not allowed with argument (.*)": "{0} and {1} exclude each other: leave one out".format,
-    r"argument ([^:]*): ignored explicit argument (.*)": "{0}: it takes no value, and has {1}".format,
+    r"argument ([^:]*): ignored explicit argument (.*)": "{0}: it takes no value, but got {1}".format,
     r"argument ([^:]*): (.*)": "{0}: {1}".format,
 }  # of Python 3.10 to 3.13
 
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
             return message
         word = unknown.split()[0]
         if not word.startswith("-"):
-            return f"{verb}: {unknown!r} is more than it takes"
+            return f"{verb}: {unknown!r} is one argument too many"
         from training.recipe.near import did_you_mean
 
         known = (name for action in self._actions for name in action.option_strings)

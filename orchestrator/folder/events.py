@@ -218,7 +218,7 @@ class Ended(Event):
 
 @dataclass(frozen=True)
 class Scored(Event):
-    """The times of the run up to the end of the attempt, beside those that were predicted at submit.
+    """The measured times of the run up to the end of the attempt, and those that were predicted at submit.
 
     `parts` has for each part (runs/state/score.py) `actual_s` and, if it was predicted, `forecast_s` and `error`; with
     an interval also `low_s` and `high_s`.

@@ -41,7 +41,7 @@ class How(Enum):
     HOLD_NEAR = Cause.TIME_LIMIT, "the end of its held allocation is near{at}"
 
     HOST_LOST = Cause.HOST_LOST, "lost {places}{at}{said}{witness}"
-    HOST_NO_RECORD = Cause.HOST_LOST, "{places} fell silent{at}: no rank there left a record of its end{witness}"
+    HOST_NO_RECORD = Cause.HOST_LOST, "{places} stopped responding{at}: no rank there left a record of its end{witness}"
     HOST_NO_ANSWER = Cause.HOST_LOST, f"{IDLE}: {{host}} does not answer, nor do its {{ranks}}{STACKS}"
     HOST_SILENT = (
         Cause.HOST_LOST,

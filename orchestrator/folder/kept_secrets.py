@@ -32,7 +32,7 @@ def kept(run: RunFolder, names: Collection[str]) -> dict[str, str]:
         return {}
     found = all_of(run)
     if missing := sorted({*names} - {*found}):
-        raise SiteError(f"{run.secrets}: it has no value of {', '.join(missing)}; submit the run anew")
+        raise SiteError(f"{run.secrets}: it has no value of {', '.join(missing)}; submit a new run")
     return {name: found[name] for name in names}
 
 
@@ -42,5 +42,5 @@ def all_of(run: RunFolder) -> dict[str, str]:
         words = shlex.split(private.read_bytes(run.secrets, LARGEST_BYTES).decode())
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is damaged"
-        raise SiteError(f"{run.secrets}: the secret variables cannot be read: {why}; submit the run anew") from None
+        raise SiteError(f"{run.secrets}: the secret variables cannot be read: {why}; submit a new run") from None
     return dict(word.split("=", 1) for word in words if "=" in word)  # [export] NAME=value

@@ -61,7 +61,7 @@ def last(found: Sequence[Event], kind: type[E], attempt: int) -> E | None:
 
 
 def standing(found: Sequence[Event]) -> dict[int, bool]:
-    """Attempt -> whether it stands: False if Refused is the newest of its events of MAKE_AN_ATTEMPT."""
+    """Attempt -> whether it is valid: False if Refused is the newest of its events of MAKE_AN_ATTEMPT."""
     attempts = {event.attempt: True for event in found if isinstance(event, Ended)}
     attempts.update(
         (event.attempt, not isinstance(event, Refused)) for event in found if isinstance(event, MAKE_AN_ATTEMPT)

@@ -1,4 +1,4 @@
-"""The size of a log over time, in an index beside it: logs stay as the program wrote them.
+"""The size of a log over time, in an index next to it: the logs themselves are not changed.
 
 A line of the index is 'TIME BYTES': at TIME, in seconds of time.time() on the host of the rank, the log had this many
 bytes. The process that starts the program reads the size of the log a few times a second. So a line was written at most

@@ -93,7 +93,7 @@ class RankEnd:
 
     @property
     def words(self) -> str:
-        """'rank 3 (node2, local rank 1) was killed by SIGKILL', or the like."""
+        """The end as a sentence, such as 'rank 3 (node2, local rank 1) was killed by SIGKILL'."""
         who = f"rank {self.rank} ({self.host}, local rank {self.local_rank})"
         if self.error:
             return f"{who} did not start: {self.error}"
@@ -102,7 +102,7 @@ class RankEnd:
         if self.cut_off:
             return f"{who} lost its connection to another rank"
         if asks := ASKS.get(self.meaning):
-            return f"{who} ended with exit code {self.exit_code}, by which it asks {asks}"
+            return f"{who} ended with exit code {self.exit_code}, which asks {asks}"
         return f"{who} ended with exit code {self.exit_code}"
 
     def write(self, path: Path) -> None:
@@ -130,7 +130,7 @@ class _Over:
 
     @staticmethod
     def complaint(state: State) -> str | None:
-        return None if state.over else f"is {state.value}, which is no end"
+        return None if state.over else f"is {state.value}, which is not an end"
 
 
 Final = Annotated[State, _Over]

@@ -224,5 +224,5 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> tuple[SweepFold
     if word == "last":
         raise UserError("you have no sweep yet; `torusrun submit RUN.yaml --sweep KEY=A,B` makes one")
     if any(run.run_id == word for run in known):
-        raise UserError(f"{word} is a run and no sweep; `torusrun status {word}` shows it")
+        raise UserError(f"{word} is a run, not a sweep; `torusrun status {word}` shows it")
     raise UserError(f"there is no sweep {word!r}; `torusrun status` lists your runs and sweeps")

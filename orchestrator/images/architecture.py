@@ -36,7 +36,7 @@ def machine(path: Path) -> tuple[str | None, str]:
     """(the processor as `uname -m` names it, or None if the file does not name one; the evidence)."""
     head = _head(path)
     if head[32:42] != SIF_MAGIC:
-        return None, f"the header of {path} is no SIF's"
+        return None, f"{path} does not have the header of a SIF"
     code = head[SIF_CODE_AT : SIF_CODE_AT + 2].decode("ascii", "replace")
     found = SIF_CODES.get(code)
     return found, f"the header of {path} names the architecture {code} ({found or 'unknown'})"

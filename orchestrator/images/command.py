@@ -49,7 +49,7 @@ class Bind:
         """A bind as a site writes it: /host, /host:/inside or /host:/inside:ro. Raises ValueError for another form."""
         match = re.fullmatch(r"(/[^:,]*)(?::(/[^:,]*))?(?::(ro|rw))?", text)
         if not match:
-            raise ValueError(f"{text!r} is no bind; write /host, /host:/inside or /host:/inside:ro")
+            raise ValueError(f"{text!r} is not a bind; write /host, /host:/inside or /host:/inside:ro")
         return cls(match[1], match[2] or "", match[3] == "ro")
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ def own_training() -> Path:
     package = Path(__file__).resolve().parents[2] / "training"
     if (package / "__main__.py").is_file():
         return package
-    raise UserError(f"{package}: the training package is not here; install torusrun whole")
+    raise UserError(f"{package}: the training package is missing; reinstall torusrun")
 
 
 def needed(bound_training: bool, host_mpi: str | None = None) -> tuple[Bind, ...]:

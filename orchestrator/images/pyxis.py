@@ -78,7 +78,7 @@ def exported(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def beside(nsenter: str, wrapper: int, directory: str, command: Sequence[str]) -> list[str]:
-    """The command that joins the container of a rank's wrapper, on its host, and runs `command` in a folder there.
+    """The command that enters the container of a rank's wrapper, on its host, and runs `command` in a folder there.
 
     The folder is entered inside: nsenter's own --wd opens it on the host.
     """

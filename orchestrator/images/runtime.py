@@ -88,7 +88,7 @@ def parse_version(command: str, said: str) -> Runtime:
     """A runtime from the output of `--version`. Raises SiteError if that is not a version."""
     match = re.search(r"(?:(apptainer|singularity(?:-?ce|-?pro)?)\s+version\s+)?v?(\d+(?:\.\d+)+)", said, re.IGNORECASE)
     if not match:
-        raise SiteError(f"{command} --version said {said.strip()!r}, which is no version")
+        raise SiteError(f"{command} --version said {said.strip()!r}, which is not a version")
     product = re.sub("-?(ce|pro)$", r"-\1", (match[1] or "singularity").lower())
     return Runtime(command, product, tuple(int(n) for n in match[2].split(".")))
 

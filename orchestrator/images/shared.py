@@ -38,7 +38,7 @@ def file_system(path: Path, mountinfo: str) -> tuple[str, str]:
 
 
 def nodes_own(path: Path) -> str:
-    """The folder that each node has its own copy of, if `path` lies in one; else ''."""
+    """The folder that is different on each node, if `path` is in such a folder; else ''."""
     return next((folder for folder in NODES_OWN if path.is_relative_to(folder)), "")
 
 

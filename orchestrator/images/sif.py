@@ -34,7 +34,7 @@ def squashfs(path: Path) -> Extent:
         with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
             size, head = os.fstat(stream.fileno()).st_size, stream.read(HEADER.size)
             if len(head) < HEADER.size or head[32:42] != SIF_MAGIC:
-                raise UserError(f"{path}: this is no SIF")
+                raise UserError(f"{path}: this is not a SIF")
             count, place = HEADER.unpack(head)[8:10]
             if not 0 <= place <= size:
                 raise UserError(f"{path}: the SIF is damaged: it has no table of its parts; copy or build it again")

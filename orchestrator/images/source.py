@@ -94,11 +94,13 @@ def misfit(text: str) -> str | None:
     if transport not in REGISTRIES and any(len(part.encode()) > LONGEST_NAME for part in place.split("/")):
         return f"a part of its path is longer than {LONGEST_NAME} bytes, which no file system takes"
     if transport in REGISTRIES:
-        return None if REFERENCE.fullmatch(place) else f"{place!r} is no reference, as in docker://debian:bookworm-slim"
+        return (
+            None if REFERENCE.fullmatch(place) else f"{place!r} is not a reference, as in docker://debian:bookworm-slim"
+        )
     if transport in TRANSPORTS:
         return _no_path(place)
     if re.match(r"[a-z][a-z0-9+.-]*:", text):
-        return f"this form is not known; an image is {FORMS}"
+        return f"this form is unknown; an image is {FORMS}"
     if re.search(r"\.tar(\.\w+)?$|\.tgz$", text):
         return f"write docker-archive:{text} for what `docker save` wrote, or oci-archive:{text}"
     return _no_path(text) if is_path(text) else None

@@ -101,7 +101,7 @@ def main() -> None:
         time.sleep(BEAT_S)
         silent_s = silence_s(attempt)
         looks = looks + 1 if silent_s > SILENT_S else 0
-    print(f"torusrun: the first host of job {job} is silent: another job is to continue the run", flush=True)
+    print(f"torusrun: the first host of job {job} does not respond: another job continues the run", flush=True)
     with contextlib.suppress(SiteError):  # then the next job asks the scheduler how the attempt ended
         _record(run, job, silent_s)
     for _ in range(TRIES):

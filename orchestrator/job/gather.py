@@ -43,7 +43,7 @@ class RankRecords:
 
     @property
     def told(self) -> set[int]:
-        """The ranks that were asked to stop."""
+        """The ranks that received a request to stop."""
         return {*self._recorded("told"), *(end.rank for end in self.ends.values() if end.told)}
 
     def said(self) -> dict[int, list[str]]:

@@ -80,7 +80,7 @@ class Keeper:
 
     def keep(self) -> End:
         """Start the requested attempts until the allocation ends; return its end."""
-        print(f"torusrun: held; {self.idle_s:g} s without an attempt end it", flush=True)
+        print(f"torusrun: held; {self.idle_s:g} s without an attempt end the allocation", flush=True)
         self._tell()
         while True:
             if stop := self.requests.look():

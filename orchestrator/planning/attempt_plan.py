@@ -129,7 +129,7 @@ def hosts(name: str, texts: Sequence[str]) -> list[str]:
     except SiteError as error:
         raise UserError(f"{name}: {error}") from None
     if strange := [host for host in found if not re.fullmatch(HOST, host)]:
-        raise UserError(f"{name}: {strange[0]!r} is no name of a host")
+        raise UserError(f"{name}: {strange[0]!r} is not a name of a host")
     return found
 
 

@@ -93,7 +93,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
             yield Misfit("environment", f"'{key}.root' is where conda or spack is installed", "name one of these, too")
         for name, path in software.relative_paths():
             yield Misfit(
-                "environment", f"'{key}.{name}': a job starts in another folder than {path!r} begins in",
+                "environment", f"'{key}.{name}': {path!r} is relative, and a job starts in another folder",
                 "begin it with / or ~",
             )  # fmt: skip
     if run.image and (wrong := source.misfit(run.image)):
@@ -117,7 +117,7 @@ def _source(key: str, given: Secret) -> Iterator[Misfit]:
     if bool(given.file) == given.from_shell:
         yield Misfit(key, f"{key!r} must have one source", "write {from: FILE} or {from_shell: true}")
     elif given.file and not given.file.startswith(("/", "~")):
-        yield Misfit(key, f"{key!r}: {given.file!r} is no absolute path", "begin it with / or ~")
+        yield Misfit(key, f"{key!r}: {given.file!r} is not an absolute path", "begin it with / or ~")
 
 
 def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:
@@ -130,7 +130,7 @@ def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:
         yield Misfit("keep_going.spares", "'keep_going.spares': a local site is one machine", "leave it out")
     others = settings.attempts or settings.spares or settings.min_nodes or site.attempts > 1
     if settings.without_progress and not others:
-        wrong = "'keep_going.without_progress' alone does not keep the run going"
+        wrong = "'keep_going.without_progress' has no effect without other keys"
         yield Misfit("keep_going.without_progress", wrong, "add 'attempts', as in {attempts: 20}")
     if settings.min_nodes is not None and settings.min_nodes > run.nodes:
         wrong = f"'keep_going.min_nodes' ({settings.min_nodes}) must be at most 'nodes' ({run.nodes})"

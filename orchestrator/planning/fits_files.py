@@ -44,7 +44,7 @@ def _wrong(named: NamedFile) -> str:
         near = did_you_mean(word, _names(*os.get_exec_path()))
         return f"there is no program {word!r} in the folders of PATH{near or '; write its full path'}"
     if leaves(word):
-        return f"{word!r} leads out of the folder of the code, and the run gets a copy of that folder alone"
+        return f"{word!r} leads out of the folder of the code, and the run gets a copy of only that folder"
     if is_missing(path):
         return _missing(path, "" if os.path.isabs(word) else "; a path in 'command' begins at the folder of the code")
     if named.interpreter or _may_be_executed(path):

@@ -1,4 +1,4 @@
-"""Checks of a site that starts its ranks by Pyxis: where there is no Pyxis, and which keys it has no use for."""
+"""Checks of a site that starts its ranks by Pyxis: sites without Pyxis, and keys that have no effect with it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def misfits(site: Site) -> Iterator[tuple[str, str]]:
     if container.mount == "node":
         yield "container.mount", f"'container.mount: node' has no use with Pyxis: {unpacked}; leave it out"
     if container.verify == "signature":
-        what = "'container.verify: signature' cannot be with Pyxis: a squashfs has no signature"
+        what = "'container.verify: signature' does not work with Pyxis: a squashfs has no signature"
         yield "container.verify", f"{what}; write checksum, or leave it out"
     if container.gpu in ("nvccli", "rocm"):
-        what = f"'container.gpu: {container.gpu}' cannot be with Pyxis: enroot's own hook brings NVIDIA's GPUs in"
+        what = f"'container.gpu: {container.gpu}' does not work with Pyxis: enroot's own hook brings NVIDIA's GPUs in"
         yield "container.gpu", f"{what}; write nv or none, or leave it out"
     if container.writable not in (None, TMPFS):
-        what = f"'container.writable: {container.writable}' cannot be with Pyxis, which keeps no changes"
+        what = f"'container.writable: {container.writable}' does not work with Pyxis, which keeps no changes"
         yield "container.writable", f"{what}; write tmpfs: the changes last until the ranks end"

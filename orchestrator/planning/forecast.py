@@ -52,7 +52,7 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
     Without a grid the plan gets the best one there. Raises UserError if no rate is known.
     """
     if plan.run.command:
-        raise UserError("how long a command takes cannot be predicted: torusrun does not know what it computes")
+        raise UserError("the time of a command cannot be predicted: torusrun does not know what it computes")
     other = otherwise or Otherwise()
     trained = _trained(plan, other)
     backend: Backend = "nccl" if other.gpu else backend_of(plan)
@@ -187,7 +187,7 @@ def _ranks_per_core(plan: Plan, other: Otherwise) -> float:
 
 
 def _power_w(plan: Plan, other: Otherwise) -> float | None:
-    """The most watts that a rank's GPU may draw; None for ranks on CPUs, and for a GPU that nobody knows."""
+    """The most watts that a rank's GPU may draw; None for ranks on CPUs, and for an unknown GPU."""
     name = other.gpu or (device_for(plan.site.node.architecture) if plan.site.node.gpus else None)
     return power_w(name) if name else None
 
@@ -217,7 +217,7 @@ def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
         return _measured_here(plan, trained, image_us)
     if trained.name != "resnet50":
         raise UserError(
-            f"how fast {trained.name} runs at {plan.run.site} is not known: `torusrun calibrate RUN.yaml` measures it, "
+            f"the speed of {trained.name} at {plan.run.site} is unknown: `torusrun calibrate RUN.yaml` measures it, "
             "`torusrun predict RUN.yaml --images-per-s RATE` takes the rate of one rank from you, and "
             "`torusrun predict RUN.yaml --workload resnet50` predicts that network"
         )

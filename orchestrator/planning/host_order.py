@@ -35,7 +35,8 @@ def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
     names = tuple(dict.fromkeys(hosts))
     if len(names) < plan.run.nodes:
         raise SiteError(
-            f"the scheduler gave {counted(len(names), 'host')} ({', '.join(names)}); the run takes {plan.run.nodes}"
+            f"the scheduler allocated {counted(len(names), 'host')} ({', '.join(names)}); "
+            f"the run takes {plan.run.nodes}"
         )
     if plan.site.topology is None and plan.has_grid:
         return OrderedHosts(plan, names)

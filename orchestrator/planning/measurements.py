@@ -1,4 +1,4 @@
-"""The results of a measuring run, kept beside the site's file: links, and the times of a step and an image."""
+"""The results of a measuring run, in a file next to the site's file: links, and the times of a step and an image."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Found:
 
 
 def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Found]:
-    """Write the results beside the site file of the run file at `path`. The rates of other models there stay."""
+    """Write the results next to the site file of the run file at `path`. The rates of other models are kept."""
     run = load(path, site=site, settings=settings).run
     site_file = find_site(run.site, Path(path).parent, Mark(path))
     found = of(folder)
@@ -79,7 +79,7 @@ def of(folder: RunFolder) -> Found:
     newest = [row for row in rows if row["attempt"] == rows[-1]["attempt"]]
     computed = [row for row in newest if "model" in row]
     if len(computed) != 2:
-        raise UserError(f"{folder.metrics}: there is no whole measurement in it")
+        raise UserError(f"{folder.metrics}: it has no complete measurement")
     saved = [row["time_s"] * 1e6 for row in newest if row.get("operation") == SAVE]
     (few, few_s), (many, many_s) = [(row["batch"], row["time_s"]) for row in computed]
     image_s = max((many_s - few_s) / (many - few), 0.0) or many_s / many

@@ -1,4 +1,4 @@
-"""Notes on effects of a plan that a user may not expect, but that are no errors."""
+"""Notes on effects of a plan that a user may not expect, but that are not errors."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _stretch(kept: dict[str, Any]) -> tuple[float, float] | None:
         return None
     begins, ends = map(float, kept["stretch"])
     if not 0 <= begins < ends < math.inf:
-        raise ValueError("'stretch' is no part of a training")
+        raise ValueError("'stretch' is not a part of a training")
     return begins, ends
 
 

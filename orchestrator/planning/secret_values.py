@@ -25,7 +25,7 @@ def read(plan: Plan) -> dict[str, str]:
         values[WEBHOOK] = _value("notify.webhook", WEBHOOK, plan.notify.webhook, plan.code)
         if not re.fullmatch(URL, values[WEBHOOK]):
             mend = "write one that begins with https://, without a user and a password"
-            raise UserError(f"'notify.webhook': its value is no URL; {mend}")
+            raise UserError(f"'notify.webhook': its value is not a URL; {mend}")
     return values
 
 

@@ -14,7 +14,7 @@ from orchestrator.schedulers import client
 
 
 def without_bad_nodes(planned: AttemptPlan) -> AttemptPlan:
-    """The plan with what its request leaves out. Only if there are bad hosts is the scheduler asked which it has."""
+    """The plan with the hosts that its request leaves out. The scheduler is queried only if there are bad hosts."""
     return all_without_bad_nodes([planned])[0]
 
 

@@ -47,7 +47,7 @@ class Gathered:
 
     def __call__(self, data: bytes) -> None:
         if len(self.content) + len(data) > LARGEST_BYTES:
-            raise BadAnswer(f"{self._host.address}: it writes more than {LARGEST_BYTES:,} bytes as an answer")
+            raise BadAnswer(f"{self._host.address}: its answer is larger than {LARGEST_BYTES:,} bytes")
         self.content += data
 
 
@@ -90,14 +90,14 @@ def _read(link: Session, name: str, out: Take, err: Take, waits: Iterator[float]
         if new.exit is not None:
             return new.exit
         time.sleep(EMPTY_S)
-    raise Gone(f"{link.host.address}: what was begun there is gone, as after a restart of the login node")
+    raise Gone(f"{link.host.address}: the process there is gone; perhaps the login node was restarted")
 
 
 def _new(host: LoginHost, answer: dict[str, Any], data: bytes) -> NewOutput:
     """The content of an answer to `read`. Raises BadAnswer if its numbers do not fit together."""
     new = received(host, NewOutput, answer)
     if min(new.out, new.err) < 0 or new.out + new.err != len(data) or not 0 <= (new.exit or 0) < 256:
-        raise BadAnswer(f"{host.address}: its answer does not fit together: {new}, and {len(data)} bytes")
+        raise BadAnswer(f"{host.address}: its answer contradicts itself: {new}, and {len(data)} bytes")
     return new
 
 

@@ -96,7 +96,7 @@ def _send_code(link: Session, planned: Plan, request: Request, copy: Path) -> No
     answer, _ = link.ask({"ask": "missing", "sha256s": sorted(files)})
     for sha256 in received(link.host, tuple[str, ...], answer.get("missing")):
         if sha256 not in files:
-            raise BadAnswer(f"{link.host.address}: it wants a file that it was not offered")
+            raise BadAnswer(f"{link.host.address}: it requests a file that was not offered")
         _send(link, sha256, files[sha256])
     record = frozen.record()
     request["origin"]["code"] = {key: record[key] for key in ("source", "commit", "dirty", "notes")}

@@ -1,4 +1,4 @@
-"""The page about runs on a login node: it is made there, beside their folders, and comes here as text."""
+"""The page about runs on a login node: it is made there, and returned as text."""
 
 from __future__ import annotations
 

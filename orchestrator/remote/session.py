@@ -51,7 +51,7 @@ class Session:
 
     It gives up after `patience_s` without an answer, and tries the first connection once. `say` gets messages about the
     link. Received data is bounded in size and time. `heard` is called at each sign of life, with the extra time (in
-    seconds) that is allowed for the next one. Unless `asks`, the user is not asked for a password or the like.
+    seconds) that is allowed for the next one. Without `asks`, the user is not asked for a password or a code.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Session:
         try:
             header, payload = self._unpacker.frame(longest_header, largest_bytes)
         except ValueError as error:
-            raise BadAnswer(f"{self.host.address}: what came is no answer: {error}") from None
+            raise BadAnswer(f"{self.host.address}: this is not an answer: {error}") from None
         if wrong := header.get("error"):
             raise SiteError(f"{self.host.address}: {wrong}")
         return header, payload

@@ -80,7 +80,7 @@ class _Asked:
         return {run.run: taken(run, self._found.get(run.run)) for run in self._runs}
 
     def _unknown(self, why: str, say: Say) -> dict[str, View]:
-        say(f"{why}; its runs are shown as they were known last")
+        say(f"{why}; its runs are shown in their last known states")
         return {run.run: unknown(run, why) for run in self._runs}
 
 

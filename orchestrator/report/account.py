@@ -52,7 +52,7 @@ def time_lines(account: Account) -> Iterator[str]:
 
 
 def forecast_line(account: Account) -> str:
-    """What was predicted at submit, beside what it took; '' without a forecast."""
+    """The forecast at submit and the measured time, as a line; '' without a forecast."""
     kept, took_s = account.forecast, account.productive_s
     if not kept:
         return ""

@@ -30,7 +30,7 @@ TAIL_LINES = 10
 
 @dataclass(frozen=True)
 class Explanation:
-    """How an attempt stands and, once it is over, why.
+    """The state of an attempt and, when it is over, the reason.
 
     `cause` is '' before its end, and `meaning` says it in words. `hosts`, `ranks`, `step` and `evidence` are those of
     the end record. `failed` are the ends of ranks that failed, by the time of their hosts. `error` is the end of the

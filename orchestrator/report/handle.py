@@ -111,14 +111,14 @@ class Run:
         return origin(self.folder, self.status()).as_json()
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
-        """Run a command, or a shell, beside a running rank, in its image; its exit code.
+        """Run a command, or a shell, on the host of a running rank, in its image; its exit code.
 
         It uses this process's own input and output. Raises UserError if the run is not running.
         """
         return shell(self.folder, rank, command, terminal=terminal)
 
     def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
-        """Open a local port that leads to `port` beside a rank, or on `host`, until the attempt ends; then 0.
+        """Forward a local port to `port` on the host of a rank, or on `host`, until the attempt ends; then 0.
 
         The local port is `listen` ('6007', '0.0.0.0:6007'), or `port` or a free one of loopback; its address is
         printed. Raises UserError if the run is not running or the port cannot be opened, SiteError if the connection

@@ -83,7 +83,7 @@ def _notes(view: View) -> list[str]:
 
 
 def due_line(due: Due, scheduler: str) -> str:
-    """'starts about 2026-11-24 12:00 (slurm's estimate), done about 14:20 (predicted: 2.3 h)', or the like."""
+    """'starts about 2026-11-24 12:00 (slurm's estimate), done about 14:20 (predicted: 2.3 h)', for example."""
     line = f"starts about {_minute(due.starts_s)} ({plain(scheduler)}'s estimate)"
     if due.left_s is None:
         return line

@@ -143,7 +143,7 @@ class Map:
 
 
 def map_of(arrangement: Arrangement, cluster: Cluster, *, beside: bool = True) -> Map:
-    """The map of an arrangement, `beside` the alphabetical order of the same hosts if that is another."""
+    """The map of an arrangement and, if it differs, of the alphabetical order of the same hosts (`beside`)."""
     rings, ours = arrangement.rings, arrangement.hosts
     racks: dict[str, list[str]] = defaultdict(list)
     for name, host in zip(ours, cluster.only(ours), strict=True):

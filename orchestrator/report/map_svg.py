@@ -27,7 +27,7 @@ Point = tuple[float, float]
 
 
 def document(shown: Map, title: str) -> str:
-    """One picture: the orders beside each other, and the legend below."""
+    """One picture: the orders side by side, and the legend below."""
     panels = [_Panel(shown, order) for order in shown.orders]
     height = 30 + max(panel.height for panel in panels)
     legend, legend_height = _legend(shown)
@@ -41,7 +41,7 @@ def document(shown: Map, title: str) -> str:
 
 
 def parts(shown: Map) -> list[str]:
-    """The orders and the legend as pictures of their own, which a page puts beside or below each other."""
+    """The orders and the legend as pictures of their own, which a page puts side by side or below each other."""
     panels = [_Panel(shown, order) for order in shown.orders]
     legend, height = _legend(shown)
     every = [("".join(panel.drawn()), panel.height) for panel in panels] + [("".join(legend), height)]
@@ -57,7 +57,7 @@ class _Panel:
 
     @cached_property
     def columns(self) -> int:
-        """Nodes beside each other in a rack: a row of the torus if it is short, or a square of nodes."""
+        """Nodes side by side in a rack: a row of the torus if it is short, or a square of nodes."""
         largest = max(map(len, self.map.racks.values()))
         return self.map.row if 1 < self.map.row <= min(largest, 12) else ceil(sqrt(largest))
 

@@ -1,4 +1,4 @@
-"""The placement of a plan on given hosts: the map, the order beside other orders and bounds, and other grids."""
+"""The placement of a plan on given hosts: the map, the order compared with other orders and bounds, and other grids."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Outlook:
         over = self.arrangement.over_bound
         if self.arrangement.optimal:
             return "proved: no placement of this grid on these hosts is better"
-        return f"at most {over:.3f} times the least largest load that a placement of this grid can have"
+        return f"the largest load is at most {over:.3f} times that of the best placement of this grid"
 
     def as_json(self) -> dict[str, Any]:
         bound = bindings(self.cluster.node, self.arrangement.rings.ranks_per_node)

@@ -1,4 +1,4 @@
-"""The cost of a sweep: what was expected at its submission, beside what it has cost so far."""
+"""The cost of a sweep: the cost expected at its submission, and the cost so far."""
 
 from __future__ import annotations
 

@@ -81,14 +81,14 @@ def not_copied(what: str) -> Iterator[None]:
 
 @contextmanager
 def partial_copy(into: Path, of: str) -> Iterator[Path]:
-    """A folder beside `into` with what was copied so far, as in `collecting`. The caller renames or removes it."""
+    """A folder next to `into` with the files copied so far, as in `collecting`. The caller renames or removes it."""
     name = hashlib.sha256(f"{of}\n{into.name}".encode(errors="surrogateescape")).hexdigest()[:16]
     partial = into.with_name(f"{PARTIAL}{name}")
     into.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         partial.mkdir(mode=0o700)
     if partial.is_symlink() or not partial.is_dir() or not private.is_mine(partial):
-        raise SiteError(f"{partial} is in the way, and is no folder of yours; choose another place")
+        raise SiteError(f"{partial} exists and is not a folder of yours; choose another place")
     try:
         yield partial
     except BaseException as error:
@@ -170,7 +170,7 @@ def _copy_checkpoints(run: RunFolder, partial: Path, every: bool, say: Say) -> s
     except OSError:
         named = []
     if not named and not run.checkpoints.is_dir():
-        say(f"{run.checkpoints}: left out: this is no folder")
+        say(f"{run.checkpoints}: left out: this is not a folder")
     elif not named and not run.checkpoints.is_symlink():
         return _copy_foreign(run, partial / OF_CHECKPOINTS, every, say)
     for checkpoint in named:

@@ -31,7 +31,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs beside each other.
+    """Two runs, compared with each other.
 
     `steps` and `numbers` count those that both recorded, `names` are their names. `first` and `largest` are the first
     and the largest difference; None without one. `checkpoint` is the newest one that both have, '' for none, and

@@ -62,7 +62,7 @@ def _moves(found: Sequence[Path], target: Path, *, is_folder: bool) -> dict[Path
     """The new path of each file or folder. Raises UserError if two would have the same, or `target` is a file."""
     is_folder = is_folder or target.is_dir() or len(found) > 1
     if is_folder and os.path.lexists(target) and not target.is_dir():
-        raise UserError(f"{target} is no folder, and {counted(len(found), 'file')} cannot become one; name a folder")
+        raise UserError(f"{target} is not a folder; {counted(len(found), 'file')} need a folder")
     moves: dict[Path, Path] = {}
     for source in found:
         path = target / source.name if is_folder else target

@@ -32,14 +32,14 @@ def _remove(run: RunFolder, needed: Collection[Path], force: bool) -> None:
     """Remove a run. Raises UserError if it is not over or another run waits for it, SiteError if a part is left."""
     index.own(run)
     if not run.ledger.exists():
-        raise UserError(f"{run.folder}: this has no ledger, so nobody can say whether the run is over; look at it")
+        raise UserError(f"{run.folder}: this has no ledger, so it is unknown whether the run is over; look at it")
     with submit.alone(run):  # nobody resumes it meanwhile
         _check(run, look(run), needed, force)
         settled.forget([run.run_id])
         index.forget(run)
     if run.folder.exists() or run.removed.exists():
         left = run.removed if run.removed.exists() else run.folder
-        raise SiteError(f"{left}: this could not be removed wholly; see its permissions, and remove it again")
+        raise SiteError(f"{left}: this could not be removed completely; see its permissions, and remove it again")
 
 
 def check_over(run: RunFolder, seen: View, *, force: bool = False) -> None:
@@ -51,7 +51,7 @@ def check_over(run: RunFolder, seen: View, *, force: bool = False) -> None:
         raise UserError(f"{run.run_id} may have processes that are still at work; see where: `torusrun explain`")
     if not force and is_unsure(run, seen):
         raise UserError(
-            f"{run.run_id} is LOST: {seen.reason}; nobody knows whether job {seen.job} is over: "
+            f"{run.run_id} is LOST: {seen.reason}; it is unknown whether job {seen.job} is over: "
             f"`torusrun cancel {run.run_id}`, then `torusrun rm --force {run.run_id}`"
         )
 

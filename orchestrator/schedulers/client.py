@@ -118,7 +118,7 @@ class Client:
         """
         command = self.scheduler.ask_command(request)
         if command is None:
-            raise UserError(f"{self.scheduler.name} cannot be asked about a job without submitting it: leave out --ask")
+            raise UserError(f"{self.scheduler.name} cannot check a job without submitting it: leave out --ask")
         said = process.run(command, timeout_s=self.timeout_s, text=text, environment=self._environment(request))
         said.check("asking whether the job could run")
         return said.stderr.strip() or said.stdout.strip()
@@ -258,11 +258,11 @@ class Client:
             return ssh(host, argv, terminal=terminal)
         make = self.scheduler.reach.shell_command
         if make is None:
-            why = "has no way into a running job; if the nodes have ssh, set remote_shell: ssh"
+            why = "cannot start a shell in a running job; if the nodes have ssh, set remote_shell: ssh"
             raise SiteError(f"{self.scheduler.name} {why}")
         return make(job_id, host, argv, terminal)
 
     @property
     def shell_from_inside(self) -> bool:
-        """Whether the job must start the program of a shell (orchestrator.beside.shells), since `shell` cannot."""
+        """Whether the job must start the program of a shell (orchestrator.beside.shells), because `shell` cannot."""
         return self.scheduler.reach.from_inside and not self.by_ssh

@@ -95,7 +95,7 @@ class Scheduler(ABC):
 
         They override the script's directives. Raises SiteError if there are none.
         """
-        raise SiteError(f"{self.name} has no words for a job that follows another one, whatever its script says")
+        raise SiteError(f"{self.name} has no option to start a job after the end of another one")
 
     def ask_command(self, request: Request) -> list[str] | None:
         """The command that reads a script, reports whether its job could run, and submits nothing; None without one."""
@@ -134,7 +134,7 @@ class Scheduler(ABC):
         return environment.get(own.array) or environment.get(own.job) or "unknown"
 
     def own_task(self, environment: Mapping[str, str]) -> int | None:
-        """Inside a job: the number (from 0) of the task of an array; None if it is no array."""
+        """Inside a job: the number (from 0) of the task of an array; None without an array."""
         number = environment.get(self.variables.task, "")  # outside arrays Grid Engine says "undefined"
         return int(number) - self.variables.first_task if number.isdigit() else None
 

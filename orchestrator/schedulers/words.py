@@ -96,5 +96,5 @@ def listed_hosts(path: str) -> list[str]:
 
 
 def signal_name(number: int) -> str:
-    """As SIGKILL for 9; 'signal 99' for a number that is no signal's."""
+    """The name of a signal: SIGKILL for 9; 'signal 99' for an unknown number."""
     return Signals(number).name if number in set(Signals) else f"signal {number}"

@@ -42,10 +42,11 @@ class Choices:
             return Chosen(next(iter(fitting)), f"{source}: the only {what}")
         if self.yes:
             self.say(f"{what}: {printable(sensible)}, of {', '.join(map(printable, fitting))} (--{option} chooses)")
-            return Chosen(sensible, f"{source}: one of {len(fitting)}, taken by --yes")
+            return Chosen(sensible, f"{source}: one of {len(fitting)}, chosen by --yes")
         if self.ask is None:
             raise UserError(
-                f"several answers fit for the {what}: {', '.join(fitting)}; name one by --{option}, or let --yes take "
+                f"several answers fit for the {what}: {', '.join(fitting)}; name one with "
+                f"--{option}, or let --yes choose "
                 f"{sensible}"
             )
         return Chosen(self._asked(what, fitting, sensible), f"{source}: one of {len(fitting)}, chosen by you")
@@ -56,7 +57,7 @@ class Choices:
             return Chosen(given, f"--{option}")
         if self.ask is None or self.yes:
             raise UserError(
-                f"the {what} is needed, and the scheduler does not report it: name it by --{option} ({hint})"
+                f"the {what} is needed, and the scheduler does not report it: name it with --{option} ({hint})"
             )
         while not (answer := self._line(f"{what} ({hint}): ")):
             pass
@@ -79,4 +80,4 @@ class Choices:
         try:
             return self.ask(prompt).strip()
         except EOFError:
-            raise UserError("the input ended before all was answered; nothing was written") from None
+            raise UserError("the input ended before all questions were answered; nothing was written") from None

@@ -36,7 +36,7 @@ def named(name: str) -> Reached:
 
 
 def reachable(say: Callable[[str], None]) -> list[Reached]:
-    """All schedulers whose programs are on PATH and that answer; this machine if there is no scheduler's program.
+    """The schedulers whose programs are on PATH and answer; this machine if no scheduler's program is on PATH.
 
     Raises SiteError if there are programs but no scheduler answers. A login node whose scheduler is down must not count
     as a machine without one: Slurm gives the same answer there as on a machine outside every cluster.
@@ -52,8 +52,8 @@ def reachable(say: Callable[[str], None]) -> list[Reached]:
             silent.append(f"{name}: {error}")
     if silent and not found:
         raise SiteError(
-            f"no scheduler answers, so no site is written: {'; '.join(silent)}; try again once one does, or take this "
-            f"machine alone by --scheduler {LOCAL}"
+            f"no scheduler answers, so no site is written: {'; '.join(silent)}; try again when one answers, or "
+            f"use only this machine with --scheduler {LOCAL}"
         )
     for why in silent:
         say(f"left out: {why}")

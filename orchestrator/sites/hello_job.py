@@ -42,7 +42,7 @@ def checks(name: str, site: Site, wait_s: float) -> Iterator[Check]:
         private.make(folder, site.umask)
         yield from _tried(name, site, folder, wait_s)
     except (TorusrunError, OSError) as error:
-        yield failed("job", str(error), "mend what the message names, and try again")
+        yield failed("job", str(error), "fix what the message names, and try again")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -60,7 +60,7 @@ def judged(site: Site, nodes: int, talk: Talk, view: View, log: str) -> Iterator
         hosts = ", ".join(sorted({str(said["host"]) for said in talk.done.values()}))
         yield ok("job", f"{counted(ranks, 'rank')} on {counted(nodes, 'node')} ran and met ({hosts})")
     elif met:
-        mend = "write node.interface into the site: the one that the nodes reach each other by"
+        mend = "write node.interface into the site: the interface that connects the nodes"
         yield failed("job", f"the ranks did not reach each other: {met[0]}", mend)
     else:
         yield failed("job", f"{view.state.value}: {view.reason}{f' ({log})' if log else ''}", _mend(talk))
@@ -81,7 +81,7 @@ def skew_s(asked_s: float, answered_s: float, seen_s: float) -> tuple[float, flo
 
 def _mend(talk: Talk) -> str:
     if talk.hello:
-        return "the reason says what to mend; `torusrun doctor` without --job looks at the login node's part"
+        return "the reason says what to fix; `torusrun doctor` without --job checks the login node"
     return (
         "no rank began: check that the nodes have the Python and the folder of runs at the same paths, and that the "
         "launcher is there (modules of the site)"
@@ -97,7 +97,7 @@ def _shared(talk: Talk, ranks: int) -> Check:
         return failed("shared files", f"of {counted(ranks, 'rank')}, nothing of {len(missing)} was seen here", mend)
     if late := [rank for rank, said in talk.done.items() if said.get("answer") != talk.word]:
         said = f"rank {late[0]} did not see the answer in time"
-        return warning("shared files", said, "name a faster shared file system by runs: FOLDER, if this comes again")
+        return warning("shared files", said, "if this happens again, write runs: FOLDER on a faster file system")
     return ok("shared files", "the nodes and this machine see each other's files")
 
 
@@ -108,10 +108,10 @@ def _clocks(talk: Talk) -> Check:
         if rank in talk.hello and said.get("answer") == talk.word
     ]
     if not found:
-        return warning("clocks", "no rank saw an answer, so nothing is known of its clock", "try again")
+        return warning("clocks", "no rank saw an answer, so no clock was checked", "try again")
     ahead_s, error_s, host = max(found, key=lambda one: abs(one[0]) - one[1])
     sure_s = max(0.0, abs(ahead_s) - error_s)
-    said = f"{host} differs by {ahead_s:+.2f} s, give or take {error_s:.2f} s"
+    said = f"{host} differs by {ahead_s:+.2f} s (uncertainty: {error_s:.2f} s)"
     mend = "ask the administrators to set the clocks of login node and nodes by NTP"
     if sure_s > LARGE_SKEW_S:
         return failed("clocks", said, mend)
@@ -128,7 +128,7 @@ def _submitting(talk: Talk) -> Iterator[Check]:
         return
     mend = (
         "ask the administrators to let the nodes submit jobs (Grid Engine: qconf -as NODE); until they do, a training "
-        "whose phases want other numbers of nodes ends at each, and `torusrun resume RUN` continues it"
+        "whose phases need different numbers of nodes ends after each one, and `torusrun resume RUN` continues it"
     )
     yield warning("submitting", f"a job on {first['host']} may not submit the next one: {refused}", mend)
 
@@ -138,7 +138,7 @@ def _nodes(site: Site, talk: Talk) -> Iterator[Check]:
     for said in {str(said["host"]): said for said in talk.hello.values()}.values():
         wrong = list(_differences(site, said))
         if wrong:
-            yield warning("node", f"{said['host']}: {'; '.join(wrong)}", "mend these keys below node: of the site")
+            yield warning("node", f"{said['host']}: {'; '.join(wrong)}", "correct these keys below node: of the site")
             return
     free = min(float(said["scratch_free_bytes"]) for said in talk.hello.values())
     first = next(iter(talk.hello.values()))

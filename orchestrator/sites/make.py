@@ -111,13 +111,13 @@ def _place(name: str) -> Path:
     except ValueError as error:
         raise UserError(f"{name!r} {error}") from None
     if name.endswith((".yaml", ".yml")):
-        raise UserError(f"{name!r} is a path to --site; write the name without its ending")
+        raise UserError(f"{name!r} would be a path for --site; write the name without its ending")
     return site_folders()[0] / f"{name}.yaml"
 
 
 def _free(place: Path, force: bool) -> None:
     if place.exists() and not force:
-        raise UserError(f"{place}: this site is there already; choose another NAME, or replace it by --force")
+        raise UserError(f"{place}: this site exists already; choose another NAME, or replace it with --force")
 
 
 def _check(made: str, place: Path) -> None:

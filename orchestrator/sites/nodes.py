@@ -43,7 +43,7 @@ def _ranks(kind: NodeKind | None, environment: tuple[str, int] | None, command: 
         return  # as far as the scheduler reports, a slot is a core
     else:
         ranks = RANKS_WITHOUT_GPUS if local else min(RANKS_WITHOUT_GPUS, cpus or 1)
-        yield Setting("node.ranks", ranks, "the nodes have no GPUs, so any number will do", Certainty.ASSUMED)
+        yield Setting("node.ranks", ranks, "the nodes have no GPUs, so any number is possible", Certainty.ASSUMED)
     if cpus:
         counted_by = f"{command}: {counted(cpus, 'CPU')} on a node, hyper-threads included"
         yield Setting("node.cpus_per_rank", max(1, cpus // ranks), counted_by)

@@ -19,7 +19,7 @@ class Certainty(IntEnum):
 
 @dataclass(frozen=True)
 class Setting:
-    """One value of a site's file. `key` is dotted, as in node.ranks; `source` is the comment beside it."""
+    """One value of a site's file. `key` is dotted, as in node.ranks; `source` is the comment after it."""
 
     key: str
     value: Any

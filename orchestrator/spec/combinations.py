@@ -84,7 +84,7 @@ def _listed(sweep: SweepKeys) -> list[Member]:
         for key, node in entry.items():
             _check_key(key, node)
             if key in sweep.values:
-                raise SpecError([Problem(mark_of(node), f"{shown(key)} is in the list, and has values of its own")])
+                raise SpecError([Problem(mark_of(node), f"{shown(key)} is in the list and also has values of its own")])
     return [tuple(KeyValue(key, node) for key, node in entry.items()) for entry in sweep.listed]
 
 

@@ -173,7 +173,7 @@ GRID = text_kind(
 UMASK = text_kind(
     "a umask",
     r"0?0[2367][2367]",
-    "write 077 (you alone may read), 027 (your group, too) or 022 (everybody): you keep all rights, and nobody else "
+    "write 077 (only you may read), 027 (your group, too) or 022 (everybody): you keep all rights, and nobody else "
     "may write",
     lambda text: int(text, 8),
     lambda mask: f"{mask:03o}",

@@ -104,7 +104,7 @@ def measured_at(site_file: Path) -> SiteMeasurements | None:
 
 
 def measured_place(site_file: Path) -> Path:
-    """The file of a site's measurements: beside its file, or with the user's own sites if it is shipped."""
+    """The file of a site's measurements: next to its file, or with the user's own sites if it is shipped."""
     return (site_folders()[0] if site_file.parent == SHIPPED else site_file.parent) / f"{site_file.stem}.measured"
 
 
@@ -123,7 +123,7 @@ def read_text(path: Path, what: str) -> str:
         return read_bytes(path, LARGEST_BYTES).decode()
     except FileNotFoundError:
         if path.is_symlink():
-            raise UserError(f"{path}: this is a link to a file that is not there") from None
+            raise UserError(f"{path}: this is a link to a file that does not exist") from None
         near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.yaml")]) if path.parent.is_dir() else ""
         raise UserError(f"{path}: there is no such file{near}") from None
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Measurements of `torusrun calibrate`: a file beside the site's file, whose values replace the site's."""
+"""Measurements of `torusrun calibrate`: a file next to the site's file, whose values replace the site's."""
 
 from __future__ import annotations
 

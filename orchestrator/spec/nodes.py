@@ -63,7 +63,9 @@ def checked(root: yaml.Node) -> yaml.Node:
         if isinstance(node, yaml.ScalarNode):
             characters += len(node.value)
             if not _is_utf8(node.value):
-                raise SpecError([Problem(mark_of(node), f"{shown(node.value)} holds half a character; write it whole")])
+                raise SpecError(
+                    [Problem(mark_of(node), f"{shown(node.value)} holds half a character; write all of it")]
+                )
         elif isinstance(node, yaml.MappingNode):
             stack += [child for pair in node.value for child in pair]
         else:
@@ -165,7 +167,7 @@ def _put(root: yaml.Node | None, keys: list[str], value: yaml.Node, at: yaml.Mar
 
 def _entry(place: yaml.Node, key: str, at: yaml.Mark) -> yaml.Node:
     if not isinstance(place, yaml.MappingNode):
-        raise SpecError([Problem(_place(at), f"there are no keys beside {shown(key)} to set")])
+        raise SpecError([Problem(_place(at), f"{shown(key)} is not in a group of keys, so it cannot be set")])
     for key_node, value_node in place.value:
         if key_node.value == key:
             found: yaml.Node = value_node

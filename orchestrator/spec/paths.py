@@ -102,7 +102,7 @@ def read_bytes(path: Path, largest_bytes: int) -> bytes:
     kind = os.fstat(descriptor).st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind)):
         os.close(descriptor)
-        raise OSError(0, "this is a folder" if stat.S_ISDIR(kind) else "this is no regular file")
+        raise OSError(0, "this is a folder" if stat.S_ISDIR(kind) else "this is not a regular file")
     os.set_blocking(descriptor, True)
     with open(descriptor, "rb") as file:
         content = file.read(largest_bytes + 1)

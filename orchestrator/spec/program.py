@@ -45,7 +45,7 @@ class ExitCodes:
 
 @dataclass(frozen=True)
 class MetricsSettings:
-    """Where the command's progress is read, beside the JSON lines that it may append to $TORUSRUN_METRICS."""
+    """Where the command's progress is read, besides the JSON lines that it may append to $TORUSRUN_METRICS."""
 
     pattern: Annotated[str, EXPRESSION] | None = key(
         None,

@@ -41,7 +41,7 @@ class RunSpec:
         "steps for train, never for a command that shows no progress (docs/guides/hangs.md)",
         name="hang_timeout",
     )
-    keep_going: KeepGoing = key(KeepGoing(), "how the run continues after an attempt that ended early")
+    keep_going: KeepGoing = key(KeepGoing(), "whether and how the run continues after an attempt that ended early")
     preflight: bool | None = key(
         None,
         "whether its nodes and their links are checked before the ranks start; default: for two or more nodes, unless "
@@ -58,11 +58,11 @@ class RunSpec:
     env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE] | Secret] = key(
         {},
         "environment variables of the ranks; a secret is {from: FILE} or {from_shell: true} (docs/guides/secrets.md); "
-        "names of bash's own, of torchrun's contract and TORUSRUN_... are refused",
+        "names that bash, torchrun or torusrun use are refused",
     )
     notify: Notify = key(Notify(), "notices of its start and its ends")
     program: Literal["train", "measure"] = key(
-        "train", "the ranks' work: train, or measure (compute and links, for calibrate)"
+        "train", "the work of the ranks: train, or measure (compute and links, for calibrate)"
     )
     train: Train = key(Train(), "a training by torusrun; a run has this or 'command'")
     command: tuple[Annotated[str, kinds.ARGUMENT], ...] = key(
@@ -84,4 +84,4 @@ class RunSpec:
     checkpoints: Checkpoints = key(Checkpoints(), "the command's checkpoints")
     exit_codes: ExitCodes = key(ExitCodes(), "the meaning of the command's exit codes")
     metrics: MetricsSettings = key(MetricsSettings(), "the source of the command's progress")
-    sweep: SweepKeys | None = key(None, "makes several runs of this one, with other values of some keys")
+    sweep: SweepKeys | None = key(None, "makes several runs from this one, with different values of some keys")

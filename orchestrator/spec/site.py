@@ -34,11 +34,11 @@ class Node:
         None, "memory of a node to ask for; default: the scheduler's", name="memory"
     )
     hcas: tuple[Annotated[str, kinds.LINE], ...] = key(
-        (), "InfiniBand adapters in the order of the ranks beside them, as in [mlx5_0, mlx5_1]"
+        (), "InfiniBand adapters in the order of the ranks that use them, as in [mlx5_0, mlx5_1]"
     )
     gpu_cores: tuple[Annotated[str, kinds.CPUS], ...] = key(
         (),
-        "CPUs beside each GPU, as nvidia-smi topo -m lists them, as in ['0-19,40-59']; ranks are bound to their "
+        "CPUs near each GPU, as nvidia-smi topo -m lists them, as in ['0-19,40-59']; ranks are bound to their "
         "share of them; default: not bound",
     )
     interface: Annotated[str, kinds.LINE] | None = key(
@@ -94,7 +94,8 @@ class ContainerSettings:
     )
     verify: Literal["checksum", "signature"] = key(
         "checksum",
-        "the proof before ranks start: the image's checksum, or its signature too, by the keys in your keyring",
+        "what is verified before ranks start: the image's checksum, or also its signature, "
+        "with the keys in your keyring",
     )
     mount: Literal["rank", "node"] = key(
         "rank", "how often an image is mounted: once per rank, or once per node, by an instance of the runtime"
@@ -116,7 +117,9 @@ class ContainerSettings:
     )
     build_on: Literal["login", "job"] = key("login", "where images are built: login (here) or job (of the scheduler)")
     build_time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of a build's job", name="build_time")
-    temporary: Annotated[str, kinds.LINE] | None = key(None, "node-local folder for builds; default: beside the image")
+    temporary: Annotated[str, kinds.LINE] | None = key(
+        None, "node-local folder for builds; default: the folder of the image"
+    )
     compression: Literal["gzip", "lz4", "zstd"] | None = key(
         None, "of built images: gzip, lz4 or zstd; default: the runtime's"
     )
@@ -218,13 +221,13 @@ class Site:
     )
     umask: Annotated[int, kinds.UMASK] = key(
         0o077,
-        "who may read the files of a run: 077 (its user), 027 (the user's group, too) or 022 (everybody); files "
-        "with the attempt's token or values of env stay the user's alone",
+        "who may read the files of a run: 077 (its user), 027 (the user's group, too) or 022 (everybody); only "
+        "the user may read files with the attempt's token or values of env",
     )
     container: ContainerSettings = key(ContainerSettings(), "images: how to build and run them")
     python: Annotated[str, kinds.LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")
     modules: tuple[Annotated[str, kinds.LINE], ...] = key((), "environment modules to load")
-    purge_modules: bool = key(False, "whether `module purge` comes before")
+    purge_modules: bool = key(False, "whether `module purge` runs first")
     software: Software = key(
         Software(), "software that every job activates after the modules, without a container", name="environment"
     )

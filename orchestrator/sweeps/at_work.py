@@ -23,7 +23,7 @@ class AtWork:
     singles: tuple[str, ...] = ()
 
     def beside(self, at_once: int) -> tuple[int, AtWork]:
-        """(how many further members may run at the same time, those that they wait for).
+        """(how many more members may run at the same time, the members that they wait for).
 
         If all of `at_once` places may be taken by tasks, further members wait for the end of these arrays.
         """

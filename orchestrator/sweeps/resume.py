@@ -130,7 +130,7 @@ def _make(parts: Sequence[Batch]) -> None:
 def _make_attempt(one: MemberAttempt) -> None:
     with alone(one.run):
         if which.newest_of(one.run) != one.planned.number - 1:
-            raise UserError(f"another client has resumed {one.run.run_id} meanwhile: resume the sweep again")
+            raise UserError(f"another client has resumed {one.run.run_id} at the same time: resume the sweep again")
         settled.forget([one.run.run_id])
         ledger.append(one.run.ledger, one.event)
         create.attempt(one.attempt, one.planned, one.texts)

@@ -1,4 +1,4 @@
-"""What a member takes beside its training: its start and its stop, as former runs of its user took."""
+"""The time of a member besides its training: its start and its stop, as measured in earlier runs of its user."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ def plan_of_members(
             raise UserError(f"a member with {in_words(member)}:\n{error}") from None
     first = made[0]
     if first.recipe:
-        raise UserError("a study takes no published recipe, whose other values follow from those that it would choose")
+        raise UserError("a study cannot use a published recipe, which computes other values from the chosen ones")
     if stretches(first.run):
-        raise UserError("a study takes no training whose phases want other numbers of nodes")
+        raise UserError("a study cannot use a training whose phases need different numbers of nodes")
     known = [name for name in NUMBERS if name not in NO_RESULTS]
     if not first.run.command and study.metric not in known:
         hint = did_you_mean(study.metric, known)
@@ -51,7 +51,7 @@ def plan_of_members(
 
 
 def check_optuna(python: str) -> None:
-    """Raise UserError if the Python of the jobs has no Optuna, or an old one; not if it cannot be asked here."""
+    """Raise UserError if the Python of the jobs has no Optuna, or an old one; not if it cannot be run here."""
     try:
         said = process.run(process.program(python, PROBE), timeout_s=ASKING_S)
     except SiteError:  # it may be on the nodes alone; the job says it, too

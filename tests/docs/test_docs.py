@@ -152,7 +152,7 @@ def test_the_yaml_of_the_readme_is_read(home: Path, tmp_path: Path) -> None:
     assert load(tmp_path / "run.yaml", site=str(tmp_path / "site.yaml")).site.node.gpus == 4
 
 
-def test_the_page_on_checkpoints_of_a_script_shows_the_example_as_it_is() -> None:
+def test_the_page_on_checkpoints_of_a_script_shows_the_example_unchanged() -> None:
     page, example = DOCS / "guides" / "script-checkpoints.md", ROOT / "examples" / "checkpoints"
     shown = [blocks(page, "python")[1], *blocks(page, "yaml")]
     assert shown == [(example / f"saved_ddp.{kind}").read_text() for kind in ("py", "yaml")], "copy the example there"

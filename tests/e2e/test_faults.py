@@ -155,7 +155,7 @@ def test_a_request_that_the_site_cannot_satisfy_is_reported(place: Place, settin
         view = until(lambda: (v := place.view(run))["state"] == "PENDING" and v, "the run to be pending")
         place.torusrun("cancel", run)
         until(lambda: place.view(run)["state"] == "CANCELLED", "the run to be cancelled")
-        assert "will not start" in view["reason"] or view["reason"] or place.cluster == "gridengine", view
+        assert "cannot start like this" in view["reason"] or view["reason"] or place.cluster == "gridengine", view
     else:
         assert said.returncode in (2, 3) and "Traceback" not in said.stderr and said.stderr.count("\n") <= 2, (
             said.stderr

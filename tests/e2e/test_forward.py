@@ -40,7 +40,7 @@ def fetched(place: Place, address: str) -> list[str]:
     return sorted(place.run(["python", "-c", CLIENT, address]).stdout.splitlines())
 
 
-def test_a_port_beside_a_rank_until_its_attempt_ends(place: Place) -> None:
+def test_a_port_of_a_ranks_host_until_its_attempt_ends(place: Place) -> None:
     run = place.submit_script(SERVES)
     host, folder = started(run, 3)["host"], run / "attempts/1"
     port = served_on(folder / "served")
@@ -55,5 +55,5 @@ def test_a_port_beside_a_rank_until_its_attempt_ends(place: Place) -> None:
     assert refused.returncode == 2 and f"--host elsewhere: {run.name} runs on " in refused.stderr
     place.release(run)
     assert forward.wait(120) == 0, errors.read_text()
-    assert f"leads to port {port} of {host}; Ctrl-C ends it" in errors.read_text()
+    assert f"forwards to port {port} of {host}; Ctrl-C ends it" in errors.read_text()
     assert f"attempt 1 of {run.name} has ended (COMPLETED: " in errors.read_text()

@@ -370,7 +370,7 @@ with urllib.request.build_opener().open(f"http://{sys.argv[1]}/large", timeout=6
 
 
 @pytest.mark.parametrize("connect", ["fabric", "openssh"])
-def test_a_port_beside_a_rank_opens_on_the_laptop(away: Away, laptop: Laptop, connect: str) -> None:
+def test_a_port_of_a_ranks_host_opens_on_the_laptop(away: Away, laptop: Laptop, connect: str) -> None:
     use(laptop, f"{USER}@{LOGIN_ADDRESS}", connect=connect)
     run_id = submit(laptop, f"serves-{connect}", f"head -c 20000000 /dev/zero > large\nexec {SERVER} > served 2>&1")
     at_work(laptop, run_id)

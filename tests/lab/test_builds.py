@@ -165,7 +165,7 @@ def test_an_image_file_that_cannot_be_built_gets_one_message(builder: Builder, i
     assert again.returncode == 0, "the next build must go on"
 
 
-def test_a_full_disk_is_one_message_and_the_next_build_goes_on(builder: Builder) -> None:
+def test_a_full_disk_is_one_message_and_the_next_build_succeeds(builder: Builder) -> None:
     small = builder.home / "small"
     small.mkdir()
     options = f"size=300k,mode=700,uid={pwd.getpwnam(builder.place.lab.settings.user).pw_uid}"

@@ -76,7 +76,7 @@ def test_a_folder_that_a_stranger_made_ends_the_attempt(builder: Builder, image:
     assert "container.stage" in view["reason"]
 
 
-def test_a_resume_refuses_a_changed_image_unless_told(builder: Builder, image: Path) -> None:
+def test_a_resume_refuses_a_changed_image_without_new_image(builder: Builder, image: Path) -> None:
     own = builder.home / "own.sif"
     shutil.copyfile(image, own)
     shutil.chown(own, builder.place.lab.settings.user)
@@ -170,7 +170,7 @@ def test_what_the_login_shell_binds_does_not_act(builder: Builder) -> None:
 
 
 @pytest.mark.parametrize("version", [[], [1, 0]], ids=["as it is", "as an old one"])
-def test_every_value_arrives_in_a_real_container_as_it_is(builder: Builder, image: Path, version: list[int]) -> None:
+def test_every_value_arrives_in_a_real_container_unchanged(builder: Builder, image: Path, version: list[int]) -> None:
     """Variables and arguments pass torusrun's own command line, the runtime and its shells, into Python."""
 
     @settings(max_examples=5, deadline=None)

@@ -28,7 +28,7 @@ def test_abcis_form_of_asking_gets_whole_nodes(place: GridEngine) -> None:
     assert "#$ -l rt_F=4" in script and "-pe" not in script
 
 
-def test_host_groups_tell_what_hangs_where(place: GridEngine) -> None:
+def test_host_groups_give_the_hosts_of_each_switch(place: GridEngine) -> None:
     """The lab has the groups @racka and @rackb, whose hosts alternate by name; the job asks for them."""
     site = place.site("racks.yaml", topology="{source: gridengine, uplink: 1/2}")
     run = place.submit_script("true", "--set", f"site={site}", "--set", "nodes=4", "--set", "grid=2x4")

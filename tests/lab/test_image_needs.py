@@ -1,4 +1,4 @@
-"""docs/guides/images.md, "What people need", and ngc.md: writes their files and types their commands, on a cluster."""
+"""docs/guides/images.md, "Common tasks", and ngc.md: writes their files and types their commands, on a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import archives, brought, ngc
 from .image_builder import Builder
 
 PAGE = (ROOT / "docs" / "guides" / "images.md").read_text()
-SECTION = PAGE.partition("\n## What people need\n")[2].partition("\n## ")[0]
+SECTION = PAGE.partition("\n## Common tasks\n")[2].partition("\n## ")[0]
 PARTS = r"^### (.*?)\n(.*?)(?=^##|\Z)"
 NEEDS = dict(re.findall(PARTS, SECTION, re.MULTILINE | re.DOTALL))
 NGC = dict(re.findall(PARTS, (ROOT / "docs" / "guides" / "ngc.md").read_text(), re.MULTILINE | re.DOTALL))
@@ -89,8 +89,8 @@ PRINTS = {
     "Use a definition of my own": "COMPLETED",
     "Write where the image is read-only": "COMPLETED",
     "Build without a network": ".sif",
-    "Know what is inside, and have the same again": ".sif",
-    "Carry an image to another cluster": "mine-image.tar",
+    "List the contents, and build the same again": ".sif",
+    "Copy an image to another cluster": "mine-image.tar",
     "Be sure that nobody changed it": "unchanged since it was built",
     "Read a definition before anything is built": "Bootstrap: docker",
 }

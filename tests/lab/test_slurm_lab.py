@@ -17,7 +17,7 @@ def test_gpus_are_given(slurm_lab: SlurmLab) -> None:
     assert out.strip() == "0,1"
 
 
-def test_too_much_memory_is_said_to_be_so(slurm_lab: SlurmLab) -> None:
+def test_too_much_memory_is_reported(slurm_lab: SlurmLab) -> None:
     if not slurm_lab.has_cgroups:
         pytest.skip("control groups (v1) cannot be made here")
     greedy = "--wrap=exec python3 -c 'x = bytearray(300 << 20)'"

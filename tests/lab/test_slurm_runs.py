@@ -68,7 +68,7 @@ def test_the_job_of_an_attempt_submits_the_next_one_with_the_nodes_of_the_next_p
     assert [len(started["hosts"]) for started in ledger(run, "started")] == [1, 2]
     handed_over, completed = ledger(run, "ended")
     assert (handed_over["state"], completed["state"]) == ("CANCELLED", "COMPLETED")
-    assert handed_over["reason"] == "phase 2 wants 2 nodes: attempt 2 continues"
+    assert handed_over["reason"] == "phase 2 needs 2 nodes: attempt 2 continues"
     first, second = metrics(run, "start")
     assert (first["world"], second["world"], second["samples"]) == (2, 4, 90 * 32), "two epochs of 1,437 images"
     seen = [row["samples"] for row in metrics(run, "step")]
@@ -76,7 +76,7 @@ def test_the_job_of_an_attempt_submits_the_next_one_with_the_nodes_of_the_next_p
     assert [row["epoch"] for row in metrics(run, "eval")][-2:] == [2.0, 3.0], "also where the first attempt ended"
 
 
-def test_slurm_tells_what_hangs_where(place: Slurm) -> None:
+def test_slurm_gives_the_hosts_of_each_switch(place: Slurm) -> None:
     """The lab's topology.conf has two racks; the allocated hosts are in both."""
     place.put("hosts", "node1\nnode3\nnode2\nnode4\n")
     place.put(
@@ -111,7 +111,7 @@ def test_a_dry_run_asks_slurm_whether_the_job_could_run(place: Slurm) -> None:
     queued = place.queued()
     said = place.torusrun("submit", "run.yaml", "--dry-run", "--ask")
     assert said.returncode == 0, said.stderr
-    assert "\nWhat the scheduler says\n  sbatch: Job " in said.stdout and "to start at" in said.stdout, said.stdout
+    assert "\nAnswer of the scheduler\n  sbatch: Job " in said.stdout and "to start at" in said.stdout, said.stdout
     refused = place.torusrun("submit", "run.yaml", "--set", "queue=nowhere", "--dry-run", "--ask")
     assert refused.returncode == 3 and not refused.stdout, refused.stdout
     assert "asking whether the job could run: sbatch ended with exit code 1" in refused.stderr, refused.stderr
@@ -132,7 +132,7 @@ def test_without_accounting_the_states_still_come_out_right(place: Slurm) -> Non
         place.lab.start_slurmdbd()
 
 
-def test_an_administrators_scancel_is_told_and_leaves_a_checkpoint(place: Slurm) -> None:
+def test_an_administrators_scancel_is_reported_and_leaves_a_checkpoint(place: Slurm) -> None:
     run = place.submit(*LONG)
     wait_for_step(run, 40)
     place.lab.admin(["scancel", place.view(run)["job"]])

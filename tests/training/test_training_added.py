@@ -216,7 +216,7 @@ def test_what_is_no_image_cannot_be_cut(tmp_path: Path, monkeypatch: pytest.Monk
     )
     monkeypatch.syspath_prepend(tmp_path)
     keys = replace(TRAIN, data=DataKeys("points:build"), model=ModelKeys("points:linear"), cutmix=1.0)
-    with pytest.raises(ConfigError, match=r"train\.cutmix: samples of shape \(3,\) are no images"):
+    with pytest.raises(ConfigError, match=r"train\.cutmix: samples of shape \(3,\) are not images"):
         build_parts(keys, CPU)
 
 

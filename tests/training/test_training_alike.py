@@ -49,7 +49,7 @@ THREE = {"epochs": 1, "batch": 33, "checkpoint_every_steps": 5, "log_every_steps
 def test_a_rank_that_draws_other_weights_begins_with_rank_0s(tmp_path: Path) -> None:
     (tmp_path / "odd.py").write_text(ODD_RANK)
     run = finish(config(tmp_path, (3, 1), model=ModelKeys("odd:drawn_by_rank"), **THREE))
-    assert "rank 1 drew other weights from the seed than rank 0; all begin with rank 0's" in run.stderr_text
+    assert "rank 1 drew different weights from the seed than rank 0; all begin with rank 0's" in run.stderr_text
     assert run.events("checkpoint"), "from there on they are alike, which every checkpoint sees"
 
 

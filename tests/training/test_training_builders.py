@@ -194,12 +194,19 @@ def test_a_builder_that_is_not_there_is_one_line_on_every_rank(own: Path) -> Non
         ),
         ({"schedule": ScheduleKeys("own:nothing")}, "train.schedule: own:nothing .* is not a function"),
         ({"model": ModelKeys("own:linear", {"bais": 1})}, "train.model: .* from train.model.options.*'bais'"),
-        ({"model": ModelKeys("own:blobs")}, r"train.model: own:blobs is called with \(classes, shape, seed\)"),
-        ({"model": ModelKeys(options={"depth": 3})}, "train.model: resnet-digits is called with .*'depth'"),
+        (
+            {"model": ModelKeys("own:blobs")},
+            r"train.model: own:blobs does not accept its arguments "
+            r"\(classes, shape, seed;",
+        ),
+        (
+            {"model": ModelKeys(options={"depth": 3})},
+            "train.model: resnet-digits does not accept its arguments .*'depth'",
+        ),
         ({"data": DataKeys("own:blobs")}, r"train.model: resnet-digits takes samples of shape \(1, height, width\)"),
     ],
 )
-def test_a_builder_that_does_not_fit_is_told_by_its_key(
+def test_a_builder_that_does_not_fit_is_reported_with_its_key(
     own: Path, monkeypatch: pytest.MonkeyPatch, parts: dict[str, object], message: str
 ) -> None:
     monkeypatch.syspath_prepend(own)

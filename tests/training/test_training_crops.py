@@ -53,7 +53,7 @@ def test_crops_are_torchvisions(
 
 
 @given(width=SIDES, height=SIDES, low=st.floats(0.01, 1), seed=st.integers(0, 99), sample=st.integers(0, 99))
-def test_a_crop_lies_in_its_image(width: int, height: int, low: float, seed: int, sample: int) -> None:
+def test_a_crop_is_inside_its_image(width: int, height: int, low: float, seed: int, sample: int) -> None:
     box = random_crop(width, height, (low, 1.0), NARROW, draws(seed, 3, sample))
     assert 0 <= box.left < box.right <= width and 0 <= box.top < box.bottom <= height
     assert box == random_crop(width, height, (low, 1.0), NARROW, draws(seed, 3, sample)), (

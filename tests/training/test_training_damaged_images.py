@@ -56,7 +56,11 @@ def test_a_shard_that_ends_early_is_an_error_and_not_a_smaller_data_set(shards: 
     with tarfile.open(path) as shard:
         fifth = shard.getmembers()[4].offset  # an image and its class each: two samples stay
     path.write_bytes(path.read_bytes()[:fifth] + left)
-    with pytest.raises(ConfigError, match=rf"train-000000\.tar is no whole tar file \(no header at byte {fifth}\)"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"train-000000\.tar is not a complete tar file \(no "
+        rf"header at byte {fifth}\)",
+    ):
         tar_shards.build(seed=1, root=str(shards))
 
 
@@ -125,7 +129,7 @@ def test_a_class_that_is_a_link_to_nowhere_is_an_error_and_no_class_less(tree: P
     for half in ("train", "val"):
         (tree.parent / half).rename(tree.parent / f"{half}-elsewhere")
     with pytest.raises(
-        ConfigError, match=r"root: \S*/tree/train/china is a link to \S*/train, which is not there; mend"
+        ConfigError, match=r"root: \S*/tree/train/china is a link to \S*/train, which does not exist; correct"
     ):
         imagefolder.build(seed=1, root=str(tree))
 

@@ -61,7 +61,7 @@ def test_metrics_that_cannot_be_written_warn_once(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("put", [lambda path: path.symlink_to("elsewhere"), os.mkfifo], ids=["link", "pipe"])
-def test_metrics_are_led_nowhere_and_wait_for_nobody(
+def test_metrics_follow_no_link_and_wait_for_no_reader(
     tmp_path: Path, put: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     from training.reporting.metrics import Metrics

@@ -86,7 +86,7 @@ def test_two_backward_passes_with_statistics_loss_and_stop(pools: Pools, counts:
         assert answer["arrived"] == list(counts) and answer["frozen"]
 
 
-def test_nobody_stops_unasked(pools: Pools) -> None:
+def test_no_rank_stops_without_a_request(pools: Pools) -> None:
     assert not any(answer["stop"] for answer in pools.of(4).ask(gradient_ranks.average, (4,), (3,), "fp32", -1))
 
 
@@ -176,7 +176,7 @@ def test_a_resumed_attempt_takes_the_plan_of_the_first_after_the_same_step(pools
     assert resumed(2, after_step=0)["undisturbed"] != found["undisturbed"], "or this test would see no difference"
 
 
-def test_a_plan_that_cannot_be_read_or_is_for_other_ranks_is_made_anew(pools: Pools, tmp_path: Path) -> None:
+def test_a_plan_that_cannot_be_read_or_is_for_other_ranks_is_made_again(pools: Pools, tmp_path: Path) -> None:
     path = tmp_path / "buckets.json"
     for text in ("{", "[1]", json.dumps({"schema": 1, "made_for": {"grid": [9]}})):
         path.write_text(text)

@@ -237,11 +237,14 @@ def only_in_val(root: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (shutil.rmtree, "train.data.options.root: there is no {root}/train; name the folder as the ranks see it"),
+        (shutil.rmtree, "train.data.options.root: there is no {root}/train; name the folder by its path on the ranks"),
         (lambda root: shutil.rmtree(root / "val"), "train.data.options.root: there is no {root}/val; name"),
         (emptied, "train.data.options.root: {root}/train has no folders; make one for each class"),
         (emptied_class, "train.data.options.root: {root}/train/flower holds no images (.jpg, "),
-        (only_in_val, "train.data.options.root: {root}/val/flower is a class that {root}/train has not; remove it"),
+        (
+            only_in_val,
+            "train.data.options.root: {root}/val/flower is a class that {root}/train does not have; remove it",
+        ),
     ],
 )
 def test_a_folder_of_another_layout_is_one_line(tree: Path, change: Any, said: str) -> None:
@@ -284,10 +287,10 @@ def dangling(root: Path) -> None:
         (lambda root: (root / "val-000000.tar").rename(root / "other.tar"), ""),
         (lambda root: [each.unlink() for each in root.glob("val-*")], "{root} has no val-*.tar; name the folder"),
         (lambda root: tar(root / "train-000000.tar"), ""),
-        (dangling, "{root}/val-000000.tar is a link to /not/there, which is not there; mend or remove the link"),
+        (dangling, "{root}/val-000000.tar is a link to /not/there, which does not exist; correct or remove the link"),
         (
             lambda root: (root / "train-000000.tar").write_bytes(b"x" * 2000),
-            "{root}/train-000000.tar is no whole tar file",
+            "{root}/train-000000.tar is not a complete tar file",
         ),
         (lambda root: os.truncate(root / "train-000000.tar", 1000), "{root}/train-000000.tar "),
         (

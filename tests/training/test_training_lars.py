@@ -86,7 +86,7 @@ def test_a_tensor_without_a_norm_is_moved_by_plain_momentum() -> None:
     assert net.weight.tolist() == [[-0.5, -0.5]] * 2, "a norm of 0 gives a ratio of 1, not of 0 or nan"
 
 
-def test_a_step_leaves_the_gradient_as_it_is() -> None:
+def test_a_step_does_not_change_the_gradient() -> None:
     net = model()
     take(net, LARS(net, MOMENTUM, DECAY, LarsKeys()), 0, 0.5)
     for parameter, gradient in zip(net.parameters(), gradients(0), strict=True):

@@ -166,7 +166,7 @@ def optimizer(net: nn.Module, **keys: object) -> LARS:
 
 @needs_compiler
 @pytest.mark.parametrize("forms", [("fused", "foreach"), ("foreach", "fused")])
-def test_a_checkpoint_of_one_form_goes_on_in_another(forms: tuple[str, str]) -> None:
+def test_a_checkpoint_of_one_form_continues_in_another(forms: tuple[str, str]) -> None:
     straight, changed = network(), network()
     one, first = optimizer(straight, form=forms[0]), optimizer(changed, form=forms[0])
     for step in range(2):
@@ -244,7 +244,7 @@ def test_without_a_compiler_auto_takes_foreach_and_fused_says_why(monkeypatch: p
     assert isinstance(lars._kernel, Foreach)
     assert "no C++ compiler" in (lars.agree(lambda here: here) or "")
     with pytest.raises(
-        ConfigError, match=r"train.optimizer.lars.form: 'fused' cannot be had: there is no C\+\+ compiler"
+        ConfigError, match=r"train.optimizer.lars.form: 'fused' is not available: there is no C\+\+ compiler"
     ):
         optimizer(network(), form="fused")
 

@@ -69,7 +69,7 @@ def test_shards_move_as_one_process_would(
 
 
 @pytest.mark.parametrize("dims", [(2,), (3,), (2, 2)])
-def test_a_checkpoint_goes_on_in_shards_of_another_grid(pools: Pools, dims: tuple[int, ...]) -> None:
+def test_a_checkpoint_continues_in_shards_of_another_grid(pools: Pools, dims: tuple[int, ...]) -> None:
     earlier = pools.of(4).ask(lars_ranks.lars_in_shards, (4,), {}, 2, None, 0)[0]["state"]
     answers = pools.of(torch.Size(dims).numel()).ask(lars_ranks.lars_in_shards, dims, {}, 3, tensors(earlier), STEPS)
 

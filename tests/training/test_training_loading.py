@@ -84,8 +84,8 @@ def lose_all(path: Path) -> None:
     [
         (link_the_folder, "cannot be read: (Not a directory|Too many levels of symbolic links)"),
         (link_the_state, "cannot be read: this is a symbolic link"),
-        (make_the_state_a_pipe, "cannot be read: this is no regular file"),
-        (make_the_state_a_folder, "cannot be read: this is no regular file"),
+        (make_the_state_a_pipe, "cannot be read: this is not a regular file"),
+        (make_the_state_a_folder, "cannot be read: this is not a regular file"),
         (write_another_state, "not the content that rank 0 has verified"),
         (lose_all, "cannot be read: No such file or directory"),
     ],

@@ -31,7 +31,7 @@ def test_the_scale_doubles_after_so_many_good_steps_in_a_row() -> None:
     assert scales == [1.0, 1.0, 0.5, 0.5, 0.5, 1.0, 1.0]
 
 
-def test_a_resumed_scale_goes_on_where_it_was() -> None:
+def test_a_resumed_loss_scale_continues_where_it_was() -> None:
     first, second = LossScale(4.0, 2), LossScale(2.0**10, 2)
     first.unscale_([torch.ones(1)])
     second.load_state_dict(first.state_dict())

@@ -203,7 +203,7 @@ def test_complete_ones_newest_first_and_nothing_else(tmp_path: Path) -> None:
     assert newest is not None and newest.name == "step-100000000" and newest.attempt == 2
 
 
-def test_the_checksums_are_told(tmp_path: Path) -> None:
+def test_the_checksums_are_reported(tmp_path: Path) -> None:
     assert verify(write(tmp_path, 20)).sha256 == {"state.pt": hashlib.sha256(STATE).hexdigest()}
 
 
@@ -222,7 +222,7 @@ def test_a_folder_that_is_none_holds_no_checkpoints(tmp_path: Path, make: Callab
     assert candidates(Path("\0")) == []
 
 
-def test_absurd_names_are_no_checkpoints(tmp_path: Path) -> None:
+def test_absurd_names_are_not_checkpoints(tmp_path: Path) -> None:
     nines = "step-" + "9" * 5000
     assert step_of(nines) is None, "Python refuses to read so long a number"
     absurd = ["step-" + "9" * 240, "step-000000007", "step-٠٠٠٠٠٠٠٧", "step-00000007\n", "step--0000007", "step-"]

@@ -94,7 +94,7 @@ def test_branches_with_the_last_batchs_statistics_resume_at_any_step_with_the_sa
     assert evaluations[-1]["accuracy"] == evaluations[-1]["members"][-1], "the last branch is what the training is"
 
 
-def test_buffers_that_are_no_statistics_travel_all_the_same() -> None:
+def test_buffers_that_are_not_statistics_are_still_sent() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     model[0].register_buffer("average", torch.zeros(2))
     assert [tensor is model[0].average for tensor in travelling(model, NormKeys(statistics="last"))] == [True]
@@ -149,7 +149,7 @@ def test_momentum_and_eps_are_those_of_the_recipe_or_the_models_own() -> None:
     assert norms.facts() == {**common, "momentum": 0.05, "eps": 2e-5}
 
 
-def test_a_model_without_batch_normalization_cannot_be_told_how() -> None:
+def test_a_model_without_batch_normalization_takes_no_norm_keys() -> None:
     with pytest.raises(ConfigError, match="the model has no batch normalization"):
         convert(nn.Linear(2, 2), NormKeys(eps=1e-3), ALONE)
     assert convert(nn.Linear(2, 2), NormKeys(), ALONE).facts()["layers"] == 0

@@ -42,7 +42,7 @@ def made(name: str, net: nn.Module, decay: float = DECAY) -> Optimizer:
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_a_resumed_optimizer_goes_on_with_the_same_bits(name: str) -> None:
+def test_a_resumed_optimizer_continues_with_the_same_bits(name: str) -> None:
     straight, net = model(), model()
     moved(straight, made(name, straight), range(4))
     first, resumed = made(name, net), made(name, net)
@@ -55,7 +55,7 @@ def test_a_resumed_optimizer_goes_on_with_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_the_decay_of_a_step_is_the_one_told_before_it(name: str) -> None:
+def test_the_decay_of_a_step_is_the_one_set_before_it(name: str) -> None:
     plain, told, other = model(), model(), model()
     moved(plain, made(name, plain), range(2))
     moved(told, made(name, told, decay=0.5), range(2))

@@ -48,7 +48,7 @@ def test_a_rank_that_waits_for_the_others_ends_at_once_on_sigterm(tmp_path: Path
         assert launch.codes()[0] == -signal.SIGTERM, "there is nothing to save, and rank 1 will never come"
 
 
-def test_an_unknown_interface_is_told_with_the_known_ones() -> None:
+def test_an_unknown_interface_is_reported_with_the_known_ones() -> None:
     from training.meeting.addresses import RendezvousError, interface_address
 
     assert interface_address("lo") == "127.0.0.1"

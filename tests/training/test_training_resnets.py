@@ -91,7 +91,7 @@ def multiplied(model: nn.Module, shape: tuple[int, ...]) -> int:
     ("name", "options"),
     [("resnet18", {}), ("resnet50", {}), ("resnet50", {"version": "v1", **DRAWN, "channels_last": True})],
 )
-def test_what_is_told_of_a_network_is_what_its_modules_have(
+def test_the_facts_of_a_network_are_those_of_its_modules(
     name: str, options: dict[str, Any], shape: tuple[int, ...]
 ) -> None:
     keys = ModelKeys(name, options)
@@ -214,7 +214,7 @@ def test_without_zero_gamma_the_blocks_for_the_digits_begin_with_all_they_have()
         (ModelKeys("resnet18", {"depth": 18}), "train.model.options: resnet18 does not take them"),
     ],
 )
-def test_wrong_options_are_told_without_torch(keys: ModelKeys, said: str) -> None:
+def test_wrong_options_are_reported_without_torch(keys: ModelKeys, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         model_facts(Train(model=keys), DataFacts(100, 10, 7, (1, 8, 8)))
 

@@ -237,7 +237,7 @@ def test_a_state_that_turns_odd_is_refused_before_it_is_saved(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({}, "name what a checkpoint has"),
+        ({}, "name the contents of a checkpoint"),
         ({"model": 3}, "model: a int has no state_dict"),
         ({"model": Odd(), "every": 0}, "every must be a whole number of at least 1, not 0"),
         ({"model": Odd()}, "outside of a run of torusrun, name a `folder`"),

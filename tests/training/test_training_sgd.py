@@ -66,7 +66,7 @@ def test_without_it_the_place_of_the_rate_matters_when_the_rate_changes() -> Non
     assert not torch.allclose(trained(rates, lr_in_momentum=True)[0], trained(rates)[0], rtol=1e-3)
 
 
-def test_a_rate_of_0_moves_nothing_and_the_correction_goes_on_after_it() -> None:
+def test_a_rate_of_0_moves_nothing_and_the_correction_continues_after_it() -> None:
     keys = {"lr_in_momentum": True, "momentum_correction": True}
     assert all(map(torch.equal, trained([0.0], **keys), model().parameters()))
     assert all(torch.isfinite(weight).all() for weight in trained([0.5, 0.0, 0.5, 0.25], **keys))

@@ -61,7 +61,7 @@ def test_what_changes_after_the_copy_does_not_change_the_copy(python: str, monke
 
 
 @pytest.mark.parametrize("python", ["new", "built for an old Linux"])
-def test_a_copy_without_memory_leaves_nothing_and_the_next_one_begins_anew(
+def test_a_copy_without_memory_leaves_nothing_and_the_next_one_starts_from_zero(
     python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if python != "new":

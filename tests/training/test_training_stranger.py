@@ -98,7 +98,7 @@ def test_one_who_guesses_does_not_disturb_and_reaches_one_address_only(tmp_path:
 
 
 @pytest.mark.parametrize("keys", [1, 5, 8])
-def test_one_who_overwrites_what_he_can_list_is_found_out(tmp_path: Path, keys: int) -> None:
+def test_overwriting_of_the_store_is_detected(tmp_path: Path, keys: int) -> None:
     """After the first key, while gloo exchanges addresses, and when rank 0 names the checkpoint."""
     if not hasattr(Store, "list_keys"):
         pytest.skip("the stores of this torch cannot be listed")

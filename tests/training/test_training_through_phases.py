@@ -57,7 +57,7 @@ def test_every_sample_comes_once_per_epoch_and_a_resumed_run_ends_in_the_same_bi
         assert sum(rest.asked.values()) == undisturbed.progress.samples - first.progress.samples
 
 
-def test_the_data_set_is_told_how_images_look_and_what_comes_next(group: None, tmp_path: Path) -> None:
+def test_the_data_set_receives_the_view_and_the_next_samples(group: None, tmp_path: Path) -> None:
     learning, watched = learner(tmp_path)
     finished(learning)
     assert watched.views == [SMALL, LARGE, LARGE._replace(size=8)], "a change of batch alone is none of the view"

@@ -57,7 +57,7 @@ def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None
     assert decays == [1e-4] * 17 + [0.01] * 21 and len(lines) == 38
 
 
-def test_a_hybrid_all_reduce_is_told_by_what_reduces_each_bucket(group: None) -> None:
+def test_a_hybrid_all_reduce_is_shown_with_the_method_of_each_bucket(group: None) -> None:
     hybrid = all_reduce.build("hybrid", (1,), hybrid_bytes=400)
     assert [hybrid.name(torch.empty(n)) for n in (99, 100)] == ["hierarchical", "flat"]
 

@@ -53,7 +53,7 @@ def order(folder: CheckpointFolder, steps: int) -> Order:
     return folder.order(Progress(steps, 64 * steps), steps / 10, [(half, len(CONTENT) - half), (0, half)])
 
 
-def test_an_order_is_done_beside_the_caller(tmp_path: Path, memory: int, started: tuple[Writer, int]) -> None:
+def test_an_order_is_done_while_the_caller_continues(tmp_path: Path, memory: int, started: tuple[Writer, int]) -> None:
     made, pid = started
     folder = CheckpointFolder(tmp_path / "checkpoints", attempt=1)
     os.kill(pid, signal.SIGSTOP)

@@ -110,7 +110,7 @@ def test_an_inbox_that_cannot_be_read_ends_nothing(held: RunFolder) -> None:
     assert list(allocation.take(inbox / "not-there")) == []
 
 
-def test_no_request_is_lost_where_the_keeper_ends_meanwhile(held: RunFolder) -> None:
+def test_no_request_is_lost_if_the_keeper_ends_at_the_same_time(held: RunFolder) -> None:
     early, late = in_it(held, "early", ENDS), in_it(held, "late")
     allocation.ask(held.attempt(1), AskedOf(early.attempt(1)))
     end = keeper_of(held, idle_s=-1.0).keep()
@@ -226,7 +226,7 @@ def test_only_what_fits_is_let_in(nodes: int, ranks: int, held_nodes: int, held_
 def test_a_run_of_another_site_is_refused_with_what_differs() -> None:
     made = PLAN_OF["run"]
     other = replace(made, site=replace(made.site, launcher="mpirun", poll_interval_s=3.0))
-    assert misfits(other, made) == ["its site is not the run's: it has other values of launcher"]
+    assert misfits(other, made) == ["its site differs from the run's site in launcher"]
 
 
 def test_what_changes_nothing_in_a_job_that_has_begun_may_differ() -> None:

@@ -133,7 +133,7 @@ def test_an_old_answer_is_renewed_for_the_jobs_of_all(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("act", ["submit", "cancel"])
-def test_what_was_said_before_an_act_of_the_user_is_too_old(act: str, folder: Path) -> None:
+def test_an_answer_before_an_act_of_the_user_is_too_old(act: str, folder: Path) -> None:
     answers.states(client(folder), ["1"], HOUR_S)
     request = Request("x", 1, 1, 1, 0, None, 60.0, None, None, folder / "out", folder / "err")
     if act == "submit":
@@ -276,7 +276,7 @@ print(answers.states(Client(Noting(Path(sys.argv[1])), 3600.0), ["1"], 3600.0).j
 """
 
 
-def test_a_process_that_was_stopped_holds_nobody_up(folder: Path) -> None:
+def test_a_stopped_process_delays_no_other(folder: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE)
     try:
         assert holder.stdout and holder.stdout.readline() == b"held\n"
@@ -297,7 +297,7 @@ def test_who_does_not_wait_long_does_not_wait_for_another_process_either(folder:
     assert asked(folder) == ["queue"]
 
 
-def test_a_clock_that_was_set_back_makes_nobody_ask_more(folder: Path) -> None:
+def test_a_clock_that_was_set_back_causes_no_more_queries(folder: Path) -> None:
     last_action.note(Noting(folder))
     noted = last_action.place(Noting(folder)).with_suffix(".acted")
     noted.write_text(repr(float(noted.read_text()) + HOUR_S))

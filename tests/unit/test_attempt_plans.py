@@ -119,9 +119,9 @@ def test_a_damaged_plan_of_an_attempt_is_not_believed(damage: dict[str, object],
         ({"nodes": 3, "grid": "4x3"}, "--nodes 3: 'train.batch' 64 does not divide by 12 ranks"),
         ({"grid": "3x3"}, "--grid 3x3: a grid of 3x3 has 9 ranks, the run has 8; these fit: "),
         ({"grid": "wide"}, "--grid: 'wide' is not a grid"),
-        ({"exclude": ["n1;rm"]}, "--exclude: 'n1;rm' is no name of a host"),
+        ({"exclude": ["n1;rm"]}, "--exclude: 'n1;rm' is not a name of a host"),
         ({"exclude": ["n[1-"]}, "--exclude: "),
-        ({"exclude": ["-n"]}, "--exclude: '-n' is no name of a host"),
+        ({"exclude": ["-n"]}, "--exclude: '-n' is not a name of a host"),
     ],
 )
 def test_a_change_that_does_not_fit_is_refused_by_the_name_of_its_option(made: dict[str, object], says: str) -> None:
@@ -131,7 +131,7 @@ def test_a_change_that_does_not_fit_is_refused_by_the_name_of_its_option(made: d
     assert "; try " not in str(refused.value), "the batch of a run is not changed by resuming it"
 
 
-@pytest.mark.parametrize(("name", "says"), [("pbs", "PBS knows no"), ("local", "this machine alone")])
+@pytest.mark.parametrize(("name", "says"), [("pbs", "PBS has no"), ("local", "only this machine")])
 def test_a_scheduler_that_cannot_leave_out_hosts_says_so(name: str, says: str) -> None:
     run = replace(RUN, nodes=1, grid=(4, 1))
     with pytest.raises(UserError, match=f"--exclude: .*{says}"):

@@ -188,7 +188,7 @@ def test_a_forced_resume_cancels_the_older_job(
     assert status(capsys)["attempt"] == 3
 
 
-def test_an_attempt_that_a_killed_client_left_half_made_is_made_anew(cluster: Cluster) -> None:
+def test_an_attempt_that_a_killed_client_left_half_made_is_made_again(cluster: Cluster) -> None:
     run = cluster.failed_run()
     run.attempt(2).unfinished.folder.mkdir()
     (run.attempt(2).unfinished.folder / "job.sh").write_text("half")

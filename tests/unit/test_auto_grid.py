@@ -64,7 +64,7 @@ def test_a_run_without_nodes_asks_for_as_many_as_its_grid_fills(run_file: Path, 
     assert plan(run_file).run.nodes == nodes
 
 
-def test_nodes_that_do_not_fit_the_grid_are_told(run_file: Path) -> None:
+def test_nodes_that_do_not_fit_the_grid_are_reported(run_file: Path) -> None:
     for keys in ("nodes: 1\ngrid: 4x3", "grid: 3x2"):
         run_file.write_text(RUN.replace("nodes: 8", keys).replace("batch: 64", "batch: 48"))
         with pytest.raises(UserError, match="'grid'"):
@@ -93,7 +93,7 @@ def test_every_verb_and_the_job_take_the_best_grid_for_the_hosts(
     assert f"grid        {job.plan.grid}: {job.plan.grid.words}\n            auto: " in capsys.readouterr().out
 
 
-def test_a_grid_that_the_run_names_is_taken_as_it_is(run_file: Path) -> None:
+def test_a_grid_that_the_run_names_is_used_unchanged(run_file: Path) -> None:
     for text, dims in (("32", (32,)), ("4x8", (4, 8)), ("4x4x2", (4, 4, 2)), ("1x1x32", (1, 1, 32))):
         named = plan(run_file, settings=[f"grid={text}"])
         job = ordered(named, HOSTS)
@@ -127,7 +127,7 @@ def test_without_a_topology_all_hosts_are_below_one_switch(auto: Plan) -> None:
     assert with_expected_grid(blind).grid == job.plan.grid
 
 
-def test_where_the_topology_cannot_be_had_the_job_goes_on(auto: Plan) -> None:
+def test_without_a_topology_the_job_continues(auto: Plan) -> None:
     assert auto.site.topology
     strange = replace(auto.site.topology, pattern=r"n(?P<number>\d+)")
     job = ordered(replace(auto, site=replace(auto.site, topology=strange)), HOSTS)

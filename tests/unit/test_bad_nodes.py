@@ -136,7 +136,7 @@ def test_the_memory_never_grows_without_limit(home: Path, monkeypatch: pytest.Mo
     assert [node.host for node in memory.bad("./s.yaml")] == ["n119"], "a torn line takes no other with it"
 
 
-def test_jobs_that_end_at_once_lose_no_blame_while_the_file_is_written_anew(
+def test_jobs_that_end_at_once_lose_no_blame_while_the_file_is_rewritten(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "LARGEST_BYTES", 30_000)

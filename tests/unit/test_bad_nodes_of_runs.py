@@ -181,7 +181,7 @@ def test_jobs_that_are_given_the_same_bad_host_begin_nothing_and_the_third_ends_
     second = keep_going.next_step(
         run, keep_going.Here("1", "1_1", first=1, hosts=2, bad={"n3": "found bad"}), begin=True
     )
-    assert second == Wait("is left to its next job: bad hosts: n3 (found bad)")
+    assert second == Wait("waits for its next job: bad hosts: n3 (found bad)")
     third = keep_going.next_step(
         run, keep_going.Here("1", "1_2", first=1, hosts=2, bad={"n3": "found bad"}), begin=True
     )
@@ -266,7 +266,9 @@ def test_a_request_can_always_be_satisfied_and_says_which_bad_hosts_it_asks_for(
 ) -> None:
     assert main(["nodes", "add", "n[1-4]", "n9.gone", "--site", str(cluster.home / "site.yaml"), "--for", "2d"]) == 0
     run = cluster.submit()
-    kept = "torusrun: bad, and asked for all the same: n4 (added by its user): it takes 2 nodes, and there are 5\n"
+    kept = (
+        "torusrun: bad, but still requested: n4 (added by its user): the run takes 2 nodes, and the scheduler has 5\n"
+    )
     assert capsys.readouterr().err.endswith(kept)
     assert excluded(run) == "n1,n2,n3", "Slurm refuses a request that names a host which it does not have"
     assert excluded(cluster.submit("--set", "queue=big")) == "n1,n2,n3,n4"
@@ -298,7 +300,7 @@ def test_a_scheduler_that_cannot_leave_out_hosts_is_said_to_ask_for_them(
     capsys.readouterr()
     script = cluster.submit().attempt(1).script.read_text()
     assert "n3" not in script
-    assert "bad, and asked for all the same: n3 (slow links): PBS knows no request" in capsys.readouterr().err
+    assert "bad, but still requested: n3 (slow links): PBS has no request" in capsys.readouterr().err
 
 
 def test_this_machine_is_never_blamed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -315,7 +317,7 @@ def test_this_machine_is_never_blamed(home: Path, capsys: pytest.CaptureFixture[
     ("words", "says"),
     [
         (["add", "n1"], "of which site? Write `torusrun nodes add HOST --site NAME`"),
-        (["add", "n1;rm", "--site", "SITE"], "HOST: 'n1;rm' is no name of a host"),
+        (["add", "n1;rm", "--site", "SITE"], "HOST: 'n1;rm' is not a name of a host"),
         (["add", "n1", "--site", "SITE", "--for", "2 days"], "--for: '2 days' is not a duration"),
         (["add", "n1", "--site", "nosuch"], "there is no site 'nosuch'"),
         (["--site", "nosuch"], "there is no site 'nosuch'"),
@@ -323,7 +325,7 @@ def test_this_machine_is_never_blamed(home: Path, capsys: pytest.CaptureFixture[
         (["forgive", "n2", "--all"], "forgive takes hosts, or --all"),
         (["forgive", "n2"], "n2 was not blamed; `torusrun nodes` lists"),
         (["ls", "n1"], "ls takes no hosts"),
-        (["forgive", "n1", "--json"], "--json goes with `torusrun nodes ls`"),
+        (["forgive", "n1", "--json"], "--json is only for `torusrun nodes ls`"),
     ],
 )
 def test_a_mistake_of_nodes_is_named(

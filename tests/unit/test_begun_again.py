@@ -60,7 +60,7 @@ def test_an_attempt_that_has_ended_for_good_is_not_begun_again(run: RunFolder, b
     assert run.ledger.read_bytes() == before
 
 
-def test_an_end_that_others_found_out_meanwhile_stays(run: RunFolder) -> None:
+def test_an_end_that_others_found_in_the_same_time_stays(run: RunFolder) -> None:
     """As of a supervisor that was cut off, while another job of the run worked for the next attempt."""
     found = [Ended(1, State.NODE_FAIL, "lost n1"), Ended(2, COMPLETED.state, COMPLETED.reason)]
 

@@ -52,7 +52,8 @@ BROKEN = [
     ("three for two", GOOD + "train: {phases: [{until: 20, area: [1, 1, 1]}]}\n", "3:36", "must have 2 values, not 3"),
     ("a last phase that ends early", GOOD + "train: {phases: [{until: 19.9999999}]}\n", "3:26", "19.9999999 is the"),
     ("steps at one epoch", GOOD + "train: {schedule: {name: step, options: {at: 3}}}\n", "3:41", "a list of epochs"),
-    ("an option of no schedule", GOOD + "train: {schedule: {options: {at: [3]}}}\n", "3:29", "does not take that"),
+    ("an option of no schedule", GOOD + "train: {schedule: {options: "
+    "{at: [3]}}}\n", "3:29", "does not accept its arguments"),
     ("an option that is no argument", GOOD + "train: {data: {options: {a-b: 1}}}\n", "3:26", "the name of an argument"),
     ("half a name of one's own", GOOD + "train: {model: 'mine:'}\n", "3:16", "or package.module:function"),
     ("an optimizer misspelt", GOOD + "train: {optimizer: sdg}\n", "3:20", "did you mean 'sgd'?"),

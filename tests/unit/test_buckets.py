@@ -76,7 +76,7 @@ def test_every_gradient_is_in_one_bucket(sizes: list[float], count: int) -> None
         assert sum(buckets) == len(sizes) and all(each > 0 for each in buckets)
 
 
-def test_a_measured_cost_goes_through_its_measurements_and_on_beyond_them() -> None:
+def test_a_measured_cost_passes_through_its_measurements_and_extends_beyond_them() -> None:
     cost = MeasuredCost([(100, 1.0), (200, 3.0), (300, 2.0), (400, 5.0)])
     assert [cost(size) for size in (1, 100, 150, 200, 300, 500)] == [1.0, 1.0, 2.0, 3.0, 3.0, 7.0]
     assert MeasuredCost([(100, 1.0)])(1e6) == 1.0

@@ -64,7 +64,7 @@ def test_a_wrong_state_and_a_wrong_cause_are_seen(
     assert (wrong in said) if wrong else not said, said
 
 
-def test_a_suspicion_is_an_answer_only_where_nobody_tells_more(tmp_path: Path) -> None:
+def test_a_suspicion_is_an_answer_only_if_no_record_says_more(tmp_path: Path) -> None:
     view = _view(tmp_path, "RUNNING", "node1 is suspected", False)
     assert Expected(("NODE_FAIL",), ("node1",)).wrong(view)
     assert not Expected(("NODE_FAIL",), ("node1",), suspicion=True).wrong(view)
@@ -80,7 +80,7 @@ def test_a_trial_is_good_only_if_every_check_passed() -> None:
 
 
 @pytest.mark.parametrize("attempts, mixed", [([1, 1, 2, 2], []), ([1, 2, 1], ["metrics of two attempts are mixed"])])
-def test_rows_of_two_attempts_are_told_apart(tmp_path: Path, attempts: list[int], mixed: list[str]) -> None:
+def test_rows_of_two_attempts_are_distinguished(tmp_path: Path, attempts: list[int], mixed: list[str]) -> None:
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"attempt": n}) + "\n" for n in attempts))
     assert leftovers.mixed(tmp_path) == mixed
 
@@ -92,7 +92,7 @@ def test_files_half_written_are_found(tmp_path: Path) -> None:
     assert sorted(leftovers.files(tmp_path)) == ["attempts/.2", "checkpoints/.tmp-step-1"]
 
 
-def test_the_parts_of_a_job_are_told_by_their_module() -> None:
+def test_the_parts_of_a_job_are_recognised_by_their_module() -> None:
     wrapper = Process("node1", 7, 6, ("/venv/python", "-u", "-c", "import sys", "orchestrator.job.rank", "/run/1"))
     launcher = Process("node1", 6, 5, ("srun", "--nodes=2", *wrapper.arguments))
     assert (wrapper.module, launcher.module) == ("orchestrator.job.rank", "")

@@ -73,7 +73,7 @@ def test_an_older_attempt_may_not_train_once_a_newer_one_has_begun(run: RunFolde
     claim.take(run, 1)
     claim.check(run, 1)
     claim.take(run, 2)
-    with pytest.raises(Superseded, match="attempt 2 of this run has begun: attempt 1 may not train beside it"):
+    with pytest.raises(Superseded, match="attempt 2 of this run has begun: attempt 1 must not train at the same time"):
         claim.check(run, 1)
     with pytest.raises(Superseded):
         claim.take(run, 1)

@@ -158,5 +158,5 @@ def test_a_folder_of_runs_that_others_may_write_is_refused(home: Path, capsys: p
     (home / "torusrun" / "runs").mkdir(parents=True)
     (home / "torusrun" / "runs").chmod(0o777)
     assert main(["submit", DIGITS]) == 3
-    assert "runs: others may write into this folder" in capsys.readouterr().err
+    assert "runs: other users can write to this folder" in capsys.readouterr().err
     assert not list((home / "torusrun" / "runs").iterdir())

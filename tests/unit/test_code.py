@@ -224,7 +224,7 @@ def test_an_unreadable_file_is_one_error(home: Path, tmp_path: Path) -> None:
 def test_a_source_that_is_no_folder_is_one_error(home: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read: No such file"):
         freeze(tmp_path / "none", tmp_path / "code")
-    with pytest.raises(UserError, match="this is no folder"):
+    with pytest.raises(UserError, match="this is not a folder"):
         freeze(write(tmp_path, f="") / "f", tmp_path / "code")
 
 

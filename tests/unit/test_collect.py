@@ -135,7 +135,7 @@ def test_folders_nested_too_deep_are_left_out(run: RunFolder, tmp_path: Path) ->
     (run.folder / "/".join("x" * 40)).mkdir(parents=True)
     told: list[str] = []
     collect(run, tmp_path / "kept", "none", told.append)
-    assert [text.endswith("left out: it lies too deep") for text in told] == [True]
+    assert [text.endswith("left out: it is nested too deeply") for text in told] == [True]
 
 
 def cut_off(run: RunFolder, into: Path) -> Path:

@@ -85,7 +85,7 @@ def test_hosts_have_copies_of_which_this_one_has_none(run: RunFolder, home: Path
     assert (home / "reached").read_text() == "--nodelist=n2\n--nodelist=n3\n", "this host may have had no room"
 
 
-def test_after_a_training_that_is_done_no_host_is_asked(run: RunFolder, home: Path) -> None:
+def test_after_a_training_that_is_done_no_host_is_queried(run: RunFolder, home: Path) -> None:
     write_json(run.attempt(1).done, {"schema": 1, "attempt": 1, "step": 40})
     folder = memory_of(run)
     copies.remove(run, 1)

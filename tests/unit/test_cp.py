@@ -68,7 +68,7 @@ def test_files_that_exist_are_replaced_by_whole_ones_and_others_stay(run: RunFol
         (["RUN:linked/passwd", "x"], "has no file linked/passwd"),
         (["RUN:linked", "x"], "nothing there can be copied"),
         (["RUN:attempts/1/job.out", "RUN:elsewhere/job.out", "new"], "would both be"),
-        (["RUN:attempts/1/job.*", "file"], "is no folder"),
+        (["RUN:attempts/1/job.*", "file"], "is not a folder"),
         (["nosuch:metrics.jsonl", "x"], "there is no run 'nosuch'"),
     ],
 )

@@ -39,7 +39,7 @@ def test_more_points_than_columns_are_averaged() -> None:
     st.lists(st.tuples(st.integers(0, 100), st.floats(-1e14, 1e14)), min_size=1, max_size=50),
     st.integers(1, 30), st.integers(1, 8), st.booleans(),
 )  # fmt: skip
-def test_every_curve_fits_and_stands_on_its_last_line(
+def test_every_curve_fits_and_ends_on_its_last_line(
     points: list[tuple[int, float]], width: int, height: int, blocks: bool
 ) -> None:
     lines = area(sorted((float(x), y) for x, y in points), width, height, blocks=blocks)

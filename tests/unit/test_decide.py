@@ -24,7 +24,7 @@ NOT_CERTAIN = "it is not certain that its job is gone"
         (State.FAILED, {}, Resume, ""),
         (State.FAILED, {"at_work": True}, Wait, AT_WORK),
         (State.FAILED, {"at_work": None}, Resume, ""),  # no lock can tell; its end is recorded
-        (State.FAILED, {"again": False}, Stop, "its exit code asks for no other attempt"),
+        (State.FAILED, {"again": False}, Stop, "its exit code forbids another attempt"),
         (State.PENDING, {"begun": False}, Wait, "is PENDING (so): resume it once it is over, or cancel it first"),
         (State.RUNNING, {"at_work": True}, Wait, "is RUNNING (so): resume it once it is over"),
         (State.UNKNOWN, {}, Wait, "is UNKNOWN (so): ask again later"),
@@ -106,7 +106,7 @@ def test_a_keeper_starts_one_attempt_after_the_other_while_there_is_time(
         ({"cause": Cause.SCHEDULER}, Stop("its dependency dropped it")),
         (
             {"not_handed_over": True, "stopped": Cause.STOPPED},
-            Stop("its next phase wants other nodes, and no job could be submitted"),
+            Stop("its next phase needs other nodes, and no job could be submitted"),
         ),
         (
             {"bad_hosts": ("n3", "n5")},
@@ -128,7 +128,7 @@ def test_a_run_keeps_going_until_it_is_done_or_another_attempt_is_in_vain(
 
 def test_an_exit_code_that_forbids_another_attempt_ends_a_run_that_keeps_going() -> None:
     found = decide(History(4, State.FAILED, "so", most_in_vain=2, again=False), Policy.KEEP_GOING)
-    assert isinstance(found, Stop) and "its exit code asks for no other attempt" in found.why
+    assert isinstance(found, Stop) and "its exit code forbids another attempt" in found.why
 
 
 HISTORIES = st.builds(

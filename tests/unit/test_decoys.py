@@ -94,7 +94,7 @@ def decoys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_verb_runs_what_lies_in_the_working_directory(verb: str, decoys: Path, home: Path) -> None:
+def test_no_verb_runs_files_of_the_working_directory(verb: str, decoys: Path, home: Path) -> None:
     program = decoys.with_name("torusrun")
     program.write_text(f"#!{sys.executable}\nimport sys\nfrom orchestrator.cli.main import main\nsys.exit(main())\n")
     program.chmod(0o755)

@@ -126,7 +126,7 @@ def test_a_machine_without_the_clusters_programs_says_what_it_assumes(
     shown = dry_run(plan("run.yaml"))
     assert made.site.launcher == "srun" and shown.launcher[0] == "mpirun"
     notes = "\n".join(shown.notes)
-    assert "sbatch: not found on this machine" in notes and "the launcher's line is that of Open MPI 4" in notes
+    assert "sbatch: not found on this machine" in notes and "the launcher's line is for Open MPI 4" in notes
     assert f"Notes\n  {shown.notes[0]}" in text(shown)
 
 
@@ -226,13 +226,13 @@ def test_not_every_scheduler_can_be_asked(project: Path, capsys: pytest.CaptureF
     planned(project, scheduler)
     assert main(["submit", "run.yaml", "--dry-run", "--ask"]) == 2
     said = capsys.readouterr()
-    assert f"{scheduler} cannot be asked about a job without submitting it" in said.err and not said.out
+    assert f"{scheduler} cannot check a job without submitting it" in said.err and not said.out
 
 
 def test_an_option_of_a_dry_run_alone_submits_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     planned(project, "local")
     assert main(["submit", "run.yaml", "--ask"]) == 2
-    assert "--ask goes with --dry-run" in capsys.readouterr().err
+    assert "--ask needs --dry-run" in capsys.readouterr().err
     assert not (project.parent / "runs").exists()
 
 

@@ -97,7 +97,7 @@ def test_the_ranks_that_are_left_begin_in_the_next_attempt_on_the_same_hosts(
     left = Survivors(made, attempts[0], launcher, attempts[0].stderr)
     assert left.fit(attempts[1]) == begins
     assert (launcher.poll() is None) == begins, "ranks that cannot begin are ended"
-    assert begins or "the ranks start anew, without the standby: " in capfd.readouterr().out
+    assert begins or "the ranks start without the standby: " in capfd.readouterr().out
 
 
 def _placed(run: RunFolder, number: int, made: object, hosts: Sequence[str]) -> Attempt:

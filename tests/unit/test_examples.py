@@ -21,7 +21,7 @@ def test_the_list_names_each_run_file_and_what_it_does(capsys: pytest.CaptureFix
     assert found["programs/ddp"] == "runs python ddp.py"
 
 
-def test_an_example_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_example_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["examples", "digits"]) == 0
     assert capsys.readouterr().out == (ROOT / "examples/digits.yaml").read_text()
 

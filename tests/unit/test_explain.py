@@ -66,7 +66,7 @@ def about_the_end(said: str) -> list[str]:
 def test_a_failed_run_is_explained_by_the_rank_that_failed_first(
     failed: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mend = "mend it and submit a new run, because this run keeps the code and the keys that it was submitted with"
+    mend = "fix it and submit a new run; this run keeps the code and the keys that it was submitted with"
     again = f"`torusrun resume {failed.run_id}` continues from the newest checkpoint, if there is one"
     assert about_the_end(said(capsys, failed.run_id)) == [
         f"{failed.run_id} is FAILED (attempt 1): rank 2 (n2, local rank 0) ended with exit code 1 after step 57: "
@@ -79,7 +79,7 @@ def test_a_failed_run_is_explained_by_the_rank_that_failed_first(
         "error     of rank 2:",
         *(f"    {line}" for line in BOOM),
         f"to do     {mend}",
-        f"          if the error was a passing one: {again}",
+        f"          if the error was temporary: {again}",
     ]
 
 

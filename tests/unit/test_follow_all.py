@@ -91,7 +91,7 @@ def begun(runs: list[RunFolder], seen: Seen) -> Followed:
     return followed
 
 
-def test_while_nothing_changes_nothing_is_read_and_nobody_is_asked(runs: list[RunFolder], seen: Seen) -> None:
+def test_while_nothing_changes_nothing_is_read_or_queried(runs: list[RunFolder], seen: Seen) -> None:
     followed = begun(runs, seen)
     first = followed.look()
     assert [view.state for view in followed.look()] == [view.state for view in first]

@@ -144,7 +144,7 @@ def test_bytes_that_are_no_message_end_the_forward(sent: tuple[Message, int, byt
 
 
 def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
-    with pytest.raises(NotAForward, match=r"printed b'noise.* and did not begin"):
+    with pytest.raises(NotAForward, match=r"printed b'noise.* and did not start the forward"):
         [*Unpacked().add(b"noise" + bytes(NOISE_BYTES))]
 
 
@@ -173,7 +173,7 @@ def test_many_connections_at_once_and_more_than_there_is_room_for(echo: Forward)
             link.close()
 
 
-def test_a_client_that_does_not_read_holds_up_its_server_and_nobody_else(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_delays_only_its_server(tmp_path: Path) -> None:
     piece, sent = os.urandom(1 << 20), []
 
     def act(link: socket.socket) -> None:
@@ -243,7 +243,7 @@ def bound(server: socket.socket) -> int:
     return int(server.getsockname()[1])
 
 
-def test_a_port_without_a_server_is_said_once_and_works_as_soon_as_there_is_one(tmp_path: Path) -> None:
+def test_a_port_without_a_server_is_reported_once_and_works_as_soon_as_one_starts(tmp_path: Path) -> None:
     with socket.socket() as server, Forward(tmp_path, port := bound(server)) as forward:
         for _ in range(3):
             with forward.connected() as link, contextlib.suppress(ConnectionResetError):
@@ -275,11 +275,12 @@ def test_a_local_port_that_cannot_be_opened_is_one_clear_error(tmp_path: Path) -
         with Forward(tmp_path, 1, at=str(port)) as forward:
             assert forward.process.wait(LIMIT_S) == 2
             assert forward.said == (
-                f"--listen 127.0.0.1:{port}: Address already in use; name another port of this machine, or none\n"
+                f"--listen 127.0.0.1:{port}: Address already in use; name another port of this "
+                f"machine, or leave out --listen\n"
             )
         with Forward(tmp_path, port, at=str(port)) as forward:
             assert forward.process.wait(LIMIT_S) == 2
-            assert "the run is on this machine, and this is its port" in forward.said
+            assert "the run uses this port of this machine" in forward.said
 
 
 def test_it_ends_with_the_attempt(echo: Forward, tmp_path: Path) -> None:
@@ -311,7 +312,7 @@ def test_a_silent_other_end_is_given_up(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("orchestrator.beside.forwarding.carrying.LOOK_S", 0.01)
     theirs, mine = os.pipe(), os.pipe()
     os.write(mine[1], BEGIN)
-    with pytest.raises(Exception, match=r"nothing has come from the other end of the forward for 0.1 s"):
+    with pytest.raises(Exception, match=r"the other end of the forward has sent nothing for 0.1 s"):
         program.Leading(Streams(mine[0], theirs[1]), Attempt(tmp_path), 0, 1).carry()
     for descriptor in (*theirs, *mine):
         os.close(descriptor)
@@ -381,4 +382,4 @@ def test_another_user_of_this_machine_cannot_use_the_port(echo: Forward) -> None
     argv = ["/usr/bin/setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/env", "python3", "-c", knocks]
     said = subprocess.run([*argv, str(echo.address[1])], capture_output=True, text=True, timeout=LIMIT_S, cwd="/")
     assert said.stdout == "b''\n", said.stderr
-    assert "its client is a program of another user, or gone" in echo.said
+    assert "its client belongs to another user, or has ended" in echo.said

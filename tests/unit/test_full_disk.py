@@ -62,7 +62,7 @@ def fill(disk: Path) -> None:
         (disk / "fill").write_bytes(bytes(10**6))
 
 
-def test_the_supervisor_records_an_end_for_which_there_is_no_room(home: Path, disk: Path) -> None:
+def test_the_supervisor_records_an_end_on_a_full_disk(home: Path, disk: Path) -> None:
     run = create.run(attempt_plan.first(plan(write_specs(home))), home, Scripts("true\n"), Submitting(1, name="made"))
 
     def work() -> End:
@@ -77,7 +77,7 @@ def test_the_supervisor_records_an_end_for_which_there_is_no_room(home: Path, di
     assert not list(run.attempt(1).folder.glob(".end*"))
 
 
-def test_the_script_records_an_end_for_which_there_is_no_room(home: Path, disk: Path) -> None:
+def test_the_script_records_an_end_on_a_full_disk(home: Path, disk: Path) -> None:
     run = submitted(home, f"cat /dev/zero > {disk}/fill; exit 3")
     view = views([run])[0]
     assert view.state is State.FAILED, view

@@ -63,9 +63,9 @@ def test_blanks_stay_in_one_word() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"queue": 'a b" -l evil=1 "c'}, "holds '\"': Grid Engine's directives have no way to write a quote"),
+        ({"queue": 'a b" -l evil=1 "c'}, "holds '\"': Grid Engine's directives cannot contain a quote"),
         ({"account": "it's"}, "'account': \"it's\" holds"),
-        ({"account": "a\\"}, "no way to write a quote or a backslash"),
+        ({"account": "a\\"}, "cannot contain a quote or a backslash"),
         ({"queue": "a#b"}, "Grid Engine's directives end there"),
         ({"queue": "-x"}, "begins with '-'"),
         ({"name": "a\n-q x"}, "a directive is one line"),

@@ -87,7 +87,7 @@ def test_a_word_that_many_runs_begin_with_names_some_of_them(home: Path) -> None
         index.find("many")
 
 
-def test_a_client_that_was_stopped_while_it_cleaned_holds_nobody_up(
+def test_a_client_that_was_stopped_while_it_cleaned_delays_no_other(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known(home / "runs" / "first-1")

@@ -91,7 +91,7 @@ def test_the_next_attempt_has_a_folder_and_says_what_it_follows(run: RunFolder) 
         (ended(How.ALL_WELL), "is done"),
         (ended(How.CANCELLED), "was asked to stop"),
         (ended(How.DROPPED, awaited="awaited", state="FAILED"), "its dependency dropped it"),
-        (ended(How.NOT_HANDED_OVER, wanted="phase 2 wants 8 nodes", host="n1", why="no"), "its next phase wants other"),
+        (ended(How.NOT_HANDED_OVER, wanted="phase 2 needs 8 nodes", host="n1", why="no"), "its next phase needs other"),
     ],
 )
 def test_an_end_after_which_nothing_follows_closes_the_run(run: RunFolder, end: End, why: str) -> None:
@@ -173,7 +173,7 @@ def test_fewer_hosts_mean_the_most_nodes_that_the_batch_fits_on_and_the_next_job
 
 def test_a_run_that_fits_on_no_number_of_hosts_that_is_left_is_left_to_the_next_job(run: RunFolder) -> None:
     over(run, ended(How.HOST_LOST, hosts=["n1"], said="gone"))
-    with pytest.raises(UserError, match="fits on no number of nodes from 1 to 0"):
+    with pytest.raises(UserError, match="does not fit on any number of nodes from 1 to 0"):
         next_step(run, replace(HERE, hosts=0), begin=True)
 
 
@@ -199,7 +199,7 @@ def test_a_staged_image_is_sent_again_only_if_no_ranks_have_begun_in_the_job(
         (
             "{without_progress: 9}",
             1,
-            "run.yaml:4:32: 'keep_going.without_progress' alone does not keep the run going; add",
+            "run.yaml:4:32: 'keep_going.without_progress' has no effect without other keys; add",
         ),
         ("{without_progress: 9, attempts: 1}", 1, ""),
         ("{without_progress: 9, spares: 1}", 1, ""),

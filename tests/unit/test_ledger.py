@@ -43,7 +43,7 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
         assert seen == list(range(50)), "an event was lost or torn"
 
 
-def test_a_line_cut_short_is_left_out_and_the_next_event_stands(tmp_path: Path) -> None:
+def test_a_truncated_line_is_left_out_and_the_next_event_counts(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     ledger.append(path, Submitted(1, job="1"))
     with open(path, "a") as file:

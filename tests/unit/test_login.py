@@ -81,7 +81,7 @@ def test_a_file_of_revoked_keys_is_refused_as_nothing_here_reads_it(home: Path, 
         ThroughFabric(server.host, "true")
 
 
-def test_an_authority_is_no_host_key(home: Path, server: SshServer) -> None:
+def test_an_authority_is_not_a_host_key(home: Path, server: SshServer) -> None:
     knows(home, f"@cert-authority {server.name} {server.line}")
     with pytest.raises(HostRefused, match="its host key is not known here"):
         ThroughFabric(server.host, "true")
@@ -140,10 +140,10 @@ def test_a_second_factor_is_typed_unseen(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "why"),
-    [("wrong\n", "HostRefused .*does not let you in: Authentication failed"), ("\x04", "HostRefused .*was given none"),
+    [("wrong\n", "HostRefused .*does not let you in: Authentication failed"), ("\x04", "HostRefused .*got none"),
      ("\x03", "KeyboardInterrupt")],
 )  # fmt: skip
-def test_without_the_second_factor_nobody_is_let_in_and_the_terminal_is_restored(
+def test_without_the_second_factor_login_fails_and_the_terminal_is_restored(
     asking: SshServer, keys: str, why: str
 ) -> None:
     with Terminal(LOG_IN, asking.host.address) as terminal:

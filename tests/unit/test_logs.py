@@ -67,7 +67,7 @@ def test_only_lines_that_match(run: RunFolder, capsys: Said) -> None:
     assert main(["logs", run.run_id, "--grep", "nothing like it"]) == 0
     assert capsys.readouterr() == ("", "torusrun: no line matches\n")
     assert main(["logs", run.run_id, "--grep", "("]) == 2
-    assert "--grep '(': this is no regular expression: missing )" in capsys.readouterr().err
+    assert "--grep '(': this is not a regular expression: missing )" in capsys.readouterr().err
 
 
 def test_an_earlier_attempt(run: RunFolder, capsys: Said) -> None:
@@ -137,8 +137,8 @@ def test_a_log_that_is_no_regular_file_is_reported_once_and_hides_no_other(run: 
     attempt.rank_log(0).symlink_to("/dev/zero")
     found = told(run)
     assert [line.partition(" cannot be read: ")[2] for line in found[:3]] == [
-        "this is no regular file",
-        "this is no regular file",
+        "this is not a regular file",
+        "this is not a regular file",
         "this is a symbolic link, and is not followed",
     ]
     assert "1 | a line of rank 1" in found

@@ -136,7 +136,7 @@ def test_a_measurement_of_an_earlier_version_has_no_spread_and_keeps_the_known_o
 
 @pytest.mark.parametrize(
     ("written", "message"),
-    [([], "no whole measurement"), (rows()[1:], "no whole measurement"), (rows()[:4], "two different sizes")],
+    [([], "no complete measurement"), (rows()[1:], "no complete measurement"), (rows()[:4], "two different sizes")],
 )
 def test_an_incomplete_measurement_is_refused(tmp_path: Path, written: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(UserError, match=message):

@@ -91,7 +91,7 @@ def test_only_the_head_of_a_log_is_read(run: RunFolder) -> None:
     assert events(run) == []
 
 
-def test_a_site_without_adapters_is_not_asked(run: RunFolder) -> None:
+def test_a_site_without_adapters_is_not_queried(run: RunFolder) -> None:
     run.attempt(1).rank_log(0).write_text(SOCKET)
     NetworkWatch(run, run.attempt(1), wanted=False).look()
     assert events(run) == [] and told_network(()) == {}
@@ -100,7 +100,7 @@ def test_a_site_without_adapters_is_not_asked(run: RunFolder) -> None:
 
 
 @pytest.mark.parametrize(("network", "told"), [("Socket", True), ("IB", False), ("IBext", False)])
-def test_the_state_of_a_run_tells_of_sockets(run: RunFolder, network: str, told: bool) -> None:
+def test_the_state_of_a_run_reports_sockets(run: RunFolder, network: str, told: bool) -> None:
     ledger.append(run.ledger, NetworkChosen(1, network))
     for state in (State.RUNNING, State.COMPLETED):
         view = read_record(run).view(Status(state, ""), 0.0)

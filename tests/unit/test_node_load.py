@@ -123,7 +123,7 @@ def test_gpus_as_nvidia_smi_reports_them() -> None:
 
 @pytest.mark.parametrize("said", ["", "No devices were found\n", "NVIDIA-SMI has failed because it couldn't ...\n"])
 def test_an_answer_without_a_table_reports_no_gpus(said: str) -> None:
-    with pytest.raises(ValueError, match="not what nvidia-smi"):
+    with pytest.raises(ValueError, match="not the output of nvidia-smi"):
         gpus.gpus(said)
 
 

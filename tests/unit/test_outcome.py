@@ -57,7 +57,7 @@ def test_an_end_that_was_recorded_stays_when_the_scheduler_forgets_the_job() -> 
 def test_lost_says_what_it_means_and_what_to_do() -> None:
     reason = resolve([SUBMITTED], 1, None, GONE, NOW_S).reason
     assert reason == (
-        "its job is gone and nobody can say how it ended: it has left the queue, and the job left no record of its "
+        "its job is gone, and no record says how it ended: it has left the queue, and the job left no record of its "
         "end; `torusrun logs` shows what it wrote; `torusrun resume` continues from the newest checkpoint "
         "(--force, if you know that its job is gone)"
     )

@@ -36,8 +36,8 @@ def test_a_site_names_a_class_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("scheduler", "told"),
     [
-        ("spooler:Nothing", "cannot be imported by"), ("pathlib:Path", "is no class made from"),
-        ("os:sep", "is no class made from"), ("spooler", "there is no scheduler 'spooler'"),
+        ("spooler:Nothing", "cannot be imported by"), ("pathlib:Path", "is not a subclass of"),
+        ("os:sep", "is not a subclass of"), ("spooler", "there is no scheduler 'spooler'"),
     ],
 )  # fmt: skip
 def test_an_unusable_scheduler_class_is_refused_with_file_and_line(scheduler: str, told: str, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def only(found: dict[str, Status]) -> Status:
         ("deleted_while_waiting", State.CANCELLED, "deleted before it started: it never ran"),
         ("held_dependency", State.PENDING, "it waits for other jobs (afterok:6.pbs1@pbs1"),
         ("held_user", State.PENDING, "held by its user; qrls releases it"),
-        ("can_never_run", State.PENDING, "ncpus (R: 500 A: 80 T: 80); as it is, it will not start"),
+        ("can_never_run", State.PENDING, "ncpus (R: 500 A: 80 T: 80); the job cannot start like this"),
         ("waiting", State.PENDING, "waits for its time"),
         ("running_2nodes", State.RUNNING, ""),
         ("rerun_after_loss", State.PENDING, "Insufficient amount of resource: host"),  # its old end is shown
@@ -256,7 +256,7 @@ def test_a_server_that_is_down_does_not_mean_no_jobs(command: str) -> None:
             PBS().accounting_query([]).read(answer)
 
 
-def test_a_server_without_history_answers_all_the_same() -> None:
+def test_a_server_without_history_still_answers() -> None:
     assert "not configured" in kept("nohist_x").stderr and told("nohist_x") == {}
 
 

@@ -65,7 +65,7 @@ def test_quotes_keep_a_value_together() -> None:
         ({"queue": "-x"}, "begins with '-'"),
         ({"name": "a\n#PBS -q x"}, "a directive is one line"),
         ({"account": "a" * 2100}, "may have 2000 bytes"),
-        ({"extra": ("-m e \\",)}, "reads a directive that ends with a backslash on into the next line"),
+        ({"extra": ("-m e \\",)}, "joins a directive that ends with a backslash with the next line"),
     ],
 )
 def test_a_value_that_a_directive_cannot_carry_is_refused(changes: dict[str, Any], says: str) -> None:

@@ -63,7 +63,7 @@ def test_every_grid_that_an_error_offers_fits_and_has_as_many_levels(ranks: int,
     assert all(math.prod(dims) == ranks and len(dims) == len(wrong) for dims in offered)
 
 
-def test_the_levels_of_a_grid_are_told_from_the_outside_in() -> None:
+def test_the_levels_of_a_grid_are_listed_from_the_outside_in() -> None:
     words = [Grid(dims).words for dims in ((8,), (4, 2), (4, 16, 2))]
     assert words == ["8 ranks in one group", "2 rows of 4 ranks", "2 groups of 16 rows of 4 ranks"]
 

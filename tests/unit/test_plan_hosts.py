@@ -124,5 +124,5 @@ def test_a_job_takes_the_order_of_the_network(files: Path) -> None:
     assert found.hosts != tuple(scheduled) and found.plan == planned
     assert found == ordered(planned, scheduled), "every attempt on the same hosts has the same order"
     assert ordered(plan(files / "run.yaml", site="slurm"), scheduled).hosts == tuple(scheduled)
-    with pytest.raises(SiteError, match=r"the scheduler gave 3 hosts \(.*\); the run takes 8"):
+    with pytest.raises(SiteError, match=r"the scheduler allocated 3 hosts \(.*\); the run takes 8"):
         ordered(planned, scheduled[:3])

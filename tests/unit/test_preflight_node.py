@@ -75,7 +75,7 @@ def test_old_drivers_count_double_bit_errors() -> None:
     assert of_gpus(text, 1)["ecc"].value == "00000000:00:1E.0 has 2 uncorrected errors"
     pcie = of_gpus(recorded("t4.xml"), 1, pcie_lanes=16)["pcie"]
     assert pcie == NodeFinding("pcie", BAD, "00000000:00:1E.0 has 8", "16 lanes")
-    with pytest.raises(ValueError, match="not what nvidia-smi -q -x says"):
+    with pytest.raises(ValueError, match="not the output of nvidia-smi -q -x"):
         nvidia_smi.gpus("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
 
 
@@ -229,7 +229,7 @@ def test_a_clock_is_compared_with_those_of_most_nodes() -> None:
     assert not judge(compared(nodes[:2], two, 10.0, False), [], least_bytes_per_s=None, took_s=1.0).bad
 
 
-def test_a_check_that_all_nodes_fail_blames_none_and_is_said() -> None:
+def test_a_check_that_all_nodes_fail_blames_none_and_is_reported() -> None:
     few = NodeFinding("gpus", BAD, "4", "8")
     silent = NodeFinding(ANSWER, BAD, "none, while most nodes answered")
     skips = NodeFinding("gpus", SKIPPED, "there is no nvidia-smi")

@@ -35,7 +35,7 @@ def test_a_folder_for_the_group_keeps_the_group_that_it_inherits(tmp_path: Path)
 def test_a_folder_that_others_may_write_is_refused_with_the_way_to_mend_it(tmp_path: Path, mode: int) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(mode)
-    with pytest.raises(SiteError, match=rf"open: others may write .*mode {mode:04o}.*chmod go-w"):
+    with pytest.raises(SiteError, match=rf"open: other users can write .*mode {mode:04o}.*chmod go-w"):
         private.make(tmp_path / "open")
     (tmp_path / "open").chmod(mode | 0o1000)
     private.make(tmp_path / "open")  # sticky, as /tmp: nobody can rename what is another's
@@ -44,7 +44,7 @@ def test_a_folder_that_others_may_write_is_refused_with_the_way_to_mend_it(tmp_p
 def test_a_folder_below_one_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    with pytest.raises(SiteError, match="others may write into this folder"):
+    with pytest.raises(SiteError, match="other users can write to this folder"):
         private.make(tmp_path / "open" / "mine")
 
 
@@ -63,7 +63,7 @@ def test_a_folder_below_a_strangers_is_refused_unless_it_is_the_users_group_that
     his = tmp_path / "his"
     (his / "mine").mkdir(parents=True)
     os.chown(his, STRANGER, STRANGER)
-    why = f"his: this folder belongs to user {STRANGER}, who can replace what lies in it"
+    why = f"his: this folder belongs to user {STRANGER}, who can replace its files"
     for mode in (0o755, 0o1777, 0o2775):
         his.chmod(mode)
         for check in (private.check, private.make, private.check_makable):
@@ -98,11 +98,11 @@ def test_nothing_but_a_regular_file_is_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "folder").mkdir()
     assert private.read_bytes(tmp_path / "file", 4) == b"text"
-    for name, why in (("link", "not followed"), ("loop", "not followed"), ("fifo", "no regular file"),
-                      ("folder", "no regular file")):  # fmt: skip
+    for name, why in (("link", "not followed"), ("loop", "not followed"), ("fifo", "not a regular file"),
+                      ("folder", "not a regular file")):  # fmt: skip
         with pytest.raises(OSError, match=why):
             private.read_bytes(tmp_path / name, 100)
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         private.open_regular(Path("/dev/zero"))
     with pytest.raises(OSError, match="larger than 3 bytes"):
         private.read_bytes(tmp_path / "file", 3)

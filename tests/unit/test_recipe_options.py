@@ -31,7 +31,7 @@ RESNET = ModelKeys("resnet18")
         (Train(optimizer=OptimizerKeys("sgd", options={"foo": 1})), "options.foo: sgd has no such option"),
     ],
 )
-def test_what_a_built_in_does_not_take_is_told(train: Train, said: str) -> None:
+def test_options_that_a_built_in_does_not_take_are_reported(train: Train, said: str) -> None:
     ((_, told),) = complaints(train)
     assert re.search(said, told), told
 

@@ -138,7 +138,7 @@ def test_a_plan_names_the_phases_that_have_no_step(home: Path, capsys: pytest.Ca
     spec = home / "run.yaml"
     phases = "[{until: 0.5, lr: 1}, {until: 0.9, lr: 1, collapse: true}, {until: 1, lr: 1}]"
     spec.write_text(f"name: x\nsite: local\nranks_per_node: 1\ntrain: {{epochs: 1, phases: {phases}}}\n")
-    for batch, said in ((64, ""), (1300, "no step     train.phases[1]: the batch before goes beyond the end\n")):
+    for batch, said in ((64, ""), (1300, "no step     train.phases[1]: the previous batch continues past the end\n")):
         assert main(["plan", str(spec), "--set", f"train.batch={batch}"]) == 0
         shown = capsys.readouterr().out
         assert said in shown and ("no step" in shown) == bool(said) and "1 epoch," in shown

@@ -62,7 +62,7 @@ def test_why_a_batch_changes_is_reported() -> None:
     counts = {"root": "/data", "test_samples": 10, "classes": 3}
     assert why({"name": "imagefolder", "options": {**counts, "samples": 100_000}}).startswith("samples per rank")
     assert why({"name": "imagefolder", "options": {**counts, "samples": 1000}}) == "the training set has 1,000"
-    assert why({"name": "tar-shards", "options": {"root": "/none"}}).endswith("data.options.samples tells it")
+    assert why({"name": "tar-shards", "options": {"root": "/none"}}).endswith("set data.options.samples")
 
 
 @given(NAMES, RANKS, st.none() | st.integers(1, 400), st.none() | st.integers(1, 50), st.integers(1, 3), st.booleans())

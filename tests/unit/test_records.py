@@ -25,7 +25,8 @@ RANK = {
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "it is not JSON"), ("null", "no JSON object"), ("[1]", "it holds no JSON object"), ("7", "no JSON object"),
+        ("", "it is not JSON"), ("null", "not hold a JSON object"), ("[1]", "it does not hold a JSON object"),
+        ("7", "not hold a JSON object"),
         ("[" * 100_000, "nested too deeply"), ('{"a": ' + "1" * 5000 + "}", "a number in it is too long"),
         ('{"a": "\xff"}', "it is not UTF-8 text"), ("\0" * 40, "it is not JSON"),
     ],
@@ -110,7 +111,7 @@ def test_metrics_with_invalid_values_are_left_out_and_counted(line: str, tmp_pat
     assert metrics.checked(path) == ([STEP], 1)
 
 
-def test_a_row_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
+def test_a_row_that_is_being_written_is_not_damage(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{json.dumps(STEP)}\n{{"t": 1')
     assert metrics.checked(path) == ([STEP], 0)

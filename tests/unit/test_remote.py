@@ -92,7 +92,7 @@ def test_nothing_is_imported_from_a_folder_that_a_stranger_may_have_filled(taken
         Session(HERE, 0)
     os.chown(folder if taken == "its own" else bare / taken, 0, 0)
     (folder if taken == "its own" else bare / taken).chmod(0o757)
-    with pytest.raises(SiteError, match="others may write into this folder"):
+    with pytest.raises(SiteError, match="other users can write to this folder"):
         Session(HERE, 0)
     assert not (bare / "pwned").exists()
 
@@ -183,7 +183,7 @@ def test_a_call_and_what_it_started_ends_when_that_is_asked_for(how: str, far: P
 def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:
     with Session(HERE, 0) as there:
         for name in ("../x", "", ".hidden", "a/b", "x" * 300):
-            with pytest.raises(SiteError, match="names no call"):
+            with pytest.raises(SiteError, match="is not the name of a call"):
                 there.ask({"ask": "start", "call": name})
 
 

@@ -55,7 +55,7 @@ def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
     assert "code_limit" in capsys.readouterr().err
 
 
-def test_a_run_without_a_file_is_asked_over_there(
+def test_a_run_without_a_file_is_queried_on_the_login_node(
     run_file: Path, far: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run_file.parent)
@@ -157,7 +157,9 @@ def test_python_has_the_same_functions(
         api.submit(run_file, held="last", after=["last"])
 
 
-def test_a_run_is_submitted_again_over_there(run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_submitted_again_on_the_login_node(
+    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = api.submit(run_file)
     run.wait(120)
     (run_file.parent / "program.sh").write_text("echo edited since\n")
@@ -172,7 +174,7 @@ def test_a_run_is_submitted_again_over_there(run_file: Path, far: Path, capsys: 
     assert json.loads(capsys.readouterr().out)["runs"] == [run.id, again.id]
 
 
-def test_a_sweep_is_submitted_followed_and_resumed_over_there(
+def test_a_sweep_is_submitted_followed_and_resumed_on_the_login_node(
     run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run_file.parent / "program.sh").write_text('test "$N" = 1 || test -e ../../../../enough\n')
@@ -220,14 +222,16 @@ def test_verbs_that_go_through_no_login_node_say_so(run_file: Path, capsys: pyte
         assert f"through {HERE.address}, and `torusrun {words[0]}` is not" in capsys.readouterr().err
 
 
-def test_an_image_is_checked_over_there(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_image_is_checked_on_the_login_node(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(run_file)]) == 0
     assert "the run has no image" in capsys.readouterr().out
     assert main(["check", str(run_file), "--set", "image=/nowhere/image.sif"]) in (2, 3)
     assert "/nowhere/image.sif" in capsys.readouterr().err
 
 
-def test_the_memory_of_bad_nodes_is_over_there(run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_memory_of_bad_nodes_is_on_the_login_node(
+    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     site = run_file.parent / "site.yaml"
     site.write_text(SITE + "bad_nodes: {expire: 2h}\n")
     assert main(["nodes", "add", "n[3-4]", "--site", str(site), "--reason", 'it\'s "slow"']) == 0
@@ -241,4 +245,4 @@ def test_the_memory_of_bad_nodes_is_over_there(run_file: Path, far: Path, capsys
     assert main(["nodes", "forgive", "n4", "--site", str(site)]) == 2
     assert "n4 was not blamed" in capsys.readouterr().err
     assert main(["submit", str(run_file)]) == 0
-    assert "torusrun: bad, and asked for all the same: n3" in capsys.readouterr().err
+    assert "torusrun: bad, but still requested: n3" in capsys.readouterr().err

@@ -202,7 +202,7 @@ def test_a_step_before_the_entry_that_fails_is_named(site: str, told: str, tmp_p
     assert not (run.attempt(1).folder / "never").exists()
 
 
-def test_a_setup_line_is_no_directive(tmp_path: Path) -> None:
+def test_a_setup_line_is_not_a_directive(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="must not begin with '#'"):
         planned(tmp_path, SITES["gridengine"] + "setup: [' #$ -q evil.q']\n")
 

@@ -110,7 +110,7 @@ def test_a_variable_that_the_shell_lacks_is_named(home: Path, monkeypatch: pytes
     [
         ({"A": {}}, "'env.A' must have one source"),
         ({"A": {"from": "/x", "from_shell": True}}, "'env.A' must have one source"),
-        ({"A": {"from": "x"}}, "no absolute path"),
+        ({"A": {"from": "x"}}, "not an absolute path"),
         ({"A": {"frm": "/x"}}, "did you mean 'from'"),
         ({"PYTHONPATH": {"from": "/x"}}, "cannot be a secret"),
         ({"A": ["x"]}, "must be an environment variable's value, not a list"),
@@ -155,7 +155,7 @@ def test_an_image_gets_every_value_from_its_environment_or_the_one_file(
 
 
 def test_a_rank_without_the_file_of_its_secrets_does_not_start(home: Path) -> None:
-    with pytest.raises(SiteError, match="cannot be read.*submit the run anew"):
+    with pytest.raises(SiteError, match="cannot be read.*submit a new run"):
         kept_secrets.kept(RunFolder(home), ["A"])
     kept_secrets.keep(RunFolder(home), {"B": "x"})
     with pytest.raises(SiteError, match="no value of A"):

@@ -107,7 +107,7 @@ def test_runs_that_were_removed_are_forgotten_together(runs: list[RunFolder], op
 
 
 @pytest.mark.parametrize("text", ["", "torusrun's settled runs, schema 0\n", "torusrun's settl", "\0"])
-def test_a_file_that_is_none_is_written_anew(text: str, runs: list[RunFolder]) -> None:
+def test_a_file_that_is_not_one_is_written_again(text: str, runs: list[RunFolder]) -> None:
     rows = list(settled.runs().values())
     settled._path().write_text(text)
     assert settled.runs() == {}
@@ -115,7 +115,7 @@ def test_a_file_that_is_none_is_written_anew(text: str, runs: list[RunFolder]) -
     assert list(settled.runs().values()) == rows
 
 
-def test_a_process_that_was_stopped_holds_nobody_up(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_process_delays_no_other(runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settled, "LOCK_S", 0.1)
     with open(settled._path().with_suffix(".lock")) as held:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -84,7 +84,7 @@ def test_a_shell_sees_what_its_rank_wrote_into_the_image_and_cannot_change_it(ru
     assert argv[argv.index("--overlay") + 1] == f"{written}:ro" and argv[-2:] == ["/c/x.sif", "w"]
 
 
-def test_no_shell_goes_beside_a_rank_that_has_ended(run: RunFolder) -> None:
+def test_no_shell_opens_for_a_rank_that_has_ended(run: RunFolder) -> None:
     with pytest.raises(SiteError, match="rank 1 has ended"):
         beside(run.attempt(1), 1, ["w"])
     gone = subprocess.Popen(["true"])

@@ -119,6 +119,6 @@ def test_why_it_cannot_be_started_is_reported(folder: Path) -> None:
 
 def test_a_job_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(opening, "WAIT_S", 0.1)
-    with pytest.raises(SiteError, match=r"nothing on n3 connected .* within 0.1 s: nodes must reach it"):
+    with pytest.raises(SiteError, match=r"nothing on n3 connected .* within 0.1 s: nodes must reach this address"):
         opening.open_shell(tmp_path, "n3", ["true"], terminal=False)
     assert os.listdir(tmp_path) == []

@@ -162,13 +162,13 @@ def test_who_relays_the_proof_cannot_type_commands(tmp_path: Path) -> None:
     forged = HEAD.pack(b"i", len(keys)) + keys + bytes(MAC_BYTES)
     out, wrong = Relay(tmp_path, lambda piece: piece or forged, unchanged).shell("sh")
     assert not (tmp_path / "typed").exists()
-    assert "the shell on here has ended: a message was forged or changed on its way" in wrong and not out
+    assert "the shell on here has ended: a message was forged or changed in transit" in wrong and not out
 
 
 def test_who_relays_the_proof_cannot_change_what_the_program_writes(tmp_path: Path) -> None:
     relay = Relay(tmp_path, unchanged, lambda piece: piece.replace(b"all well", b"all lost"))
     out, wrong = relay.shell("echo", "all well")
-    assert "the shell on here has ended: a message was forged or changed on its way" in wrong and not out
+    assert "the shell on here has ended: a message was forged or changed in transit" in wrong and not out
 
 
 @contextlib.contextmanager
@@ -266,7 +266,7 @@ def test_the_opening_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "time", SimpleNamespace(monotonic=monotonic))
     with socket.create_server(("", 0)) as listener:
         asked = ShellRequest("n3", ("true",), (), addresses.network(), listener.getsockname()[1], "00", 0, 0)
-        with pytest.raises(SiteError, match=r"127.0.0.1: no proof within 20 s\): nodes must reach it"):
+        with pytest.raises(SiteError, match=r"127.0.0.1: no proof within 20 s\): nodes must reach this address"):
             program.connected(asked)
     links[0].close()
     assert next(seconds) < NONCE_BYTES, "it ended before the stranger had sent all"
@@ -277,7 +277,7 @@ def test_an_address_that_the_node_has_too_is_not_called() -> None:
     with socket.create_server(("", 0)) as stranger:
         stranger.setblocking(False)
         asked = ShellRequest("n3", ("true",), mine, "another network", stranger.getsockname()[1], "00", 0, 0)
-        with pytest.raises(SiteError, match=r"\(this node has all its addresses too\)"):
+        with pytest.raises(SiteError, match=r"\(this node has all its addresses\)"):
             program.connected(asked)
         with pytest.raises(BlockingIOError):
             stranger.accept()

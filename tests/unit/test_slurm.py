@@ -59,10 +59,11 @@ def test_every_task_of_an_array_has_its_own_state_also_while_it_waits() -> None:
         ("10", State.PENDING, "held by its user: `scontrol release 10` releases it (Slurm: JobHeldUser)"),
         ("11", State.PENDING, "its earliest start time has not come (Slurm: BeginTime)"),
         ("12", State.PENDING, "more nodes than the partition allows"),
-        ("13", State.PENDING, "more time than the partition allows (Slurm: PartitionTimeLimit); as it is, it will not"),
-        ("14", State.PENDING, "its partition is down (Slurm: PartitionDown); as it is, it will not start"),
+        ("13", State.PENDING, "more time than the partition allows (Slurm: PartitionTimeLimit); the job cannot start"),
+        ("14", State.PENDING, "its partition is down (Slurm: PartitionDown); the job cannot start like this"),
         ("15", State.PENDING, "it waits for another job to end (Slurm: Dependency)"),
-        ("16", State.PENDING, "did not end as required (Slurm: DependencyNeverSatisfied); as it is, it will not start"),
+        ("16", State.PENDING, "did not end as required (Slurm: DependencyNeverSatisfied); the "
+        "job cannot start like this"),
         ("17", State.PENDING, "it waits for free nodes (Slurm: Resources)"),
     ],
 )  # fmt: skip

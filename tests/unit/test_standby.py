@@ -85,7 +85,7 @@ def test_waiting_ranks_do_not_fit_what_they_were_not_started_for(
     [(WAITS, 2, [], True), (WAITS, 3, [], False), (WAITS, 2, ["n2"], False), (GONE, 2, [], False), ("", 2, [], False)],
     ids=["it waits", "another attempt", "a host was lost", "it was killed", "it is not ready"],
 )
-def test_a_standby_becomes_the_attempt_after_the_one_it_was_started_beside(
+def test_a_standby_becomes_the_attempt_after_the_one_during_which_it_started(
     program: str,
     number: int,
     lost: list[str],

@@ -150,7 +150,7 @@ def test_equal_requests_share_an_answer_before_their_submission(client: Client, 
     starts.before_submission(client, "script", replace(request, nodes=4))
     assert count(client) == 2
     assert starts.of_jobs(client, ["1"]) and count(client) == 3, "a query before a submission is none about jobs"
-    with pytest.raises(UserError, match="cannot be asked about a job"):
+    with pytest.raises(UserError, match="cannot check a job"):
         starts.before_submission(Client(PBS(), 10.0), "script", request)
 
 

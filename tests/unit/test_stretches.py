@@ -128,7 +128,7 @@ def test_the_job_submits_the_next_attempt_with_the_nodes_of_the_next_phase(clust
     run = cluster.run()
     assert "--nodes=1" in run.attempt(1).script.read_text()
     end = cluster.ends(run)
-    assert (end.reason, end.followed_by) == ("phase 2 wants 2 nodes: attempt 2 continues", 2)
+    assert (end.reason, end.followed_by) == ("phase 2 needs 2 nodes: attempt 2 continues", 2)
     assert "--nodes=2" in run.attempt(2).script.read_text()
     planned = plan_files.read_attempt(run, 2)
     assert (planned.plan.stretch, planned.changes, planned.plan.has_grid) == ((2.0, 4.0), Changes(), False)
@@ -141,7 +141,7 @@ def test_a_compute_node_that_cannot_submit_says_what_to_do(cluster: Cluster) -> 
     run = cluster.run()
     cluster.program("sbatch", "echo 'sbatch: error: not allowed on this node' >&2; exit 1")
     end = cluster.ends(run)
-    assert "phase 2 wants 2 nodes" in end.reason and "not allowed on this node" in end.reason
+    assert "phase 2 needs 2 nodes" in end.reason and "not allowed on this node" in end.reason
     view = open_run(run.run_id).status()
     assert (view.state, view.attempt) == (State.CANCELLED, 1)
     assert f"`torusrun resume {run.run_id}` continues with 2 nodes" in view.reason
@@ -185,7 +185,7 @@ def test_a_request_to_cancel_that_comes_during_the_submission_holds_for_the_next
     assert (cluster.home / "cancelled").read_text() == "2\n"
 
 
-def test_cancel_finds_the_attempt_that_was_submitted_meanwhile(cluster: Cluster) -> None:
+def test_cancel_finds_an_attempt_that_was_submitted_at_the_same_time(cluster: Cluster) -> None:
     run = cluster.run()
     cluster.program("squeue", "echo '1|RUNNING||n1'; echo '2|PENDING|Priority|'")
     # The job of attempt 1 submits the next one when scancel ends it, which is too late for it to see the request.

@@ -48,7 +48,7 @@ WITNESS = "rank 0 (node1) lost its connection to another rank"
         ([], None, ""),
         ([], 5.0, ""),
         ([], SILENT_S, ""),
-        ([], 40.0, "the supervisor on node1 is silent for 40 s: it or its host is gone, or stands still"),
+        ([], 40.0, "the supervisor on node1 is silent for 40 s: it or its host is gone or stopped"),
         ([end(r, 12) for r in range(8)], 3, f"node3 is gone (its ranks 8-11 are silent, while {WITNESS} 12 s ago)"),
         ([end(r, 12) for r in range(4)], 3,
          f"at least one of node2, node3 is gone (their ranks 4-11 are silent, while {WITNESS} 12 s ago)"),
@@ -58,7 +58,7 @@ WITNESS = "rank 0 (node1) lost its connection to another rank"
          "it is ending: rank 5 (node2, local rank 1) was killed by SIGKILL, 11 s ago"),
         ([end(r, 12) for r in range(8)], 33,
          f"node3 is gone (its ranks 8-11 are silent, while {WITNESS} 12 s ago); the supervisor on node1 is "
-         "silent for 33 s: it or its host is gone, or stands still"),
+         "silent for 33 s: it or its host is gone or stopped"),
         ([end(0, -300)], 3, f"a rank is gone, or cannot be reached: {WITNESS} 0 s ago"),
         ([end(r, 12, 0) for r in range(8)], 3, ""),
         ([end(r, 12, 75) for r in range(8)], 3, ""),
@@ -127,7 +127,7 @@ def test_the_slow_ranks_that_the_supervisor_recorded_are_named(attempt: Attempt)
 
 
 @pytest.mark.parametrize("slots", [None, {}, [1], [[0, "a"]], [["0", "a", 0, 0, 0]], [[0, ["a"], 0, 0, 0]]])
-def test_evidence_that_is_damaged_is_no_evidence(slots: object, attempt: Attempt) -> None:
+def test_damaged_evidence_does_not_count(slots: object, attempt: Attempt) -> None:
     record(attempt, 0, 12)
     (attempt.ranks / "0001.end.json").write_text("{")
     (attempt.ranks / "9.end.json").write_text("{}")

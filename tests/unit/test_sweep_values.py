@@ -61,7 +61,7 @@ def test_a_random_choice_is_the_same_for_the_same_seed_and_has_no_member_twice()
         ("{a: {from: 1, to: x, log: 3}}", "", "'a': x is not a number"),
         ("{name: [a, b]}", "", "run.yaml:3:15: 'name' cannot differ between members"),
         ("{site.queue: [a, b]}", "", "all members are at one site"),
-        ("{list: [{a: 1}], a: [2]}", "", "is in the list, and has values of its own"),
+        ("{list: [{a: 1}], a: [2]}", "", "is in the list and also has values of its own"),
         ("{a: [1, 2, 1]}", "", "members 0 and 2 are the same: a=1"),
         ("{at_once: 2}", "", "it has no values"),
         ("{at_once: 0, a: [1]}", "", "'sweep.at_once' must be at least 1"),

@@ -230,12 +230,12 @@ def test_a_member_that_may_not_be_resumed_is_left_out_and_keeps_no_other_back(
     end(cancelled, State.CANCELLED)
     assert [run.id for run in submitted.resume()] == [failed.run_id, cancelled.run_id]
     said = capsys.readouterr().err
-    assert said.startswith(f"torusrun: left out: {never.run_id} is FAILED (so it ended): its exit code asks for no"), (
-        said
-    )
+    assert said.startswith(
+        f"torusrun: left out: {never.run_id} is FAILED (so it ended): its exit code forbids another"
+    ), said
     for run in (failed, cancelled):
         end(run, State.COMPLETED, 2)
-    with pytest.raises(UserError, match="no member can be resumed: .* its exit code asks for no other attempt"):
+    with pytest.raises(UserError, match="no member can be resumed: .* its exit code forbids another attempt"):
         submitted.resume()
     assert [run.id for run in submitted.resume(force=True)] == [never.run_id]
 

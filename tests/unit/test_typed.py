@@ -44,7 +44,8 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     ("change", "why"),
     [
         ({"number": 1.5}, "'number' is of type float, not int"), ({"number": True}, "'number' is of type bool"),
-        ({"number": 10**18}, "'number' is 1000000000000000000, which cannot be"), ({"at_s": 1e12}, "'at_s' is 1"),
+        ({"number": 10**18}, "'number' is 1000000000000000000, which is "
+        "not a possible value"), ({"at_s": 1e12}, "'at_s' is 1"),
         ({"at_s": float("nan")}, "'at_s' is nan"), ({"sure": 1}, "'sure' is of type int, not bool"),
         ({"parts": {}}, "'parts' is of type dict, not list"), ({"parts": [{}]}, "'parts[0].name' is missing"),
         ({"parts": [{"name": "b"}, {"name": "a", "share": -1}]}, "'parts[1].share' must be at least 0"),

@@ -100,7 +100,7 @@ def test_a_wrong_site_is_named(
         ("a\0b", "a NUL character"),
         ("a\udcff", "not UTF-8"),
         ("a\nb", "a line break"),
-        ("/dev/zero", "no regular file"),
+        ("/dev/zero", "not a regular file"),
         ("pipe", "'name' is missing"),
     ],
 )

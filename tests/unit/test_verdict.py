@@ -112,7 +112,7 @@ def test_an_own_error_is_the_cause_before_a_connection_error_that_came_first() -
     assert said.reason.startswith("rank 2 (n2, local rank 0) ended with exit code 1") and "IndexError" in said.reason
 
 
-def test_a_lost_checkpoint_is_told_by_the_rank_that_knows_why_whichever_ends_first() -> None:
+def test_a_lost_checkpoint_is_reported_by_the_rank_with_the_cause_whichever_ends_first() -> None:
     log = {0: ["training: the checkpoint of step 57 could not be written to /x: No space left on device"], 2: ["[W]"]}
     for first in (end(0, 74, 5.0), end(0, at_s=5.0, signal=15, told=True)):
         said = judged([first, *(end(r, 74, 4.9) for r in (1, 2, 3))], said=log)
@@ -137,7 +137,7 @@ def test_a_host_all_of_whose_ranks_fell_silent_is_a_node_failure_unless_the_sche
     assert said.reason.startswith("n2 (ranks 2, 3) fell silent after step 57") and "rank 0 (n1" in said.reason
 
 
-def test_the_host_of_the_supervisor_is_never_told_as_lost() -> None:
+def test_the_host_of_the_supervisor_is_never_reported_as_lost() -> None:
     said = judged([end(2, CUT_OFF), end(3, CUT_OFF)], here="n1.cluster", launcher=Words(lost={"n1": "lost"}))
     assert said.state is State.FAILED and "ranks 0, 1 left no record" in said.reason
 
@@ -175,7 +175,7 @@ def test_a_killed_launcher_is_the_cause_of_what_its_ranks_did() -> None:
     assert said.reason == "the launcher of the ranks was killed by SIGKILL after step 57" and not said.certain
 
 
-def test_ranks_that_lost_one_another_and_know_no_cause_are_told_as_such() -> None:
+def test_ranks_that_lost_one_another_without_a_known_cause_are_reported_so() -> None:
     said = judged([end(r, CUT_OFF, 9.0 - r) for r in ALL], said={3: ["Connection closed by peer"]})
     assert said.reason.startswith("rank 3 (n2, local rank 1) lost its connection to another rank after step 57")
     assert said.reason.endswith("no rank says why: Connection closed by peer")
@@ -186,7 +186,7 @@ def test_ranks_that_stopped_after_a_checkpoint_are_no_failure() -> None:
     assert (said.state, said.reason) == (State.TIMEOUT, "its time limit of 60 s is near after step 57")
 
 
-def test_ranks_that_all_stopped_without_our_request_were_told_from_outside() -> None:
+def test_ranks_that_all_stopped_without_our_request_were_stopped_from_outside() -> None:
     said = judged([end(r, 75) for r in ALL])
     assert (said.state, said.certain) == (State.CANCELLED, False)
     assert said.reason == "the ranks received a request to stop from outside after step 57"
@@ -202,7 +202,7 @@ ENDS = st.builds(
 
 
 @given(st.lists(ENDS, max_size=4), st.sets(st.sampled_from(ALL)), st.sampled_from(["", ORTE, NOTICED, SRUN]))
-def test_whatever_is_known_there_is_one_end_and_no_told_rank_is_its_cause(
+def test_whatever_is_known_there_is_one_end_and_no_rank_asked_to_stop_is_its_cause(
     ends: list[RankEnd], told: set[int], text: str
 ) -> None:
     known = {each.rank: each for each in ends}

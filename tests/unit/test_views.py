@@ -93,7 +93,7 @@ def test_an_attempt_that_the_ledger_lost_is_still_the_newest(run: RunFolder) -> 
     view = views([run])[0]
     assert (view.attempt, view.state) == (2, State.COMPLETED)
     assert view.damaged == (
-        "ledger.jsonl: 1 of 4 lines cannot be read; the folders of its attempts say what they know",
+        "ledger.jsonl: 1 of 4 lines cannot be read; the state comes from the folders of its attempts",
     )
 
 
@@ -137,7 +137,7 @@ def test_a_run_of_somebody_else_is_read_and_neither_asked_about_nor_written_to(r
     assert state(run) is State.FAILED
 
 
-def test_an_end_that_cannot_be_noted_is_reported_all_the_same(run: RunFolder) -> None:
+def test_an_end_that_cannot_be_noted_is_still_reported(run: RunFolder) -> None:
     """The ledger is a FIFO: what only the scheduler knew cannot be written down."""
     End(State.FAILED, "told to end", certain=False).write(run.attempt(1).end)
     run.ledger.unlink()
@@ -214,7 +214,7 @@ def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: pytest.
     run.attempt(1).end.unlink()
     *_, view = follow(run)
     assert RECORDS_LAG_S < clock.now_s - began_s < 2 * RECORDS_LAG_S
-    assert view.state is State.UNKNOWN and "does not say how it ended" in view.reason
+    assert view.state is State.UNKNOWN and "has no record of its end" in view.reason
 
 
 def test_the_folder_of_an_attempt_that_is_lost_is_named(run: RunFolder) -> None:
@@ -246,7 +246,7 @@ def running(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     return run
 
 
-def test_a_running_run_without_new_steps_says_so_beside_its_reason(
+def test_a_running_run_without_new_steps_says_so_after_its_reason(
     running: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (view,) = views([running])

@@ -76,7 +76,7 @@ def test_a_selection_that_matches_no_run(runs: list[RunFolder], capsys: pytest.C
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2h3", "-2h", "2026-13-01", "9" * 400])
 def test_an_invalid_time_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="is no time; write a time ago as in 90m"):
+    with pytest.raises(UserError, match="is not a time; write a time ago as in 90m"):
         selection.moment("--since", text)
 
 

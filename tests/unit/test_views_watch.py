@@ -132,7 +132,7 @@ def test_a_failed_run_shows_how_far_it_came() -> None:
     assert line(FAILED, 80) == f"{NAME} FAILED ━━━━╺━━━━━━━━━━━━━━━━━━━━━━━━━━━ step  57/450"
 
 
-def test_a_pause_stands_where_the_time_left_would() -> None:
+def test_a_pause_is_shown_in_place_of_the_time_left() -> None:
     assert line(PAUSED, 80) == f"{NAME} RUNNING ━━━╺━━━━━━━━━ step 120/450 no step for 4 min"
     assert words(PAUSED, "").endswith(", age 1h02m, being deleted; no step for 4 min, usual 0.2 s")
 
@@ -215,7 +215,7 @@ def watched(run: RunFolder, **environment: str) -> str:
     return shown
 
 
-def test_a_terminal_gets_one_line_drawn_anew_that_fits(run: RunFolder) -> None:
+def test_a_terminal_gets_one_redrawn_line_that_fits(run: RunFolder) -> None:
     shown = watched(run, PYTHONUTF8="1")
     (last,) = kept_lines(shown)
     assert last.startswith(f"{run.run_id} COMPLETED ━━━━━━━━━━") and len(last) <= 80 and "step 40/40" in last

@@ -37,7 +37,7 @@ def test_of_many_runs_one_that_failed_makes_the_exit_code(home: Path, capsys: Sa
     assert main(["watch", runs[0].run_id, failed.run_id]) == 1
 
 
-def test_where_no_run_is_under_way_that_is_said(home: Path, capsys: Said) -> None:
+def test_if_no_run_is_at_work_the_verb_says_so(home: Path, capsys: Said) -> None:
     for _ in range(2):
         assert main(["watch"]) == 0
         assert capsys.readouterr().out == "no run is pending or running; `torusrun watch last` shows the newest one\n"

@@ -23,7 +23,7 @@ FIRST: list[Event] = [Submitting(1, "x.1"), Submitted(1, "7"), Started(1, "7", (
 BY_USER: list[Event] = [Submitting(2, "x.2"), Submitted(2, "8")]
 BY_JOB: list[Event] = [Submitting(2, "x.2", follows=1), Submitted(2, "8")]
 BY_NEXT_JOB: list[Event] = [Submitting(3, "x.3", follows=2), Submitted(3, "9")]
-FIRST_ENDS = Ended(1, State.CANCELLED, "phase 2 wants 2 nodes")
+FIRST_ENDS = Ended(1, State.CANCELLED, "phase 2 needs 2 nodes")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_ledger_says_which_attempt_is_the_newest_and_which_one_works(
 def test_an_attempt_whose_job_recorded_its_end_works_no_more(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.attempt(1).folder.mkdir(parents=True)
-    End(State.CANCELLED, "phase 2 wants 2 nodes", followed_by=2).write(run.attempt(1).end)
+    End(State.CANCELLED, "phase 2 needs 2 nodes", followed_by=2).write(run.attempt(1).end)
     assert which.working(run, [*FIRST, *BY_JOB], 2) == 2
 
 

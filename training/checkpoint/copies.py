@@ -52,7 +52,7 @@ class Copies:
         self._newest: tuple[int, Head] | None = None
 
     def put(self, state: dict[str, Any], step: int) -> None:
-        """Copy this rank's share of a state. Raises OSError if there is no room, on this rank or on its mates."""
+        """Copy this rank's share of a state. Raises OSError if a rank of this node has no space."""
         self.look(wait=True)
         self._wait_for_mates()
         slot, self._slot = self._slot, 1 - self._slot
@@ -134,4 +134,4 @@ def _check_room(needed_bytes: int) -> None:
 
 
 class OffHere(OSError):
-    """Another rank of this node keeps no copies any more, and has said why."""
+    """Another rank of this node has stopped keeping copies, and has printed why."""

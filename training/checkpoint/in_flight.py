@@ -1,4 +1,4 @@
-"""The save in flight on rank 0: copied to memory, then written beside the training. One is in flight at most."""
+"""The current save on rank 0: copied to memory, then written while the training continues. At most one is current."""
 
 from __future__ import annotations
 

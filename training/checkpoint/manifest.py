@@ -179,12 +179,12 @@ def _parsed(path: Path, content: bytes) -> Checkpoint:
     except OtherSchema:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise IncompleteCheckpoint(f"{path}: the manifest does not parse: {_reason(error)}") from error
+        raise IncompleteCheckpoint(f"{path}: the manifest cannot be parsed: {_reason(error)}") from error
     if not all(claims) or step != step_of(path.name) or not listing:
         raise IncompleteCheckpoint(f"{path}: the manifest belongs to something else")
     for name in listing:
         if not _FILE_NAME.fullmatch(name):
-            raise IncompleteCheckpoint(f"{path}: the manifest lists {name[:80]!r}, which is no plain file name")
+            raise IncompleteCheckpoint(f"{path}: the manifest lists {name[:80]!r}, which is not a plain file name")
         if not _whole(sizes_bytes[name]):
             raise IncompleteCheckpoint(f"{path}: the manifest gives {name} no size in bytes")
         if not (isinstance(sha256[name], str) and _SHA256.fullmatch(sha256[name])):
@@ -195,11 +195,11 @@ def _parsed(path: Path, content: bytes) -> Checkpoint:
 
 def _check_schema(path: Path, schema: object) -> None:
     if not _whole(schema):
-        raise ValueError("its schema is no number")
+        raise ValueError("its schema is not a number")
     if schema != SCHEMA:
         raise OtherSchema(
             f"{path}: this checkpoint has schema {str(schema)[:20]}, and this torusrun reads schema {SCHEMA}; "
-            "end the run with the torusrun that began it, or submit it anew"
+            "end the run with the torusrun that began it, or submit it as a new run"
         )
 
 

@@ -48,5 +48,5 @@ def _check(name: str, state: Any) -> None:
     except Exception as error:  # of several kinds, one of them from pickle
         kind = re.search(r"GLOBAL (\S+)", str(error))
         what = kind[1] if kind else str(error).partition("\n")[0][:200] or type(error).__name__
-        plain = "it may have tensors, numbers, texts, lists, tuples and dicts alone"
+        plain = "it may have only tensors, numbers, texts, lists, tuples and dicts"
         raise ConfigError(f"{name}: its state_dict() could not be loaded again: {what}; {plain}") from None

@@ -74,7 +74,7 @@ class Saver:
             return name
         others = self._learner.start_alike()
         if others and self._flight is not None:
-            drew = f"rank {', '.join(map(str, others))} drew other weights from the seed than rank 0"
+            drew = f"rank {', '.join(map(str, others))} drew different weights from the seed than rank 0"
             print(f"training: {drew}; all begin with rank 0's", file=sys.stderr, flush=True)
         return None
 

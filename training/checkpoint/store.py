@@ -171,7 +171,7 @@ def _check_readable(folder: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise RuntimeError(f"{folder}: cannot be read: {error.strerror}; mend that and resume the run") from error
+        raise RuntimeError(f"{folder}: cannot be read: {error.strerror}; fix that and resume the run") from error
 
 
 def _remove_leftovers(folder: Path) -> None:

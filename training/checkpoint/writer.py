@@ -1,4 +1,4 @@
-"""A process beside the training that writes its checkpoints, one at a time. No torch.
+"""A separate process that writes the checkpoints of a training, one at a time. It does not import torch.
 
 Our own training forks it before torch is imported: then it has no threads, no device and little memory. A script has
 imported torch already, so there it is a new Python (`start_anew`). A thread would hold the interpreter's lock while it
@@ -73,7 +73,7 @@ class Writer:
         return self._order is not None
 
     def begin(self, order: Order, memory: int) -> None:
-        """Begin an order; its state must stay as it is in the open file `memory` until the end."""
+        """Begin an order; its state in the open file `memory` must not change until the end."""
         self._order = order
         if not self._sent(json.dumps(asdict(order)).encode(), memory):
             self._written = _written(order, memory)

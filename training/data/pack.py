@@ -22,7 +22,9 @@ BLOCK_BYTES = 512  # a tar file adds one block to each member, and rounds member
 
 def main(arguments: list[str]) -> int:
     """Write the shards; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m training.data.pack", description="Images in folders into shards.")
+    parser = argparse.ArgumentParser(
+        prog="python -m training.data.pack", description="Pack images in folders into shards."
+    )
     parser.add_argument("tree", type=Path, help="a folder with train/CLASS/*.jpg and val/CLASS/*.jpg")
     parser.add_argument("shards", type=Path, help="the folder for train-*.tar and val-*.tar; new, or empty")
     parser.add_argument("--shard-mb", type=int, default=SHARD_MB, help="size of a shard, in MB (default: %(default)s)")

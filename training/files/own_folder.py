@@ -25,7 +25,7 @@ def make(folder: Path) -> str:
     if stat.S_ISLNK(found.st_mode):
         return f"this is a symbolic link of {_name(found.st_uid)}"
     if not stat.S_ISDIR(found.st_mode):
-        return f"this is no folder; it belongs to {_name(found.st_uid)}"
+        return f"this is not a folder; it belongs to {_name(found.st_uid)}"
     if found.st_uid != os.geteuid():
         return f"this folder belongs to {_name(found.st_uid)}"
     if found.st_mode & 0o077:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import IO
 
 SECRET = 0o600  # the mode of a file that its owner alone may read, whatever the umask
-NOT_REGULAR = "this is no regular file"
+NOT_REGULAR = "this is not a regular file"
 NOT_FOLLOWED = "this is a symbolic link, and is not followed"
 
 

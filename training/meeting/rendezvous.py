@@ -184,8 +184,8 @@ def _prove(store: SignedStore, ranks: Ranks, timeout: timedelta) -> None:
     nonces = store.get(ALL_HERE).decode().split(" ")
     if len(nonces) != ranks.world or nonces[ranks.rank] != mine:
         raise RendezvousError(
-            f"rank {ranks.rank}: the answer of rank 0 was made for other ranks; two starts of the same attempt, or "
-            f"someone who repeats what he has seen: resume the run"
+            f"rank {ranks.rank}: the answer of rank 0 was made for other ranks: the same attempt was "
+            f"started twice, or someone replays old messages; resume the run"
         )
 
 

@@ -81,5 +81,5 @@ class SignedStore(Store):
 def _foreign(key: str) -> str:
     return (
         f"someone else writes to the store of this attempt: the value of {key!r} is not signed with the attempt's "
-        f"token, and was not used; resume the run (the new attempt gets a new token), and tell the administrators"
+        f"token, and was not used; resume the run (the new attempt gets a new token), and inform the administrators"
     )

@@ -31,5 +31,5 @@ def compile_(model: nn.Module, device: torch.device) -> None:
 
 
 def uncompiled(train: Train) -> AbstractContextManager[object]:
-    """A context in which the network computes as it is: each size of test images would be compiled anew."""
+    """A context in which the network is not compiled: each size of test images would need another compilation."""
     return torch.compiler.set_stance("force_eager") if train.compile else nullcontext()

@@ -32,7 +32,9 @@ def load(model: nn.Module, keys: ModelKeys) -> None:
     own = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(keys.new)}
     given = {name: tensor for name, tensor in found.items() if not name.startswith(keys.new)}
     if wrong := _misfit(own, given):
-        raise ConfigError(f"{KEY}: {path}: {wrong}; names that begin as one of 'train.model.new' are not taken from it")
+        raise ConfigError(
+            f"{KEY}: {path}: {wrong}; names that begin with one of 'train.model.new' are not read from it"
+        )
     with torch.no_grad():
         for name, tensor in own.items():
             if name in given:

@@ -99,10 +99,10 @@ def names_skipped(model: nn.Module, lars: LarsKeys) -> set[str]:
 
 
 def build(model: nn.Module, train: Train) -> LARS:
-    """The optimizer of `train.optimizer`. Raises ConfigError if shards do not go with the rest of the recipe."""
+    """The optimizer of `train.optimizer`. Raises ConfigError if the rest of the recipe excludes shards."""
     optimizer = train.optimizer
     if not fits.shards_fit(train):
-        raise ConfigError(f"{KEY}: 'sharded' needs {fits.SHARDS_NEED}; 'auto' does without")
+        raise ConfigError(f"{KEY}: 'sharded' needs {fits.SHARDS_NEED}; 'auto' does not")
     correction = optimizer.momentum_correction
     return LARS(model, optimizer.momentum, optimizer.weight_decay, optimizer.lars, correction)
 
@@ -118,7 +118,7 @@ def kernel_for(weights: Sequence[Tensor], rule: Rule) -> tuple[Kernel, str]:
         return _fused(weights, rule), ""
     except Unavailable as error:
         if rule.keys.form == "fused":
-            raise ConfigError(f"{KEY}: {rule.keys.form!r} cannot be had: {error}; 'auto' does without") from None
+            raise ConfigError(f"{KEY}: {rule.keys.form!r} is not available: {error}; 'auto' works without") from None
         return Foreach(rule), str(error)
 
 

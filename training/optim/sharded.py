@@ -207,6 +207,6 @@ def _place(part: Tensor | None, vector: Tensor) -> tuple[int, int, tuple[int, ..
     if part is None:
         raise ValueError("a parameter of a group has no gradient")
     if not is_dense(part) or part.untyped_storage().data_ptr() != vector.untyped_storage().data_ptr():
-        raise ValueError("a gradient is no part of its group's vector")
+        raise ValueError("a gradient is not a part of its group's vector")
     begin = int(part.storage_offset()) - int(vector.storage_offset())
     return begin, begin + part.numel(), part.stride()

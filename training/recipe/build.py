@@ -24,8 +24,8 @@ def build(key: str, section: Section, names: Names, *arguments: Any, **keywords:
     except TypeError as error:
         given = [*(type(each).__name__ for each in arguments), *keywords, *section.options]
         raise ConfigError(
-            f"{key}: {section.name} is called with ({', '.join(given)}), where {', '.join(section.options) or 'none'} "
-            f"come from {key}.options, and does not take that: {error}"
+            f"{key}: {section.name} does not accept its arguments ({', '.join(given)}; from {key}.options: "
+            f"{', '.join(section.options) or 'none'}): {error}"
         ) from None
     return function(*arguments, **keywords, **section.options)
 
@@ -49,7 +49,7 @@ def _function(key: str, target: str) -> Callable[..., Any]:
             raise  # the module exists, but one of its imports does not
         raise ConfigError(
             f"{key}: there is no module {error.name!r} on the ranks' Python path; "
-            "put it beside the run's code, or install it where the ranks run"
+            "put it into the folder of the run's code, or install it in the ranks' Python"
         ) from None
     found: Callable[..., Any] | None = getattr(module, name, None)
     if found is None or not callable(found):

@@ -15,7 +15,7 @@ SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precisi
 
 
 class Misfit(NamedTuple):
-    """A key below `train` that does not go with others. `advice` says how to correct it in a file."""
+    """A key below `train` that cannot be combined with others. `advice` says how to correct it in a file."""
 
     key: str
     message: str
@@ -23,7 +23,7 @@ class Misfit(NamedTuple):
 
 
 def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None) -> Iterator[Misfit]:
-    """Every key that does not go with another, or with `ranks` ranks.
+    """Every key that cannot be combined with another, or with `ranks` ranks.
 
     `stretch` holds the epochs that these ranks train; None if they train all.
     """
@@ -67,7 +67,7 @@ def _norm(train: Train, ranks: int) -> Iterator[Misfit]:
         yield Misfit("train.norm.ranks", f"{ranks} ranks do not divide into groups of {norm.ranks}", f"try {near}")
     if norm.ranks > 1 and train.sync.every > 1:
         why = "the ranks of a group must have the same weights"
-        yield Misfit("train.norm.ranks", f"above 1 does not go with 'sync.every' above 1: {why}", "write 1")
+        yield Misfit("train.norm.ranks", f"above 1 cannot be combined with 'sync.every' above 1: {why}", "write 1")
 
 
 def _momentum(optimizer: OptimizerKeys) -> Iterator[Misfit]:
@@ -93,35 +93,37 @@ def _momentum(optimizer: OptimizerKeys) -> Iterator[Misfit]:
 def _local_sgd(train: Train) -> Iterator[Misfit]:
     key = "train.sync.every"
     if train.sync.all_reduce == "ddp":
-        yield Misfit(key, "above 1 does not go with 'all_reduce: ddp', which averages in every step", "write 'torus'")
+        yield Misfit(
+            key, "above 1 cannot be combined with 'all_reduce: ddp', which averages in every step", "write 'torus'"
+        )
     if train.precision == "fp16":
         why = "ranks would skip different steps where gradients overflow"
-        yield Misfit(key, f"above 1 does not go with 'precision: fp16': {why}", "write 'bf16'")
+        yield Misfit(key, f"above 1 cannot be combined with 'precision: fp16': {why}", "write 'bf16'")
 
 
 def _memory(train: Train) -> Iterator[Misfit]:
     """What keeps a rank from having the whole state after each step."""
     key = "train.checkpoints.memory"
     if train.optimizer.name == "lars" and train.optimizer.lars.form == "sharded":
-        why = "does not go with 'lars: {form: sharded}': no rank has the whole state"
+        why = "cannot be combined with 'lars: {form: sharded}': no rank has the whole state"
         yield Misfit(key, why, "write 'memory: false', or 'form: auto'")
     if train.norm.statistics == "last":
-        why = "does not go with 'norm: {statistics: last}': the ranks have different statistics after a step"
+        why = "cannot be combined with 'norm: {statistics: last}': the ranks have different statistics after a step"
         yield Misfit(key, why, "write 'memory: false', or 'statistics: moving'")
 
 
 def _added(train: Train) -> Iterator[Misfit]:
     """Clipping, the average of weights, mixed images and given weights beside other keys."""
     if train.clip_norm and train.optimizer.name == "lars" and train.optimizer.lars.form == "sharded":
-        why = "does not go with 'lars: {form: sharded}': no rank has the whole gradient"
+        why = "cannot be combined with 'lars: {form: sharded}': no rank has the whole gradient"
         yield Misfit("train.clip_norm", why, "write 'form: auto'")
     if train.clip_norm and train.sync.every > 1:
         yield Misfit("train.clip_norm", "is for the ranks' mean gradient, not for 'sync.every' above 1", "write 0")
     if train.ema and train.norm.statistics == "last":
-        why = "does not go with 'norm: {statistics: last}': the ranks have different statistics after a step"
+        why = "cannot be combined with 'norm: {statistics: last}': the ranks have different statistics after a step"
         yield Misfit("train.ema", why, "write 0, or 'statistics: moving'")
     if train.ema and any(phase.collapse for phase in train.phases):
-        yield Misfit("train.ema", "does not go with 'collapse': branches would be in the average", "write 0")
+        yield Misfit("train.ema", "cannot be combined with 'collapse': branches would be in the average", "write 0")
     if train.model.new and not train.model.weights:
         yield Misfit("train.model.new", "is for given weights", "write their file as 'weights'")
 
@@ -157,10 +159,10 @@ def _rates(train: Train) -> Iterator[Misfit]:
     for number in without if len(without) < len(train.phases) else ():
         why = "has no 'lr', and other phases have one"
         yield Misfit(
-            f"train.phases[{number}]", why, "write 'lr' in all phases, or in none: train.schedule then says it"
+            f"train.phases[{number}]", why, "write 'lr' in all phases, or in none: train.schedule then sets it"
         )
     if not without and train.schedule != ScheduleKeys():
-        yield Misfit("train.schedule", "is not used: the phases say the learning rate", "leave it, or 'lr', out")
+        yield Misfit("train.schedule", "is not used: the phases set the learning rate", "leave it, or 'lr', out")
     for number, phase in enumerate(train.phases):
         if phase.lr is not None and len(phase.lr) == 2:
             continue

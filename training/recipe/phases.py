@@ -13,7 +13,7 @@ RATE = Limits(at_least=0, at_most=1e9)
 PIXELS = Limits(at_least=1, at_most=4096)
 MARGINS = Limits(at_least=1, at_most=10)
 COLOUR = Limits(at_least=0, at_most=1)
-STAYS = "; default: as in the phase before, at first as in"
+STAYS = "; default: as in the previous phase, in the first phase as in"
 
 Share = Annotated[float, Limits(above=0, at_most=1.0)]
 Ratio = Annotated[float, Limits(above=0, at_most=100.0)]
@@ -24,14 +24,14 @@ Rates = Annotated[tuple[Annotated[float, RATE], ...], Items(1, 2)]
 class PhaseKeys:
     """A part of the run, from the end of the phase before to `until`."""
 
-    until: Annotated[float, EPOCHS] = needed("its end; that of the last phase is train.epochs", unit="epochs")
+    until: Annotated[float, EPOCHS] = needed("end of the phase; the last phase ends at train.epochs", unit="epochs")
     lr: Rates | None = key(
-        None, "learning rate: one number, or [from, to]; all phases have it, or none and train.schedule says the rate"
+        None, "learning rate: one number, or [from, to]; all phases have it, or none, and train.schedule sets the rate"
     )
     power: Annotated[float, Limits(above=0, at_most=100)] = key(
         1.0, "the rate is to + (from - to) * (1 - x)^power; x goes from 0 at the start of the phase to 1 at `reach`"
     )
-    shape: Literal["polynomial", "cosine"] = key("polynomial", "of the way between two rates")
+    shape: Literal["polynomial", "cosine"] = key("polynomial", "shape of the change between two rates")
     reach: Annotated[float, EPOCHS] | None = key(
         None, "epoch at which the second rate would be reached; default: `until`", unit="epochs"
     )
@@ -42,22 +42,24 @@ class PhaseKeys:
     test_size: Annotated[int, PIXELS] | None = key(None, f"side of test images{STAYS} train.data", unit="pixels")
     rectangular: bool | None = key(None, f"test images keep their aspect ratio{STAYS} train.data")
     test_margin: Annotated[float, MARGINS] | None = key(
-        None, f"short side of a test image by that of the part that is tested{STAYS} train.data"
+        None, f"short side of a test image, divided by the side of the tested part{STAYS} train.data"
     )
     area: tuple[Share, Share] | None = key(
         None, f"least and largest share of an image that a random crop takes{STAYS} train.data"
     )
     aspect: tuple[Ratio, Ratio] | None = key(
-        None, f"least and largest width of a random crop by its height{STAYS} train.data"
+        None, f"least and largest width of a random crop, divided by its height{STAYS} train.data"
     )
     colour: Annotated[float, COLOUR] | None = key(None, f"the change of colours{STAYS} train.data")
     augment: bool | None = key(None, f"whether training images are changed at random{STAYS} train.data")
     weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(None, f"L2{STAYS} train.optimizer")
     nodes: Annotated[int, Limits(at_least=1, at_most=100_000)] | None = key(
-        None, "nodes of the attempt that trains this phase; default: as in the phase before, at first those of the run"
+        None,
+        "nodes of the attempt that trains this phase; default: as in the previous phase, "
+        "in the first phase those of the run",
     )
     collapse: bool = key(
         False,
-        "a branch: at its end its weights become a member of the ensemble, and model and optimizer go back to what "
-        "they were at its start",
+        "a branch: at its end its weights become a member of the ensemble, and model and optimizer are "
+        "reset to their state at its start",
     )

@@ -173,7 +173,7 @@ def _batch(run: Fitting) -> None:
     if run.has("batch"):
         run.held["batch"], reason = run.user.batch, "given"
     elif run.data is None:
-        reason += "; the size of the training set is not known here: data.options.samples tells it"
+        reason += "; the size of the training set is unknown here: set data.options.samples"
     elif max(wanted) > most:
         reason = f"the training set has {run.data.train_samples:,}"
     run.change("batch", before, run.span("batch", run.held["batch"]), reason)

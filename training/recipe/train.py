@@ -28,10 +28,10 @@ class ModelKeys:
     name: Annotated[str, MODELS] = key("resnet-digits", "the network")
     options: Options = key({}, "arguments of its builder")
     weights: Annotated[str, WEIGHTS] | None = key(
-        None, "a safetensors file with the weights at the start, by an absolute path that all nodes have"
+        None, "a safetensors file with the initial weights: an absolute path that exists on all nodes"
     )
     new: tuple[str, ...] = key(
-        (), "beginnings of names of weights that are not taken from the file, as fc. for a new last layer"
+        (), "weights whose names begin with one of these are not read from the file, such as fc. for a new last layer"
     )
 
 
@@ -45,7 +45,7 @@ class DataKeys:
     test_size: Annotated[int, PIXELS] | None = key(None, "side of a test image; default: `size`", unit="pixels")
     test_margin: Annotated[float, MARGINS] = key(
         MARGIN,
-        "short side of a test image by that of the part that is tested, its middle; for 224 of 256 pixels 1.1429",
+        "short side of a test image, divided by the side of its tested middle; 1.1429 for 224 of 256 pixels",
         source="fast.ai 2018, verified",
     )
     area: tuple[Share, Share] = key(
@@ -76,8 +76,10 @@ class LarsKeys:
         0.001, "the trust coefficient", source="NVIDIA's MLPerf 0.6 submission, verified"
     )
     eps: Annotated[float, Limits(at_least=0, at_most=1.0)] = key(0.0, "added to the norm of the gradient")
-    lr_in_momentum: bool = key(True, "the learning rate scales what the velocity takes in, not the velocity (MLPerf)")
-    clip: bool = key(False, "no tensor's own rate is above the learning rate (apex's LARC)")
+    lr_in_momentum: bool = key(
+        True, "the learning rate scales the gradient before it enters the velocity, not the velocity (MLPerf)"
+    )
+    clip: bool = key(False, "limit each tensor's own rate to the learning rate (apex's LARC)")
     nesterov: bool = key(False, "look ahead along the velocity")
     ratio_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(
         None,
@@ -91,8 +93,8 @@ class LarsKeys:
     )
     form: Literal["auto", "foreach", "fused", "sharded"] = key(
         "auto",
-        "fused: all tensors in one call, in C++ or Triton; auto takes it if all ranks can; sharded does so, and "
-        "each rank of a row moves its share of the weights alone",
+        "fused: all tensors in one call, in C++ or Triton; auto: fused if all ranks can; sharded: like "
+        "auto, and each rank of a row updates only its share of the weights",
     )
 
 
@@ -110,7 +112,8 @@ class OptimizerKeys:
     nesterov: bool = key(False, "look ahead along the velocity; LARS has lars.nesterov")
     lr_in_momentum: bool = key(
         False,
-        "the learning rate scales what the velocity takes in, not the velocity; LARS has lars.lr_in_momentum",
+        "the learning rate scales the gradient before it enters the velocity, not the "
+        "velocity; LARS has lars.lr_in_momentum",
     )
     momentum_correction: bool = key(
         False,
@@ -162,16 +165,16 @@ class SyncKeys:
         short=True,
     )
     hybrid_bytes: Annotated[int, Limits(at_least=0, at_most=2**40)] = key(
-        1024 * 1024, "below this size a bucket of the hybrid all-reduce goes hierarchically", unit="bytes"
+        1024 * 1024, "buckets below this size are reduced hierarchically by the hybrid all-reduce", unit="bytes"
     )
     buckets: Literal["auto", "exact", "fujitsu", "equal", "ddp", "one"] = key(
         "auto",
-        "which gradients are reduced together while backward runs: exact (the best plan, from times measured in the "
+        "which gradients are reduced together during backward: exact (the best plan, from times measured in the "
         "first steps), fujitsu, equal (in bytes), ddp (1 MiB, then 25 MiB), one, or auto: exact on a GPU and one on a "
-        "CPU, so that the bits of a run do not depend on times",
+        "CPU, so that timing does not change the bits of a result",
     )
-    count: Annotated[int, Limits(at_least=1, at_most=10_000)] = key(4, "how many buckets equal makes")
-    wire: Literal["fp32", "fp16", "bf16"] = key("fp32", "the type in which gradients travel")
+    count: Annotated[int, Limits(at_least=1, at_most=10_000)] = key(4, "number of buckets, for equal")
+    wire: Literal["fp32", "fp16", "bf16"] = key("fp32", "the type in which gradients are sent")
     every: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
         1,
         "above 1 (local SGD): a rank takes this many steps by its own gradients before weights are averaged, as they "
@@ -200,7 +203,7 @@ class NormKeys:
     eps: Annotated[float, Limits(above=0, at_most=1)] | None = key(None, "added to the variance; null: the model's own")
     ranks: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
         1,
-        "this many consecutive ranks normalize by the statistics of their batches together",
+        "number of consecutive ranks that normalize with the common statistics of their batches",
         source="Ying et al. 2018, arXiv 1811.06992",
     )
 
@@ -221,11 +224,15 @@ class LossScaleKeys:
 class CheckpointKeys:
     """Which checkpoints stay; the others are deleted."""
 
-    last: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(3, "the newest ones that stay", short=True)
-    every_epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = key(
-        None, "of every so many epochs the first one stays, too", unit="epochs"
+    last: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(
+        3, "how many of the newest ones are kept", short=True
     )
-    best: bool = key(False, "an evaluation that is better than all before is followed by a checkpoint; the best stays")
+    every_epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = key(
+        None, "keep also the first one in each interval of this many epochs", unit="epochs"
+    )
+    best: bool = key(
+        False, "save a checkpoint after an evaluation that is better than all before; the best one is kept"
+    )
     memory: bool = key(
         False,
         "after every step the ranks of a node copy the state to its memory (two copies, in /dev/shm), from which the "
@@ -235,7 +242,7 @@ class CheckpointKeys:
 
 @dataclass(frozen=True)
 class Train:
-    """What the ranks do; handed to `python -m training` as it is."""
+    """What the ranks do; handed to `python -m training` unchanged."""
 
     recipe: RecipeName | None = key(
         None, "a published recipe, fitted to the ranks and the data set; the other keys override its values"
@@ -244,27 +251,30 @@ class Train:
     data: DataKeys = key(DataKeys(), "the data set")
     optimizer: OptimizerKeys = key(OptimizerKeys(), "how gradients move the weights")
     schedule: ScheduleKeys = key(ScheduleKeys(), "how the learning rate changes")
-    phases: tuple[PhaseKeys, ...] = key((), "parts of the run with a batch, images or rates of their own")
-    evaluate: EvaluateKeys = key(EvaluateKeys(), "when the test set is seen")
+    phases: tuple[PhaseKeys, ...] = key((), "parts of the run with their own batch, images or learning rates")
+    evaluate: EvaluateKeys = key(EvaluateKeys(), "when the test set is evaluated")
     sync: SyncKeys = key(SyncKeys(), "how the ranks average their gradients")
     norm: NormKeys = key(NormKeys(), "batch normalization")
     device: Literal["auto", "cpu", "cuda"] = key("auto", "auto takes a GPU if there is one")
     epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(20, "passes over the training set")
     batch: Annotated[int, Limits(at_least=1, at_most=10**9)] = key(64, "samples per step, over all ranks")
     clip_norm: Annotated[float, Limits(at_least=0, at_most=1e9)] = key(
-        0.0, "largest norm of the ranks' mean gradient, over all weights; 0: any", source="torch's clip_grad_norm_"
+        0.0, "largest norm of the ranks' mean gradient, over all weights; 0: no limit", source="torch's clip_grad_norm_"
     )
     ema: Annotated[float, Limits(at_least=0, at_most=0.999999)] = key(
         0.0,
-        "above 0: evaluations are of an average of the weights, of which a step keeps this share",
+        "above 0: evaluate an average of the weights; each step keeps this share of the average",
         source="torch.optim.swa_utils, verified",
     )
     mixup: Annotated[float, MIXING] = key(
-        0.0, "above 0: training images are mixed in pairs, by Beta(mixup, mixup)", source="Zhang et al. 2018"
+        0.0,
+        "above 0: mix training images in pairs, with a share drawn from Beta(mixup, mixup)",
+        source="Zhang et al. 2018",
     )
     cutmix: Annotated[float, MIXING] = key(
         0.0,
-        "above 0: a part of a training image is that of another, by Beta(cutmix, cutmix); each batch takes one of both",
+        "above 0: paste a part of another training image, its share drawn from Beta(cutmix, cutmix); "
+        "with mixup a batch uses one of the two",
         source="Yun et al. 2019",
     )
     accumulate: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
@@ -272,23 +282,24 @@ class Train:
     )
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = key(
         "fp32",
-        "of matrix products and convolutions; weights stay in fp32; tf32 is fp32 on a CPU, and fp16 waits for the "
+        "type of matrix products and convolutions; weights stay in fp32; tf32 is fp32 on a CPU, and fp16 waits for the "
         "device once a step",
     )
-    loss_scale: LossScaleKeys = key(LossScaleKeys(), "by what fp16 multiplies the loss")
+    loss_scale: LossScaleKeys = key(LossScaleKeys(), "the factor by which fp16 multiplies the loss")
     compile: bool = key(False, "torch.compile the network, in the first steps; it needs a C++ compiler on a CPU")
     label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = key(
         0.1, "share of the target spread over all classes"
     )
-    seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = key(1, "of weights, order and shifts")
+    seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = key(1, "for the random weights, order and shifts")
     checkpoint_every_steps: Annotated[int, STEPS] | None = key(
         None,
-        "between checkpoints; default: sqrt(2 x what a save costs, as measured, x the mean time between failures)",
+        "interval between checkpoints; default: sqrt(2 x what a save costs, as measured, "
+        "x the mean time between failures)",
         unit="steps",
         source="Young 1974, Daly 2006",
     )
-    checkpoints: CheckpointKeys = key(CheckpointKeys(), "which checkpoints stay")
-    log_every_steps: Annotated[int, STEPS] = key(5, "between rows of metrics", unit="steps")
+    checkpoints: CheckpointKeys = key(CheckpointKeys(), "which checkpoints are kept")
+    log_every_steps: Annotated[int, STEPS] = key(5, "interval between rows of metrics", unit="steps")
     trace: bool = key(False, "rank 0 writes a line for every step into trace.jsonl, in the folder of the attempt")
     mlperf_log: bool = key(False, "rank 0 writes lines in the format of MLPerf's logs (:::MLLOG) to its output")
 

@@ -21,7 +21,7 @@ class Problems:
         self._told = 0
 
     def tell(self) -> int:
-        """Write the new ones to this rank's output; returns the count over all ranks. All must call it together."""
+        """Write the new problems to this rank's output; returns the count over all ranks. All must call it together."""
         found = self._data.problems()
         for problem in found[self._told :]:
             print(f"training: {problem}", file=sys.stderr, flush=True)

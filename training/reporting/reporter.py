@@ -122,7 +122,7 @@ class Reporter:
         return found
 
     def checkpoint(self, order: Order, saving_s: float, writing_s: float) -> None:
-        """Report a complete checkpoint, for which the training waited `saving_s`; `writing_s` went beside it."""
+        """Report a complete checkpoint, for which the training waited `saving_s`; it was written in `writing_s`."""
         seconds = {"seconds": round(saving_s, 4), "writing_s": round(writing_s, 4)}
         self._write_at(order.progress, events.CHECKPOINT, path=order.name, **seconds)
 

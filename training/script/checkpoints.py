@@ -50,7 +50,7 @@ class Checkpoints:
     make it alike, after `init_process_group`, and call each method at the same time. Rank 0's state is saved, and every
     rank loads it: what differs between ranks (shards of FSDP, random generators) is not saved.
 
-    A save copies the state to memory; a process beside rank 0 writes it while the training continues, also if the
+    A save copies the state to memory; another process on its host writes it while the training continues, also if the
     training is killed. It is due after `every` steps, or by default at the interval that loses least time (Daly). The
     `last` newest checkpoints stay. `folder` is for them outside of a run of torusrun; a run has its own.
 
@@ -61,7 +61,7 @@ class Checkpoints:
         self, *, folder: str | os.PathLike[str] | None = None, every: int | None = None, last: int = 3, **objects: Any
     ) -> None:
         if not objects:
-            raise ValueError("name what a checkpoint has, as in Checkpoints(model=model, optimizer=optimizer)")
+            raise ValueError("name the contents of a checkpoint, as in Checkpoints(model=model, optimizer=optimizer)")
         for name, found in objects.items():
             if not (hasattr(found, "state_dict") and hasattr(found, "load_state_dict")):
                 raise TypeError(f"{name}: a {type(found).__name__} has no state_dict() and load_state_dict()")

@@ -51,7 +51,7 @@ def _locked(folder: Path) -> int:
     """The lock of the folder. Raises RuntimeError if another training keeps it."""
 
     def say() -> None:
-        print(f"torusrun: {folder}: waits for the training before, which still writes", file=sys.stderr, flush=True)
+        print(f"torusrun: {folder}: waits for the previous training, which still writes", file=sys.stderr, flush=True)
 
     descriptor = lock.opened(folder / LOCK)
     if lock.take(descriptor, wait_s=LOCKED_S, waiting=say) is False:

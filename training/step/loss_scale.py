@@ -59,7 +59,7 @@ class LossScale:
         if self._skipped_at_floor == MOST_SKIPPED:
             raise TrainingError(
                 f"the gradients of {MOST_SKIPPED} steps in a row are not finite, also with the smallest loss scale: "
-                "the training has diverged, or its numbers are too large for fp16; submit a run with a lower learning "
+                "the training has diverged, or its values are too large for fp16; submit a run with a lower learning "
                 "rate or train.precision: bf16"
             )
         if not finite:

@@ -55,7 +55,7 @@ class Gradients:
         named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         self._names, self.parameters = list(named), list(named.values())
         if len({parameter.dtype for parameter in self.parameters}) != 1:
-            raise ValueError("the parameters that learn must be of one dtype, and there must be some")
+            raise ValueError("the trainable parameters must have one dtype, and there must be at least one")
         self.module, self.all_reduce, self._apart = module, all_reduce, apart
         self._rank, self._missing_is_zero = rank, missing_is_zero
         self._extras = Extras(module, statistics)
@@ -164,8 +164,8 @@ class Gradients:
         waiting_for = self._bucket_of[number].waiting_for
         if number not in waiting_for:
             raise RuntimeError(
-                f"{self._names[number]} got a second gradient in one backward pass, when the first may be under way "
-                "to the other ranks; where activations are checkpointed, use_reentrant=False gives it one"
+                f"{self._names[number]} got a second gradient in one backward pass, after the first may have "
+                "been sent to the other ranks; with checkpointed activations, set use_reentrant=False"
             )
         waiting_for.remove(number)
         if self.watch:

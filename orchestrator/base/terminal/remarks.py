@@ -1,4 +1,4 @@
-"""What a verb prints beside its result, on the standard error stream: remarks and progress. --quiet hides them."""
+"""What a verb prints besides its result, on the standard error stream: remarks and progress. --quiet hides them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many connections over one pair of pipes: the same on the user's machine and on the rank's host.
+"""Many connections over one pair of pipes: used on the user's machine and on the rank's host.
 
 Neither end sends more of a connection than the other has room for (ROOM_BYTES). So what is stored is bounded, and a
 slow reader holds up no other connection.
@@ -94,7 +94,7 @@ class Carrying:
     def _look(self) -> None:
         now_s = time.monotonic()
         if self._arrived.begun and now_s > self._heard_s + SILENCE_S:
-            raise SiteError(f"nothing has come from the other end of the forward for {SILENCE_S:g} s")
+            raise SiteError(f"the other end of the forward has sent nothing for {SILENCE_S:g} s")
         if now_s > self._sent_s + ALIVE_S:
             self.send(Message.ALIVE, 0)
         if now_s > self._looked_s + LOOK_S:
@@ -159,7 +159,7 @@ class Carrying:
         if kind is Message.BYTES:
             carried.waiting += content
             if len(carried.waiting) > ROOM_BYTES:
-                raise NotAForward("the other end sent more than there is room for")
+                raise NotAForward("the other end sent more data than the buffer holds")
         elif kind is Message.ROOM and len(content) == COUNT.size:
             carried.room += COUNT.unpack(content)[0]
         elif kind is Message.NO_MORE:

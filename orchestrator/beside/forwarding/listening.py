@@ -94,14 +94,14 @@ class Listening(Carrying):
         try:
             ready: Ready = record_of(Ready, parsed(content), plain)
         except ValueError as error:
-            raise NotAForward(f"what came from the other end is no message: {error}") from None
+            raise NotAForward(f"the other end sent something that is not a message: {error}") from None
         if self._listener:
-            raise NotAForward("the other end began twice")
+            raise NotAForward("the other end sent its first message twice")
         self._listener = _listener(self.address, self.named, self.port, here=ready.network == _network())
         place = "{}:{}".format(*self._listener.getsockname())
         if not IPv4Address(self.address).is_loopback:
-            warn(f"everybody who reaches {place} can use the port; torusrun does not know them")
-        warn(f"{place} leads to port {self.port} of {ready.host}; Ctrl-C ends it")
+            warn(f"everybody who reaches {place} can use the port; torusrun does not check who they are")
+        warn(f"{place} forwards to port {self.port} of {ready.host}; Ctrl-C ends it")
         print(place, flush=True)
 
     def wait_for_more(self, wait: Callable[[int, int, Act], None]) -> None:
@@ -121,7 +121,7 @@ class Listening(Carrying):
             return
         if strange:
             link.close()
-            return self._say("a connection was closed: its client is a program of another user, or gone")
+            return self._say("a connection was closed: its client belongs to another user, or has ended")
         link.setblocking(False)
         self._opened += 1
         self.carried[self._opened] = Carried(link)
@@ -155,7 +155,9 @@ def _listener(address: str, named: int | None, port: int, *, here: bool) -> sock
     Raises UserError if it cannot be opened.
     """
     if here and named == port:
-        raise UserError(f"--listen {named}: the run is on this machine, and this is its port; name another, or none")
+        raise UserError(
+            f"--listen {named}: the run uses this port of this machine; name another one, or leave out --listen"
+        )
     numbers = [named] if named is not None else [0] if here else [port, 0]
     while True:
         number = numbers.pop(0)
@@ -165,7 +167,7 @@ def _listener(address: str, named: int | None, port: int, *, here: bool) -> sock
             return listener
         except OSError as error:
             if not numbers or error.errno not in USES:
-                why = f"{os.strerror(error.errno or 0)}; name another port of this machine, or none"
+                why = f"{os.strerror(error.errno or 0)}; name another port of this machine, or leave out --listen"
                 raise UserError(f"--listen {address}:{number}: {why}") from None
 
 

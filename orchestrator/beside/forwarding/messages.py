@@ -48,7 +48,7 @@ class Ready:
 
 
 class NotAForward(SiteError):
-    """What came is no message of a forward."""
+    """The received bytes are not a message of a forward."""
 
 
 def packed(kind: Message, number: int, content: bytes = b"") -> bytes:
@@ -69,20 +69,20 @@ class Unpacked:
         while len(self._buffer) >= HEAD.size:
             letter, number, size = HEAD.unpack_from(self._buffer)
             if letter not in KINDS or size > LARGEST_BYTES:
-                raise NotAForward(f"what came from the other end is no message: {bytes(self._buffer[:80])!r}")
+                raise NotAForward(f"the other end sent something that is not a message: {bytes(self._buffer[:80])!r}")
             if len(self._buffer) < (whole := HEAD.size + size + len(END)):
                 return
             message = bytes(self._buffer[:whole])
             del self._buffer[:whole]
             if not message.endswith(END):
-                raise NotAForward("what came from the other end is no message: it has no end")
+                raise NotAForward("the other end sent something that is not a message: it does not end")
             yield KINDS[letter], number, message[HEAD.size : -len(END)]
 
     def _begins(self) -> bool:
         """Drop what came before the messages; whether they have begun."""
         at = self._buffer.find(BEGIN)
         if at < 0 and len(self._buffer) > NOISE_BYTES:
-            raise NotAForward(f"the other end printed {bytes(self._buffer[:80])!r} and did not begin")
+            raise NotAForward(f"the other end printed {bytes(self._buffer[:80])!r} and did not start the forward")
         if at >= 0:
             del self._buffer[: at + len(BEGIN)]
             self.begun = True

@@ -1,4 +1,4 @@
-"""Shells beside ranks that the job itself starts (`Reach.from_inside`), as by PBS's pbs_tmrsh and qrsh -inherit.
+"""Shells on the ranks' hosts that the job itself starts (`Reach.from_inside`), as by PBS's pbs_tmrsh and qrsh -inherit.
 
 The user's side (opening.py) listens, and writes a request into the attempt's folder (request.py). The job's first host
 starts a program on the rank's host (starting.py). That program connects back (program.py), as `qsub -I` does.

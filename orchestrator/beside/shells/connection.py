@@ -23,7 +23,7 @@ SIZE = struct.Struct("!HH")  # rows, columns
 CODE = struct.Struct("!i")
 LOOK_S = 0.2
 CHUNK_BYTES = 65_536
-FORGED = "a message was forged or changed on its way; somebody may stand between the two machines"
+FORGED = "a message was forged or changed in transit; somebody may intercept the connection"
 
 
 class Frame(bytes, enum.Enum):

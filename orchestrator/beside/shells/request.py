@@ -15,7 +15,7 @@ from orchestrator.base.json_files import read_object, write_json
 from orchestrator.base.typed import read_record
 
 ENDING, FAILED = ".json", ".failed"
-MEND = "nodes must reach it, as for `qsub -I`; if there is ssh, set remote_shell: ssh"
+MEND = "nodes must reach this address, as for `qsub -I`; if the nodes have ssh, set remote_shell: ssh"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ShellRequest:
 def read(path: Path) -> ShellRequest:
     """The request in `path`. Raises SiteError if it is gone, damaged, or not this user's."""
     if not private.is_mine(path) or not (request := read_record(path, ShellRequest)):
-        raise SiteError(f"{path}: there is no such request of yours")
+        raise SiteError(f"{path}: you have no such request")
     return request
 
 

@@ -87,7 +87,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     if plan.chosen:
         notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
     if parts := stretches(plan.run):
-        notes.append(f"attempts have {in_words(parts)}; the job of each submits the next, of which this is the first")
+        notes.append(f"attempts have {in_words(parts)}; the job of each submits the next one; this is the first")
     found = _runtime(plan, notes) if image and not pyxis.used(plan.site.container.runtime) else None
     program = program_of(plan, run, attempt, image)
     order = launch_order(plan, program, starter, image, found)
@@ -96,7 +96,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     hidden = {name: f"<{secret}>" for name, secret in plan.secrets.items()}
     submit = client.of(plan.site).submit_argv(submitted(plan, attempt), asked)
     if not which(submit[0]):
-        notes.insert(0, f"{submit[0]}: not found on this machine, which therefore cannot submit it")
+        notes.insert(0, f"{submit[0]}: not found on this machine, so the job cannot be submitted here")
     return DryRun(
         plan=plan,
         attempt=attempt,
@@ -122,10 +122,12 @@ def _launcher(plan: Plan) -> tuple[Launcher, list[str]]:
     try:
         found = launch.launcher(plan, os.environ)
     except SiteError as error:
-        note = f"{error}: the launcher's line is that of Open MPI 4; the job asks the launcher of its nodes"
+        note = f"{error}: the launcher's line is for Open MPI 4; the job checks the version on its nodes"
         return launchers.named(plan.site.launcher, OPEN_MPI), [note]
     if plan.site.launcher in launchers.ASKED and plan.site.modules:
-        return found, [f"the job asks {plan.site.launcher} for its version again, once the site's modules are loaded"]
+        return found, [
+            f"the job checks the version of {plan.site.launcher} again, after it has loaded the site's modules"
+        ]
     return found, []
 
 
@@ -135,7 +137,7 @@ def _runtime(plan: Plan, notes: list[str]) -> Runtime:
     if here.runtime:
         return here.runtime
     command = plan.site.container.runtime or COMMANDS[0]
-    notes.append(f"no runtime of images is found here ({here.asked}): the job is assumed to find {command}")
+    notes.append(f"no container runtime is found here ({here.asked}); the job is assumed to find {command}")
     return Runtime(command, "singularity" if "singularity" in command else "apptainer", ASSUMED_VERSION)
 
 

@@ -18,7 +18,7 @@ def text(shown: DryRun, answer: str | None = None) -> str:
     """The sections; `answer` is the scheduler's answer about the job, if it was queried."""
     sections = {
         "Submit command": [f"in {shown.attempt.folder}:", command_line(shown.submit)],
-        "What the scheduler says": (answer or "").splitlines(),
+        "Answer of the scheduler": (answer or "").splitlines(),
         "Launcher": _launcher(shown),
         "Program of every rank": _program(shown),
         "Command that starts it in the container, on rank 0": [command_line(shown.container or [])],
@@ -61,7 +61,7 @@ def _launcher(shown: DryRun) -> list[str]:
     where = f"on {len(hosts)} hosts, {hosts[0]} to {hosts[-1]}" if len(hosts) > 1 else f"on {hosts[0]}"
     return [
         f"started by the job in {shown.attempt.folder}; {counted(shown.plan.ranks, 'rank')} {where}, {ranks} on each.",
-        "Its last words start the wrapper of every rank, which checks its place and then starts the program.",
+        "The end of this command starts the wrapper of every rank, which checks its place and then starts the program.",
         command_line(shown.launcher),
         *(["with these variables:"] if shown.launcher_environment else []),
         *_variables(shown.launcher_environment),
@@ -76,7 +76,7 @@ def _program(shown: DryRun) -> list[str]:
 
 def _further(shown: DryRun) -> str:
     if shown.container:
-        return "with those variables of the job alone that name ranks, GPUs and communication"
+        return "with only those variables of the job that name ranks, GPUs and communication"
     return "in addition to that of the job"
 
 
@@ -85,7 +85,9 @@ def _code(shown: DryRun) -> list[str]:
     if code is None:
         return []
     how = (
-        "the files that git tracks or does not ignore" if code.tracked else "the whole folder, which git does not list"
+        "the files that git tracks or does not ignore"
+        if code.tracked
+        else "the whole folder, because git does not list it"
     )
     limit = f"at most {shown.plan.run.code_limit_bytes:,} bytes are copied (code_limit)"
     return [f"{counted(code.files, 'file')}, {counted(code.size_bytes, 'byte')}: {how}; {limit}", *code.notes]

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         planned = plan(word, site=args.site)
         source, site = planned.run.image, planned.site
         if source is None:
-            raise UserError(f"{word}: its 'image' is not given, so there is nothing to build")
+            raise UserError(f"{word}: it has no 'image', so there is nothing to build")
     else:
         source, site = word, load_site(args.site)
     shared_arguments.here(site, "build")

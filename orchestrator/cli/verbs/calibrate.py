@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
     parser.add_argument(
-        "--from", metavar="RUN", dest="measured", help="use this finished measuring run in place of submitting one"
+        "--from", metavar="RUN", dest="measured", help="use this finished measuring run instead of a new one"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
 

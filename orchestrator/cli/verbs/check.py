@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         options = ["--json"] if args.json else []
         return of_file.run("check", planned, args.file, options, site=args.site, settings=args.settings)
     if (before := checking.unbuilt(planned)) is not None:
-        return _say(args.json, None, before, "the image is not built yet, so nothing in it was looked at")
+        return _say(args.json, None, before, "the image is not built yet, so its contents were not checked")
     try:
         image = run_image.of_plan(planned)
     except run_image.Unusable as error:
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if image is None and (planned.run.software.given or planned.site.software.given):
         return _software(args.json, planned)
     if image is None:
-        return _say(args.json, None, [], "the run has no image, so there is nothing to look at")
+        return _say(args.json, None, [], "the run has no image, so there is nothing to check")
     return _say(args.json, image.path, checking.findings(planned, image), image.path)
 
 

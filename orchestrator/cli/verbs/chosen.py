@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     """Add the arguments by which a verb that acts on runs chooses them."""
     parser.add_argument("run_ids", metavar="RUN", nargs="*", help=RUNS)
     shared_arguments.filters(parser)
-    parser.add_argument("--yes", "-y", action="store_true", help=f"{verb} what is selected without being asked")
+    parser.add_argument("--yes", "-y", action="store_true", help=f"{verb} the selected runs without confirmation")
 
 
 def chosen(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why_not: str) -> Meant:
@@ -100,14 +100,14 @@ def agreed(names: Sequence[str], does: str, *, yes: bool) -> bool:
 
 
 def confirmed(what: str, *, yes: bool) -> bool:
-    """Say what the verb will do, as in 'cancel 2 runs', and ask whether to do it, unless `yes`.
+    """Print what the verb will do, as in 'cancel 2 runs', and ask for confirmation, unless `yes`.
 
     Raises UserError if there is no terminal on which to ask.
     """
     if yes:
         return True
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UserError(f"this would {what}; add --yes to do it without being asked")
+        raise UserError(f"this would {what}; add --yes to confirm it")
     print(f"this will {what}", file=sys.stderr)
     print("continue? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in YES

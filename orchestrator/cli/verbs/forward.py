@@ -18,9 +18,11 @@ from orchestrator.cli.verbs import shared_arguments
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_id(parser)
-    parser.add_argument("port", metavar="PORT", type=int, help="the port there, as 6006 of TensorBoard")
+    parser.add_argument("port", metavar="PORT", type=int, help="the port on that node, such as 6006 for TensorBoard")
     beside = parser.add_mutually_exclusive_group()
-    beside.add_argument("--rank", metavar="N", type=int, default=0, help="beside this rank; default: %(default)s")
+    beside.add_argument(
+        "--rank", metavar="N", type=int, default=0, help="on the node of this rank; default: %(default)s"
+    )
     beside.add_argument("--host", metavar="HOST", default="", help="on this host of the run")
     parser.add_argument(
         "--listen",

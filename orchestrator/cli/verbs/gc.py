@@ -46,10 +46,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--keep-checkpoints",
         metavar="N",
         type=int,
-        help="of each run that is over keep the newest N checkpoints and the best; default: keep all",
+        help="keep the newest N checkpoints and the best one of each run that is over; default: keep all",
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would be removed, and remove nothing")
-    parser.add_argument("--yes", "-y", action="store_true", help="remove it without being asked")
+    parser.add_argument("--yes", "-y", action="store_true", help="remove it without confirmation")
     parser.add_argument("--json", action="store_true", help="as JSON")
     shared_arguments.site(parser)
 
@@ -60,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.spec.load import load_site
 
     if args.keep_checkpoints is not None and args.keep_checkpoints < 1:
-        raise UserError("--keep-checkpoints: at least 1 stays; `torusrun rm` removes whole runs")
+        raise UserError("--keep-checkpoints: must be at least 1; `torusrun rm` removes whole runs")
     site = load_site(args.site)
     shared_arguments.here(site, "gc")
     now_s = time.time()
-    with busy("looking for what no run needs"):
+    with busy("looking for things that no run needs"):
         found = list(_found(args, site, now_s))
     rows = [Removal(one, now_s - one.used_s) for one in found]
     total = sum(one.size_bytes for one in found)

@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--idle",
         metavar="DURATION",
         default="20m",
-        help="give it back after this long without an attempt at work; default: %(default)s",
+        help="give it back after this long without a running attempt; default: %(default)s",
     )
     parser.add_argument("--name", metavar="NAME", help="beginning of its id; default: held- and the run's name")
     parser.add_argument("--wait", action="store_true", help="wait until it is held")

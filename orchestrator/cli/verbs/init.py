@@ -14,11 +14,11 @@ import argparse
 import sys
 
 OPTIONS = {
-    "scheduler": ("NAME", "slurm, pbs, gridengine or local (this machine); default: the one that answers"),
+    "scheduler": ("NAME", "slurm, pbs, gridengine or local (this machine); default: the scheduler that answers"),
     "cluster": ("NAME", "a known cluster, or generic; default: recognised by host names, queues and resources"),
-    "queue": ("NAME", "partition or queue; default: asked if several fit"),
-    "account": ("NAME", "account or group to charge; default: asked if the cluster needs one"),
-    "pe": ("NAME", "Grid Engine's parallel environment; default: asked if several fit"),
+    "queue": ("NAME", "partition or queue; default: init asks if several fit"),
+    "account": ("NAME", "account or group to charge; default: init asks if the cluster needs one"),
+    "pe": ("NAME", "Grid Engine's parallel environment; default: init asks if several fit"),
     "runs": ("FOLDER", "folder of run folders, which the nodes see; default: ~/torusrun/runs"),
 }
 
@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="the site's name; default: the cluster's")
     for name, (value, text) in OPTIONS.items():
         parser.add_argument(f"--{name}", metavar=value, help=text)
-    parser.add_argument("--yes", "-y", action="store_true", help="ask nothing: take sensible values, and name them")
+    parser.add_argument("--yes", "-y", action="store_true", help="ask no questions: use sensible values, and list them")
     parser.add_argument("--force", action="store_true", help="replace the file if the site exists")
     parser.add_argument("--json", action="store_true", help="as JSON: what `torusrun doctor` finds about the new site")
 
@@ -44,5 +44,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         return doctor.examine(written.name, as_json=True)
     print(private.plain(written.text), end="")
-    print(f"\nwritten: {written.path}; use it by --site {written.name}\n", flush=True)
+    print(f"\nwritten: {written.path}; use it with --site {written.name}\n", flush=True)
     return doctor.examine(written.name)

@@ -55,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--times", action="store_true", help="print the time before each line, in this machine's zone; dashes: unknown"
     )
-    raw = "print control characters as they are, or as \\x1b; default: as they are in a regular file alone"
+    raw = "print control characters unchanged, or as \\x1b; default: unchanged only in a regular file"
     parser.add_argument("--raw", action=argparse.BooleanOptionalAction, help=raw)
     parser.add_argument("--follow", "-f", action="store_true", help="follow the output until the run is over")
 
@@ -107,7 +107,7 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
     try:
         return None if pattern is None else re.compile(pattern)
     except re.error as error:
-        raise UserError(f"--grep {pattern!r}: this is no regular expression: {error}") from None
+        raise UserError(f"--grep {pattern!r}: this is not a regular expression: {error}") from None
 
 
 def _print(lines: Iterable[LogLine], *, times: bool, raw: bool, flush: bool) -> int | None:

@@ -67,7 +67,7 @@ def _check(args: argparse.Namespace) -> None:
     options = {"--reason": ("add", args.reason), "--for": ("add", args.for_), "--all": ("forgive", args.all)}
     for option, (what, given) in {**options, "--json": ("ls", args.json)}.items():
         if given and args.what != what:
-            raise UserError(f"{option} goes with `torusrun nodes {what}`: leave it out")
+            raise UserError(f"{option} is only for `torusrun nodes {what}`: leave it out")
 
 
 def _site(args: argparse.Namespace) -> Site | None:

@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON, with every default filled in")
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
     parser.add_argument("--svg", metavar="FILE", help="draw the placement as SVG into FILE")
-    parser.add_argument("--ask", action="store_true", help="ask Slurm as well when the job would start")
+    parser.add_argument("--ask", action="store_true", help="also ask Slurm when the job would start")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -218,7 +218,7 @@ def _without_steps(train: Train) -> dict[str, str]:
         return {}
     found = [phase.number for phase, steps in Course(train, data.train_samples).steps_to_come() if not steps]
     listed = ", ".join(f"train.phases[{number}]" for number in found)
-    return {"no step": f"{listed}: the batch before goes beyond the end"} if found else {}
+    return {"no step": f"{listed}: the previous batch continues past the end"} if found else {}
 
 
 def _recipe(planned: Plan) -> str:

@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="resume even if nobody knows whether the newest attempt is over; it ends when the new one begins",
+        help="resume even if the newest attempt may still run; that attempt ends when the new one begins",
     )
     parser.add_argument("--new-image", action="store_true", help="take the image that the run's `image` names now")
     shared_arguments.held(parser)

@@ -19,9 +19,7 @@ from orchestrator.cli.verbs import chosen
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     chosen.arguments(parser, "remove")
-    parser.add_argument(
-        "--force", action="store_true", help="also remove LOST runs, of which nobody knows whether their jobs are over"
-    )
+    parser.add_argument("--force", action="store_true", help="also remove LOST runs, whose jobs may still run")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if args.run_ids and (away := remote_runs.split(args.run_ids)[1]):
         raise UserError(f"{away[0].run} is on {away[0].host.address}: remove it there")
     found = chosen.chosen(args, "remove", lambda view: view.state.over, "none of which is over")
-    with busy("measuring what they take"):
+    with busy("measuring their disk space"):
         takes = sum((disk.used(run) for run in found.runs), disk.Used())
     if not chosen.agreed(
         [run.run_id for run in found.runs], f"free {size(takes.total)}, and remove all files of", yes=args.yes

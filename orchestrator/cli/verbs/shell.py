@@ -20,7 +20,9 @@ TAKES_A_COMMAND = True
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_id(parser)
-    parser.add_argument("--rank", metavar="N", type=int, default=0, help="beside this rank; default: %(default)s")
+    parser.add_argument(
+        "--rank", metavar="N", type=int, default=0, help="on the node of this rank; default: %(default)s"
+    )
     parser.usage = "torusrun shell [-h] [--rank N] RUN [-- COMMAND ...]"
 
 

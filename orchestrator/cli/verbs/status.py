@@ -48,9 +48,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--long",
         "-l",
         action="store_true",
-        help="more of each run: job, grid, folder, estimated start; of a named RUN also its attempts and times",
+        help="more about each run: job, grid, folder, estimated start; for a named RUN also its attempts and times",
     )
-    parser.add_argument("--disk", action="store_true", help="the room that each run takes on its disk, largest last")
+    parser.add_argument("--disk", action="store_true", help="the disk space of each run, largest last")
     parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
 
 
@@ -111,7 +111,7 @@ def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> Non
     from orchestrator.report.disk import listing
 
     there = {run.run for run in away}
-    with busy("measuring what they take"):
+    with busy("measuring their disk space"):
         table = listing([view for view in views if view.run not in there])
     if as_json:
         *runs, every = table.as_json()
@@ -119,7 +119,7 @@ def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> Non
     else:
         print("\n".join(table.lines()))
     if there:
-        progress(f"{counted(len(there), 'run')} on login nodes not measured: ask there")
+        progress(f"{counted(len(there), 'run')} on login nodes not measured: measure them there")
 
 
 def _accounts(views: Sequence[View], away: Sequence[Known]) -> dict[str, Account]:

@@ -38,14 +38,14 @@ def how(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how a run, or a sweep of it, is submitted."""
     shared_arguments.sweep(parser)
     parser.add_argument(
-        "--after", metavar="RUN", action="append", default=[], help="begin once this run is COMPLETED; may be repeated"
+        "--after", metavar="RUN", action="append", default=[], help="begin when this run is COMPLETED; may be repeated"
     )
     parser.add_argument(
         "--after-any",
         metavar="RUN",
         action="append",
         default=[],
-        help="begin once this run has ended in any state; may be repeated",
+        help="begin when this run has ended in any state; may be repeated",
     )
     shared_arguments.held(parser)
     ways = parser.add_mutually_exclusive_group()
@@ -55,18 +55,16 @@ def how(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the job script and the command of every rank; write and submit nothing",
     )
-    ways.add_argument(
-        "--print-script", action="store_true", help="print the job script alone; write and submit nothing"
-    )
+    ways.add_argument("--print-script", action="store_true", help="print only the job script; write and submit nothing")
     parser.add_argument(
-        "--ask", action="store_true", help="with --dry-run: ask Slurm or Grid Engine as well whether the job could run"
+        "--ask", action="store_true", help="with --dry-run: also ask Slurm or Grid Engine whether the job could run"
     )
     parser.add_argument("--json", action="store_true", help="as JSON; a submission: the id of the run")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.ask and not args.dry_run:
-        raise UserError("--ask goes with --dry-run: add it, or leave this out")
+        raise UserError("--ask needs --dry-run: add it, or leave out --ask")
     shows = args.dry_run or args.print_script
     if args.json and not shows:
         from orchestrator.cli.results import as_json

@@ -5,7 +5,7 @@ does not answer or a rank waits for a disk. All others do not:
 
 - a killed rank, a full memory, a full disk and a time limit follow from what the user asked for;
 - an error of the program, a wrong configuration and a missing image would be the same on every host;
-- a rank that stands elsewhere in its program than the others, or that somebody stopped, may be as its user wrote it;
+- a rank that is at another place in its program than the others, or that somebody stopped, may be as its user wrote it;
 - a lost connection names the rank that noticed, not the one that was gone;
 - a launcher that put a rank elsewhere names no host that is bad.
 """

@@ -32,7 +32,7 @@ class LeftOutNodes:
     def lines(self) -> list[str]:
         """One short line for each kind; [] without bad hosts."""
         out = [f"left out: {listed(self.hosts)}"] if self.hosts else []
-        kept = [f"bad, and asked for all the same: {listed(self.keeps)}: {self.why_kept}"] if self.keeps else []
+        kept = [f"bad, but still requested: {listed(self.keeps)}: {self.why_kept}"] if self.keeps else []
         return [*out, *kept]
 
     def as_json(self) -> dict[str, Any]:
@@ -72,9 +72,9 @@ def choose(
     out = sum(any(same_host(host, other) for other in excluded) for host in cluster)
     room = max(len(cluster) - out - nodes, 0) if cluster else len(named)
     fitting = _fitting(list(named), LONGEST - sum(len(host) + 1 for host in excluded))
-    few = f"it takes {counted(nodes, 'node')}, and there are {len(cluster) - out}"
+    few = f"the run takes {counted(nodes, 'node')}, and the scheduler has {len(cluster) - out}"
     kept = list(named)[min(room, fitting) :]
-    why = "" if not kept else few if room <= fitting else "a request cannot name more"
+    why = "" if not kept else few if room <= fitting else "a request cannot name more hosts"
     return LeftOutNodes(
         {host: why for host, why in named.items() if host not in kept},
         {host: named[host] for host in kept},

@@ -256,7 +256,7 @@ def _key_of(leftover: Path) -> str:
 
 
 def end_and_remove(path: Path) -> bool:
-    """End what a killed build left running with its temporary folder in `path`, and remove `path`; whether it is gone.
+    """End the processes of a killed build whose temporary folder is in `path`, and remove `path`; whether it is gone.
 
     A runtime may pack an image to its end after its parent was killed (seen with Apptainer 1.4.5, 48 s).
     """

@@ -79,7 +79,7 @@ class Caches:
     def writable(self, entry: CachedImage, what: str) -> Cache:
         """One's own cache. Raises UserError if the image is in a cache of others."""
         if self.of(entry) in self.shared:
-            raise UserError(f"{entry.path}: it is in a cache of others, which is only read; they alone {what} it")
+            raise UserError(f"{entry.path}: it is in a cache of other users; only they can {what} it")
         return self.own
 
 
@@ -107,4 +107,4 @@ def _user(name: str) -> int:
     try:
         return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
     except KeyError:
-        raise UserError(f"'container.owners': this machine knows no user {name!r}") from None
+        raise UserError(f"'container.owners': this machine has no user {name!r}") from None

@@ -59,9 +59,9 @@ class Conversion(Inputs):
 def conversion(source: NamedImage, compression: str) -> Conversion:
     """The conversion of an image that is not a SIF. Raises UserError if it does not exist or does not have its form."""
     if source.tag and not TAG.fullmatch(source.tag):
-        raise UserError(f"{source.text}: {source.tag!r} is no tag")
+        raise UserError(f"{source.text}: {source.tag!r} is not a tag")
     if source.tag and source.transport == "docker-archive":
-        raise UserError(f"{source.text}: no runtime takes a tag here; save this image alone, and name the file")
+        raise UserError(f"{source.text}: no runtime accepts a tag here; save only this image, and name the file")
     identity, transport = _identity(source), source.transport
     found = Conversion("", base_identity=identity, compression=compression, transport=transport, tag=source.tag)
     return at(found, source.place)

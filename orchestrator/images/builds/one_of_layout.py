@@ -57,7 +57,7 @@ def _unpack(archive: Path, folder: Path) -> None:
                         shutil.copyfileobj(content, file)
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
         why = str(error).partition("\n")[0]
-        raise UserError(f"{archive}: this is no whole archive of an OCI layout: {why}") from None
+        raise UserError(f"{archive}: this is not a complete archive of an OCI layout: {why}") from None
 
 
 def _read(index: Path, source: Path) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _read(index: Path, source: Path) -> dict[str, Any]:
             return dict(found)
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
         pass
-    raise UserError(f"{source}: this is no OCI layout: it has no {INDEX} with a list of images")
+    raise UserError(f"{source}: this is not an OCI layout: it has no {INDEX} with a list of images")
 
 
 def _name(image: dict[str, Any]) -> str:

@@ -86,7 +86,7 @@ def _digest(reference: Reference, scheme: str) -> str:
         raise SiteError(f"{host} does not report the digest of {reference.repository}:{reference.tag}: {why}") from None
     digest = answer.headers.get("Docker-Content-Digest", "")
     if not DIGEST.fullmatch(digest):
-        raise SiteError(f"{host} names no digest of {reference.repository}:{reference.tag}")
+        raise SiteError(f"{host} does not name a digest of {reference.repository}:{reference.tag}")
     return str(digest)
 
 

@@ -79,7 +79,10 @@ def imported(
     key = key_of_import(reference)
     with _free(key, cache, progress) as found:
         if found:
-            progress(f"note: {reference} was imported before; after `torusrun image rm {found.path}` it is again")
+            progress(
+                f"note: {reference} was imported before; `torusrun image rm {found.path}` lets "
+                f"the next build import it again"
+            )
             return found
         work, log, began_s = _working(cache, key), cache.log(key), time.time()
         progress(f"enroot imports {reference}; its output: {log}")

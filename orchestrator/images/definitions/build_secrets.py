@@ -1,6 +1,6 @@
 """Logins that only a build uses: it reads them at its start, and no file that stays contains them.
 
-Values travel in the environment of the build; files are bound read-only below /mnt. The output of the build goes
+Values are passed in the environment of the build; files are bound read-only below /mnt. The output of the build goes
 through `hiding`, since programs repeat URLs.
 """
 
@@ -121,7 +121,7 @@ def _netrc(path: Path) -> netrc.netrc:
     try:
         return netrc.netrc(str(path))
     except netrc.NetrcParseError as error:
-        raise UserError(f"{path}:{error.lineno}: this is no netrc file: {error.msg}") from None
+        raise UserError(f"{path}:{error.lineno}: this is not a netrc file: {error.msg}") from None
 
 
 def of_urls(value: str) -> set[str]:

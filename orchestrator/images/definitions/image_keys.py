@@ -81,7 +81,7 @@ class Python:
 
     source: Literal["distribution", "base"] = key(
         "distribution",
-        "distribution: a new venv with Debian's Python; base: the python3 that the base has, whose PyTorch stays",
+        "distribution: a new venv with Debian's Python; base: the python3 of the base, with its PyTorch",
         name="from",
     )
     packages: tuple[Annotated[str, REQUIREMENT], ...] = key(
@@ -90,7 +90,9 @@ class Python:
     requirements: Annotated[str, LINE] | None = key(
         None, "a requirements file of pip, relative to the image file; its hashes are checked"
     )
-    indexes: tuple[Annotated[str, URL], ...] = key((), "further package indexes, as for the wheels of one CUDA version")
+    indexes: tuple[Annotated[str, URL], ...] = key(
+        (), "further package indexes, such as one for the wheels of one CUDA version"
+    )
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class ImageMpi:
     sha256: Annotated[str, SHA256] | None = key(None, "of the source archive; a built MPI needs it")
     configure: tuple[Annotated[str, OPTION], ...] = key((), "options of configure")
     system: tuple[Annotated[str, PACKAGE], ...] = key(
-        (), "Debian packages that a built MPI is compiled with, as libucx-dev for --with-ucx"
+        (), "Debian packages that a built MPI is compiled with, such as libucx-dev for --with-ucx"
     )
     pmix: Annotated[int, Limits(at_least=1, at_most=9)] | None = key(
         None, "PMIx generation (major version) that it speaks"
@@ -141,10 +143,10 @@ class ImageFile:
     name: Annotated[str, NAME] = needed("name of the image")
     base: Base = key(Base(), "the image that it starts from")
     definition: Annotated[str, LINE] | None = key(
-        None, "a definition file of your own, built as it is, instead of 'base' and all else"
+        None, "a definition file of your own, built unchanged, instead of 'base' and all other keys"
     )
     dockerfile: Annotated[str, LINE] | None = key(
-        None, "a Dockerfile, instead of all else but 'base', which stands for the image of every FROM"
+        None, "a Dockerfile, instead of all other keys but 'base', which replaces the image of every FROM"
     )
     arguments: dict[Annotated[str, VARIABLE], str] = key({}, "values of the Dockerfile's ARG, as `docker --build-arg`")
     target: Annotated[str, LINE] | None = key(None, "the stage of the Dockerfile that is the image; default: the last")
@@ -161,7 +163,7 @@ class ImageFile:
     post: str | None = key(None, "lines of shell, run by root at the end of the build; /bin/sh stops at an error")
     secrets: dict[Annotated[str, VARIABLE], Annotated[str, SECRET]] = key(
         {},
-        "logins that the build alone uses, each from env:VARIABLE or file:PATH: a variable (as PIP_INDEX_URL), "
+        "logins that only the build uses, each from env:VARIABLE or file:PATH: a variable (as PIP_INDEX_URL), "
         "netrc, ca_bundle, registry_username, registry_password, registry_auth",
     )
     training: Literal["inside", "bound", "none"] = key(

@@ -1,4 +1,4 @@
-"""The inputs of a build beside the text of its definition: its base, its own files, and their checksums."""
+"""The inputs of a build besides the text of its definition: its base, its own files, and their checksums."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def refuse_loops(root: Path, where: str, names: list[str]) -> None:
             if error.errno != errno.ELOOP:
                 continue  # whoever reads the file names the problem
             to = os.readlink(link)
-            raise UserError(f"{link}: this link leads to {to}, and that back to it; remove one") from None
+            raise UserError(f"{link}: this link leads to {to}, which leads back to it; remove one of them") from None
         if above := next((at for at in walked if at.is_relative_to(target)), None):
             through = "" if above == walked[0] else ", through another link"
             raise UserError(f"{link}: this link leads to a folder that holds it{through}; remove the link")

@@ -54,7 +54,7 @@ def _alone(image_file: ImageFile, what: str, beside: tuple[str, ...]) -> Iterato
     empty = type(image_file)(image_file.name)
     for field in fields(image_file):
         if field.name not in beside and getattr(image_file, field.name) != getattr(empty, field.name):
-            yield field.name, f"{field.name!r} has no effect beside {what!r}; write it into the {what}"
+            yield field.name, f"{field.name!r} has no effect together with {what!r}; write it into the {what}"
 
 
 def _base(image_file: ImageFile) -> Iterator[tuple[str, str]]:

@@ -23,12 +23,12 @@ def collect(name: str, beside: Path, training: str, compression: str, offline: b
     text = read_text(path, "definition")
     stages = lint.stages(text)
     if not stages:
-        raise UserError(f"{path}: this is no definition: it has no 'Bootstrap:' line")
+        raise UserError(f"{path}: this is not a definition: it has no 'Bootstrap:' line")
     if has_login(text):
         raise UserError(f"{path}: a URL {LOGIN_MEND} of an image file that names this 'definition'")
     kinds = {stage.header.get("bootstrap", "") for stage in stages}
     if offline and (online := sorted(kinds - {*NETWORK_FREE})):
-        raise UserError(f"{path}: an offline build cannot start from {online[0]!r}, which is in the network")
+        raise UserError(f"{path}: an offline build cannot start from {online[0]!r}, which needs the network")
     local = [stage.header.get("from", "") for stage in stages if stage.header.get("bootstrap") in LOCAL]
     return Inputs(
         text,

@@ -105,7 +105,7 @@ def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path
         )
     if kind := next((kind for kind in ONLINE_BASES if getattr(image_file.base, kind)), None):
         raise UserError(
-            f"{path}: an offline build cannot start from 'base.{kind}', which is in the network; use a 'folder', "
+            f"{path}: an offline build cannot start from 'base.{kind}', which needs the network; use a 'folder', "
             f"'sif', 'docker_archive' or 'oci_archive'"
         )
 
@@ -115,7 +115,7 @@ def _check_stages(definition: str, path: Path) -> None:
     for stage in lint.stages(definition):
         if stage.header.get("bootstrap") in ONLINE_BASES:
             image = stage.header.get("from", "")
-            raise UserError(f"{path}: an offline build cannot copy from {image}, which is in the network; COPY a file")
+            raise UserError(f"{path}: an offline build cannot copy from {image}, which needs the network; COPY a file")
 
 
 def _advice(image_file: ImageFile, inputs: Inputs) -> Iterator[str]:

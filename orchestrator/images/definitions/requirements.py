@@ -33,7 +33,7 @@ REFUSED = (
 
 @dataclass(frozen=True)
 class Brought:
-    """The Python packages that a user brings: arguments for pip, and their files beside the definition."""
+    """The Python packages of a user: arguments for pip, and their files next to the definition."""
 
     words: tuple[str, ...] = ()
     texts: tuple[tuple[str, str], ...] = ()  # (new name, content) of the requirements file and of its included files

@@ -44,7 +44,7 @@ class Suite:
         try:
             return cls(lzma.decompress(web.get(url)).decode(errors="replace"))
         except (lzma.LZMAError, EOFError):
-            raise SiteError(f"{shown(url)}: this is no index of packages") from None
+            raise SiteError(f"{shown(url)}: this is not an index of packages") from None
 
     @cached_property
     def _paragraphs(self) -> dict[str, str]:

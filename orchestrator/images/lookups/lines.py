@@ -38,7 +38,7 @@ def read(brought: Brought, target: Target | None) -> PipLines:
     found.limits += _requirements(_of_files(brought, limits=True), target, found.others)
     for file in _included(brought):
         if "://" in file[2]:
-            found.others[shown(file[2])] = "the build alone reads this file"
+            found.others[shown(file[2])] = "only the build reads this file"
     return found
 
 
@@ -72,7 +72,7 @@ def _requirements(lines: Iterable[str], target: Target | None, others: dict[str,
             if target is None or target.needs(one):
                 yield one
         except InvalidRequirement:
-            others[_shown(word)] = IN_NO_INDEX if "://" in word else "this is no requirement that can be read"
+            others[_shown(word)] = IN_NO_INDEX if "://" in word else "this requirement cannot be parsed"
         except SiteError as error:
             others[word] = str(error)
 

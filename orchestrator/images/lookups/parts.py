@@ -1,4 +1,4 @@
-"""The parts of an image before it is built: what the indexes and registries know of each, and what they do not."""
+"""The parts of an image before it is built: what the indexes and registries report about each, and what is unknown."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Lookup:
         indexes, no_index = lines.indexes(self.brought, self.indexes)
         no_index = self.no_index or no_index
         if target is None or no_index:
-            unknown = "which Python the base has is known only inside it" if self._suite else self._no_suite
+            unknown = "only the base itself contains the version of its Python" if self._suite else self._no_suite
             for one in found.packages:
                 yield ImagePart(WHEEL, canonicalize_name(one.name), str(one.specifier), open=no_index or unknown)
             return
@@ -126,7 +126,7 @@ class Lookup:
             wheel, why = chosen.wheels.get(name), chosen.missing.get(name, "")
             version = chosen.stand_ins.get(name) or (str(wheel.version) if wheel else "")
             if wheel and name in chosen.stand_ins:
-                why += f"; {name} {wheel.version} stands for it in the sizes and dependencies"
+                why += f"; {name} {wheel.version} is used for the sizes and dependencies"
             yield ImagePart(WHEEL, name, version, wheel.size_bytes if wheel else None, why, name not in named)
 
     def _target(self) -> wheels.Target | None:

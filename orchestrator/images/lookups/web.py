@@ -80,7 +80,7 @@ class Web:
         """The content, or of HEAD the length."""
         if (parts := _parsed(url)) is None:
             login = ", and / as %2F in a login" if "@" in url else ""
-            raise SiteError(f"{shown(url)} is no URL of a server; write https://HOST/PATH{login}")
+            raise SiteError(f"{shown(url)} is not a URL of a server; write https://HOST/PATH{login}")
         login, _, host = parts.netloc.rpartition("@")
         if why := self.silent.get(host):
             raise SiteError(why)

@@ -181,7 +181,7 @@ class _Resolver:
                 one = Requirement(line)
                 is_needed = self.target.needs(one, extras)
             except (InvalidRequirement, SiteError) as error:
-                why = str(error) if isinstance(error, SiteError) else f"{line!r} is no requirement"
+                why = str(error) if isinstance(error, SiteError) else f"{line!r} is not a requirement"
                 self.chosen.missing.setdefault(wheel.name, f"a dependency is not known: {why}")
                 continue
             if is_needed:
@@ -201,7 +201,7 @@ class _Resolver:
                 inner = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
                 return archive.read(inner).decode(errors="replace")
         except (zipfile.BadZipFile, StopIteration, zlib.error):
-            raise SiteError(f"{shown(wheel.url)}: this is no wheel") from None
+            raise SiteError(f"{shown(wheel.url)}: this is not a wheel") from None
 
     def _files(self, index: str, name: str) -> Iterator[Wheel]:
         page = f"{index.rstrip('/')}/{name}/"
@@ -234,7 +234,7 @@ def _entries(text: str, page: str) -> list[Mapping[str, object]]:
         try:
             return [e for e in json.loads(text)["files"] if isinstance(e.get("filename"), str) and e.get("url")]
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise SiteError(f"{shown(page)}: this is no page of a package index") from None
+            raise SiteError(f"{shown(page)}: this is not a page of a package index") from None
     links = _PageLinks()
     links.feed(text)
     return links.found

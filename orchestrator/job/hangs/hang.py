@@ -19,7 +19,7 @@ STANDS = {
     "T": "it is stopped, as by SIGSTOP",
     "t": "it is stopped by a debugger",
     "D": WAITS_FOR_DISK,
-    "Z": "it has ended, and nobody has noticed",
+    "Z": "it has ended, and its parent has not noticed",
     "": "its process is gone",
 }
 STOPPED = ("T", "Z", "")

@@ -11,8 +11,8 @@ from orchestrator.folder.run_folder import Attempt
 from training.files import own_folder
 
 MEND = (
-    "set '{key}' of the site to a folder that is the job's alone, as $TORUSRUN_SCRATCH if the "
-    "scheduler sets it, or have this one removed"
+    "set '{key}' of the site to a folder that only the job uses, such as $TORUSRUN_SCRATCH if the "
+    "scheduler sets it, or ask for this one to be removed"
 )
 STAGE, WRITABLE = "container.stage", "container.writable"  # the keys that name folders on nodes
 

@@ -82,7 +82,7 @@ def gpus(answer: str) -> tuple[GpuLoad, ...]:
     titles, *rows = [*csv.reader(answer.strip().splitlines(), skipinitialspace=True)] or [[]]
     names = [title.partition(" ")[0] for title in titles]
     if "utilization.gpu" not in names:
-        raise ValueError("this is not what nvidia-smi --query-gpu says")
+        raise ValueError("this is not the output of nvidia-smi --query-gpu")
     return tuple(_gpu(number, dict(zip(names, row, strict=False))) for number, row in enumerate(rows))
 
 

@@ -111,7 +111,7 @@ def _asked(connection: Connection, errand: Errand, result: Future[Result]) -> No
 
 
 def until(done: Callable[[], bool], until_s: float, look: Callable[[], None]) -> None:
-    """Wait for `done`, at most until this time. `look` is called meanwhile, and may raise."""
+    """Wait for `done`, at most until this time. `look` is called while it waits, and may raise."""
     while not done() and time.monotonic() < until_s:
         look()
         time.sleep(TICK_S)

@@ -37,7 +37,7 @@ def gpus(text: str) -> tuple[GpuHealth, ...]:
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise ValueError(f"this is not what nvidia-smi -q -x says: {error}") from None
+        raise ValueError(f"this is not the output of nvidia-smi -q -x: {error}") from None
     return tuple(_gpu(element) for element in root.iter("gpu"))
 
 

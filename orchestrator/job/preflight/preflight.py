@@ -51,7 +51,7 @@ SECRET_BYTES = 32
 
 
 class Stopped(Exception):
-    """The attempt was asked to stop meanwhile."""
+    """The attempt received a request to stop during the preflight."""
 
     def __init__(self, end: End) -> None:
         self.end = end

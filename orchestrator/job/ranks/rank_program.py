@@ -1,4 +1,4 @@
-"""Follows the program of a rank to its end, and handles the requests to its wrapper meanwhile."""
+"""Follows the program of a rank to its end, and handles the requests to its wrapper until then."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def host_pulse_s(hosts: int) -> float:
 
 
 class RankProgram:
-    """The program of a rank from its start to its end, and the requests to its wrapper meanwhile.
+    """The program of a rank from its start to its end, and the requests to its wrapper during that time.
 
     An `elastic` program ends, for this attempt, if it leaves it.
     """

@@ -21,7 +21,7 @@ END_S = 5.0  # how long the launcher may take to end its processes
 
 
 class ReadyRanks:
-    """The waiting ranks beside `attempt`, on the hosts and by the launch order of that attempt."""
+    """The ranks that wait while `attempt` runs, on the hosts and with the launch order of that attempt."""
 
     def __init__(self, plan: Plan, attempt: Attempt) -> None:
         self.plan, self.attempt = plan, attempt
@@ -31,7 +31,7 @@ class ReadyRanks:
         self.messages: Path | None = None  # where the launcher writes, if not to the output of the next attempt
 
     def begin(self) -> None:
-        """Start the launcher, if it can run beside the one that is at work."""
+        """Start the launcher, if it can run at the same time as the current one."""
         forget(self.attempt)
         if why := self._impossible():
             print(f"torusrun: no standby: {why}", flush=True)
@@ -47,7 +47,7 @@ class ReadyRanks:
     def _impossible(self) -> str:
         """Why no ranks can wait beside those at work; '' if they can."""
         if not self.starter.beside:
-            return f"{self.starter.program} is not known to run beside another one"
+            return f"{self.starter.program} is not known to support two copies at the same time"
         if self.order.container or self.order.in_image:
             return "ranks in an image do not wait"  # not tried yet: descriptors and mounts of two containers per rank
         return ""
@@ -58,7 +58,7 @@ class ReadyRanks:
             return False
         why = "its launcher has ended" if self._begun.poll() is not None else self._why_not(following)
         if why:
-            print(f"torusrun: the ranks start anew, without the standby: {why}", flush=True)
+            print(f"torusrun: the ranks start without the standby: {why}", flush=True)
             self.end()
         return not why
 

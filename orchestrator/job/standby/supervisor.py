@@ -31,7 +31,7 @@ def main() -> None:
     run = RunFolder(attempt.folder.parents[1])
     ranks, channel = None, word.channel()
     if channel is None:
-        sys.exit("torusrun: this process was given no job")
+        sys.exit("torusrun: this process has no job")
     try:
         plan = read_attempt(run, attempt.number).plan
         os.umask(plan.site.umask)

@@ -70,7 +70,7 @@ class Rank:
         return self.placement.slots[self.number]
 
     def variables(self, meets: tuple[str, int | str] | None, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Its program's variables beside those it inherits; `meets` is the address and port where the ranks meet."""
+        """Its program's variables besides those it inherits; `meets` is the address and port where the ranks meet."""
         order, given = self.order, self.order.program.environment
         here = sum(other.host == self.slot.host for other in self.placement.slots)
         return {

@@ -42,7 +42,7 @@ def _rack(host: str, pattern: re.Pattern[str], rack_nodes: int | None, first: in
     number = groups.get("number") or ""
     if rack_nodes is None or not number.isdigit() or int(number) < first:
         raise SiteError(
-            f"the rack is not known of {host!r}: its number is {number!r}, topology.first is {first}, "
+            f"the rack of {host!r} is unknown: its number is {number!r}, topology.first is {first}, "
             f"topology.rack_nodes is {rack_nodes}"
         )
     rack = (int(number) - first) // rack_nodes + 1

@@ -25,14 +25,14 @@ def tree(text: str) -> Tree:
         for line in lines.splitlines():
             match = LINE.match(line)
             if not match:
-                raise SiteError(f"what ibnetdiscover says of switch {guid} is damaged: {line!r}")
+                raise SiteError(f"the output of ibnetdiscover is damaged at switch {guid}: {line!r}")
             kind, remark = match.groups(default="")
             if kind == "H":
                 host = _host(remark, line)
                 if AGENT not in remark:
                     ports_of[host][guid] += 1
     if not ports_of:
-        raise SiteError(f"this is not what ibnetdiscover says, or it has no hosts: {text.strip()[:80]!r}")
+        raise SiteError(f"this is not the output of ibnetdiscover, or it has no hosts: {text.strip()[:80]!r}")
     leaves: dict[str, list[str]] = {}
     for host in sorted(ports_of, key=by_numbers):
         leaf = max(ports_of[host], key=lambda guid: (ports_of[host][guid], guid))

@@ -29,7 +29,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Nic:
-    """A network adapter, and the GPUs beside it."""
+    """A network adapter, and the GPUs near it."""
 
     name: str
     gpus: tuple[int, ...] = ()

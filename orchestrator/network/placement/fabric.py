@@ -53,7 +53,7 @@ class Fabric:
 
     @cached_property
     def crossed(self) -> tuple[Ways, ...]:
-        """The uplinks on the way between two kinds, computed when they are asked for: of 1,000 racks few pairs meet."""
+        """The uplinks on the way between two kinds, computed on request: of 1,000 racks few pairs communicate."""
         return tuple(Ways(self.paths, kind) for kind in range(len(self.paths)))
 
     def order(self, kinds: Sequence[int]) -> list[Host]:

@@ -56,7 +56,7 @@ def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
     order = list(dict.fromkeys(hosts))
     if len(order) * ranks_per_node != grid.ranks:
         raise SiteError(
-            f"the scheduler gave {counted(len(order), 'host')} ({', '.join(order)}); a grid of {grid} with "
+            f"the scheduler allocated {counted(len(order), 'host')} ({', '.join(order)}); a grid of {grid} with "
             f"{counted(ranks_per_node, 'rank')} per node needs {grid.ranks // ranks_per_node}"
         )
     return Placement(

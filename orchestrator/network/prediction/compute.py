@@ -58,7 +58,7 @@ def device(name: str) -> Device:
 
 
 def power_w(name: str) -> float | None:
-    """The most watts that the GPU of the shipped device `name` may draw; None if nobody knows."""
+    """The most watts that the GPU of the shipped device `name` may draw; None if unknown."""
     written = constants.entry("gpus", name, "--gpu").get("power_w")
     return constants.number(written) if written else None
 

@@ -46,5 +46,5 @@ def entry(name: str, key: str, option: str) -> Any:
     """One entry of a table. Raises UserError with the known names and the option that chooses one."""
     entries = table(name)
     if key not in entries:
-        raise UserError(f"{option} {key}: there is none of that name; there are: {', '.join(map(str, entries))}")
+        raise UserError(f"{option} {key}: there is no such name; there are: {', '.join(map(str, entries))}")
     return entries[key]

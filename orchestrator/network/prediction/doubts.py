@@ -14,13 +14,13 @@ from training.reporting.events import MEASURED_STEPS
 
 SAME = "compute differs from run to run of one program"
 FEW = "the steps of the measurement differ by {:.2g} % from each other, as on shared cores"
-OTHER = "the rate of a GPU is another program's (`torusrun calibrate` measures yours)"
+OTHER = "the rate of a GPU was measured with another program (`torusrun calibrate` measures yours)"
 SPREAD = "the wait for the slowest of {:,} ranks differs from program to program"
-BEYOND = "nothing is published of {:,} ranks: the largest known cluster has {:,} GPUs"
+BEYOND = "nothing is published about {:,} ranks: the largest known cluster has {:,} GPUs"
 LINKS = "the times of the links are not measured"
 LINKS_MEASURED = "an all-reduce differs from the measured links"
-SHARED = "{:g} ranks share a core: how long a step waits for ranks that have none at the moment is unknown"
-CACHED = "nobody knows how many of the images the nodes hold in memory"
+SHARED = "{:g} ranks share a core: the time that a step waits for ranks without a core is unknown"
+CACHED = "it is unknown how many of the images the nodes hold in memory"
 BATCH = "no published rank has a batch of {:g}, and the fixed time of a step is doubtful"
 
 

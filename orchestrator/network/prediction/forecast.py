@@ -20,7 +20,7 @@ SCHEMA = 1
 EXACTLY = "gradients go in the groups of the exact plan while backward runs"
 GROUPED = "gradients go in {} groups while backward runs"
 SIZES = "an image takes time in proportion to its area"
-NORMS = "two all-reduces for each layer, as the first group alone would take, and nothing computes meanwhile"
+NORMS = "two all-reduces for each layer, with the time of the first group alone; nothing computes during them"
 AT_ONCE = "gradients go all at once after backward"
 
 
@@ -247,7 +247,7 @@ def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
     return (
         f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "
         f"{asked.device.fixed_s * 1e3:.1f} ms a step",
-        f"links: {links}; {asked.communication.placed}; nobody else on them",
+        f"links: {links}; {asked.communication.placed}; no other jobs on them",
         f"{_sent(trained, one)}; validation passes: {asked.evaluations}",
         *norms,
         *sizes,

@@ -1,4 +1,4 @@
-"""The grids that torusrun chooses beside the grids of the published record runs."""
+"""The grids that torusrun chooses, compared with the grids of the published record runs."""
 
 from __future__ import annotations
 

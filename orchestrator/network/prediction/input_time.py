@@ -1,4 +1,4 @@
-"""The input of a step: a rank reads and decodes the next batch beside the step, and waits if that takes longer."""
+"""The input of a step: a rank reads and decodes the next batch during the step, and waits if that takes longer."""
 
 from __future__ import annotations
 

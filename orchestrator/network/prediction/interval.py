@@ -1,4 +1,4 @@
-"""Intervals of 90 %: what is doubtful in a number, and the range in which it lies.
+"""Intervals of 90 %: the sources of doubt about a number, and its probable range.
 
 Source: derived. Doubts are taken as independent, and as many seconds as 90 % of the cases stay within: their squares
 add up, upwards and downwards apart.

@@ -1,4 +1,4 @@
-"""The published records beside the model's results.
+"""The published records, compared with the model's results.
 
 Every row is predicted without its own number. What the model has from published runs, the spread of compute among ranks
 and how far the rate of another program misleads, comes from the other rows (leave one out).

@@ -1,4 +1,4 @@
-"""A published throughput and a published time, each beside the model's."""
+"""A published throughput and a published time, each compared with the model's."""
 
 from __future__ import annotations
 

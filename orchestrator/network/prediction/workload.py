@@ -66,7 +66,7 @@ def workload(name: str, sync: SyncKeys = TORUS, gpus: bool = True) -> Workload:
         grouping, samples = _grouping(sync, layers, gpus, beside=0), (data.train_samples, data.test_samples)
         return Workload(name, layers, *samples, 2.0, grouping, sync.every, side)
     if name not in MODELS.known:
-        raise UserError(f"--workload {name}: there is none of that name; there are: {_known()}")
+        raise UserError(f"--workload {name}: there is no such name; there are: {_known()}")
     return workload_of(Train(model=ModelKeys(name), sync=sync), gpus)
 
 
@@ -80,7 +80,7 @@ def workload_of(train: Train, gpus: bool = False) -> Workload:
     if data is None or model is None:
         kind, name = ("data", train.data.name) if data is None else ("model", train.model.name)
         unknown = f"{kind} {name} of your own" if is_own(name) else f"{kind} {name}, whose files are not seen here,"
-        raise UserError(f"what the {unknown} would take is not known; --workload NAME predicts one of: {_known()}")
+        raise UserError(f"the time of the {unknown} is unknown; --workload NAME predicts one of: {_known()}")
     statistics = model.statistics if train.norm.statistics == "moving" else 0
     beside, gradients = Tensor(statistics + BESIDE_GRADIENTS, 0), tuple(reversed(model.tensors))
     return Workload(

@@ -72,7 +72,7 @@ def _check_secrets(prepared: Prepared) -> None:
         if place.startswith("env:"):
             raise UserError(
                 f"{prepared.name}: 'secrets.{name}' is a variable of this shell, which a job does not have; write it "
-                f"into a file for yourself alone (chmod 600) and name that: file:PATH"
+                f"into a file that only you can read (chmod 600) and name that: file:PATH"
             )
 
 

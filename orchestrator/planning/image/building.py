@@ -66,7 +66,7 @@ def prepare(
         if lock is not None:
             raise UserError(f"{source}: only an image file can be built from a lock")
         if offline and named.kind == "registry":
-            raise UserError(f"{source}: this is in a registry, and --offline uses no network")
+            raise UserError(f"{source}: this is in a registry, but --offline uses no network")
         converted, advice = _conversion(named, options.compression, caches(site))
         return Prepared(convert.name(named), converted, replace(options, mode="plain", wheelhouse=None), advice)
     path = image_file.find(source)
@@ -116,7 +116,7 @@ def _conversion(
         pinned = registry.pinned(named.place)
     except SiteError as error:
         return found, (f"{error}; the image that the tag names now is used",)
-    pin = f"{named.text} is docker://{pinned} now; with that as its 'image' a run keeps it"
+    pin = f"{named.text} is docker://{pinned} now; write that as 'image' to keep this version"
     return convert.at(found, pinned), (pin,)
 
 

@@ -65,7 +65,7 @@ def findings(plan: Plan, image: Image) -> list[Finding]:
 
 
 def unbuilt(plan: Plan) -> list[Finding] | None:
-    """The findings for a plan's image before it is built; None if it is built, or if it is no image file."""
+    """The findings for a plan's image before it is built; None if it is built, or is not an image file."""
     own = run_image.file_of(plan)
     if own is None or run_image.newest(source.parse(str(plan.run.image)), plan.site):
         return None

@@ -84,7 +84,7 @@ def _indexes(own: ImageFile, beside: Path) -> tuple[list[str], str]:
     Those in the image file's secrets count before that of this shell: names of private packages reach no other index.
     """
     if hiding := next((name for name in HIDING_SECRETS if name in own.secrets), None):
-        return [], f"which indexes pip has is known only in the build: 'secrets.{hiding}'"
+        return [], f"only the build knows the indexes of pip: 'secrets.{hiding}'"
     named = {name: own.secrets[name] for name in (*INDEX_SECRETS, *FURTHER_SECRETS) if name in own.secrets}
     try:
         values = build_secrets.read(named, beside).values

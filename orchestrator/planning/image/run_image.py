@@ -95,7 +95,7 @@ def build_command(plan: Plan) -> str:
 
 
 def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
-    """The newest image made from a source as it is now; for an image file, with any versions of its packages."""
+    """The newest image of a source in its present state; for an image file, with any versions of its packages."""
     return next(_each(named, site), None)
 
 

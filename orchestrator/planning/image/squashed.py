@@ -52,7 +52,7 @@ def directly(
     named = sources.parse(sources.beside(source, Path()))
     cache = building.cache(site)
     if named.kind == "squashfs":
-        raise UserError(f"{source}: Pyxis starts this file as it is; a run names it as its 'image'")
+        raise UserError(f"{source}: Pyxis starts this file unchanged; a run names it as its 'image'")
     if named.kind == "SIF":
         _refuse(refused, source)
         path = Path(named.place)
@@ -67,7 +67,7 @@ def directly(
         return None
     _refuse(refused, source)
     if offline:
-        raise UserError(f"{source}: this is in a registry, and --offline uses no network")
+        raise UserError(f"{source}: this is in a registry, but --offline uses no network")
     reference = squash.reference(named.place)
     return squash.imported(reference, convert.name(named), cache, enroot, here.environment, progress)
 

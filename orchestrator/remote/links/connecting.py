@@ -30,7 +30,7 @@ class Channel(Protocol):
 
 
 def connect(host: LoginHost, command: str, *, asks: bool = True) -> Channel:
-    """Run `command` on the login node. Unless `asks`, the user is not asked for a password or the like.
+    """Run `command` on the login node. Without `asks`, the user is not asked for a password or a code.
 
     Raises LinkLost if the host does not answer, HostRefused if it refuses the connection.
     """

@@ -62,7 +62,7 @@ class AskingTransport(paramiko.Transport):  # type: ignore[misc]
         try:
             return [_typed(f"{self._shown(prompt)} ", shown=shown) for prompt, shown in prompts]
         except EOFError:
-            raise HostRefused(f"{self._address} asks for a second factor, and was given none") from None
+            raise HostRefused(f"{self._address} asks for a second factor, and got none") from None
 
     def _shown(self, text: str) -> str:
         """Text of the login node with its name before each line, so that it cannot be taken for torusrun's."""

@@ -196,7 +196,8 @@ def _revoked(hostname: str, key: paramiko.PKey, keys: HostKeys) -> str:
 def _changed(error: paramiko.BadHostKeyException) -> str:
     return (
         f"{error.hostname}: its host key has CHANGED: it is {error.key.get_name()} {error.key.fingerprint}, known is "
-        f"{error.expected_key.fingerprint}. Somebody may stand between; ask the site. If it has a new key indeed, "
+        f"{error.expected_key.fingerprint}. Somebody may intercept the connection; ask the site. "
+        f"If the site confirms the new key, "
         f"`ssh-keygen -R '{error.hostname}'`, and `ssh` to it once"
     )
 

@@ -42,7 +42,7 @@ def place() -> Path:
 def folder_of(call: str) -> Path:
     """The folder of a call. Raises SiteError if `call` is not a valid name."""
     if not NAME.fullmatch(call):
-        raise SiteError(f"{call!r} names no call")
+        raise SiteError(f"{call!r} is not the name of a call")
     return place() / call
 
 

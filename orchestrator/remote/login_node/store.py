@@ -22,7 +22,7 @@ def place() -> Path:
 
 def path_of(sha256: str) -> Path:
     if not CHECKSUM.fullmatch(sha256):
-        raise SiteError(f"{sha256!r} is no SHA-256")
+        raise SiteError(f"{sha256!r} is not a SHA-256")
     return place() / sha256[:2] / sha256
 
 

@@ -56,4 +56,4 @@ def _remove_copy(path: Path, before_s: float) -> None:
         raise SiteError(f"{path}: it is being fetched")
     shutil.rmtree(path, ignore_errors=True)
     if path.exists():
-        raise SiteError(f"{path}: this could not be removed wholly; see its permissions, and remove it by hand")
+        raise SiteError(f"{path}: this could not be removed completely; see its permissions, and remove it by hand")

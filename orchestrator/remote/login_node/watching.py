@@ -34,7 +34,7 @@ AGES = ("age_s", "eta_s", "last_step_age_s")  # values that change with time alo
 
 
 class Watching:
-    """Runs that a thread looks at when asked. The number of a run is its index in `names`."""
+    """Runs whose state a thread reads on request. The number of a run is its index in `names`."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names

@@ -21,7 +21,7 @@ def write(run: str, metrics: Iterable[Row], into: Path, kind: str) -> Path:
     """
     made, found = format_of(kind), table(run, metrics)
     if not found.rows:
-        raise UserError(f"{run}: it has recorded no steps; `torusrun status {run}` shows how it stands")
+        raise UserError(f"{run}: it has recorded no steps; `torusrun status {run}` shows its state")
     path = absolute(into) / run / made.file
     with explained(f"{path}: cannot be written", UserError):
         path.parent.mkdir(parents=True, exist_ok=True)

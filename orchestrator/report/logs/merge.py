@@ -1,4 +1,4 @@
-"""The lines of many files in the order of time, as far as it is known."""
+"""The lines of many files in the order of time, if the times are known."""
 
 from __future__ import annotations
 

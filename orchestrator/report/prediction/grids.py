@@ -1,4 +1,4 @@
-"""The best grids beside those of the record runs."""
+"""The best grids, compared with those of the record runs."""
 
 from __future__ import annotations
 

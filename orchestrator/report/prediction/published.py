@@ -1,4 +1,4 @@
-"""The published records beside their predictions, each without its own number, and what the table does not explain."""
+"""The published records and their predictions, each without its own number, and what the table does not explain."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _listed(word: str, names: Sequence[str]) -> str:
 def _sony(d: Duration) -> str:
     return (
         f"  unexplained: Sony's {d.published.value:g} s is not {d.epochs} epochs at its peak rate, which take "
-        f"{d.at_published_rate_s:.0f} s; nothing published says where the other {d.unexplained_s:.0f} s go"
+        f"{d.at_published_rate_s:.0f} s; no publication explains the other {d.unexplained_s:.0f} s"
     )
 
 

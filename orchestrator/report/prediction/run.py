@@ -63,7 +63,7 @@ def _input(f: Forecast) -> dict[str, str]:
         return {}
     batch = max(f.phases, key=lambda phase: phase.steps * phase.step_s).batch
     rate, bounds = batch / f.reading_s, f.intervals["reading_s"].rate_of(batch)
-    beside = "slower than the steps" if f.input_s else "beside the steps, which take longer"
+    beside = "slower than the steps" if f.input_s else "in parallel with the steps, which take longer"
     return {
         "input": f"{thousands(rate)} images/s on {counted(f.ranks, 'rank')} ({between(bounds, thousands)}), {beside}"
     }

@@ -1,4 +1,4 @@
-"""The user's own runs beside their forecasts: the errors of each part by site, or the parts of each run."""
+"""The user's own runs compared with their forecasts: the errors of each part by site, or the parts of each run."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def sweep(links: Network, device: Device, batch: int, first: int, last: int) -> 
         *(f"  {NAMES[name]:9}{counted(gpus, 'GPU') if gpus else 'nowhere here'}" for name, gpus in broken.items()),
     ]
     if found[-1].gpus > links.ranks:
-        lines.append(f"beyond {links.ranks:,} GPUs the network is thought larger, with the same links")
+        lines.append(f"beyond {links.ranks:,} GPUs the network is assumed to be larger, with the same links")
     return Predicted(record, lines, curve)
 
 
@@ -70,7 +70,7 @@ def _beyond(found: Sequence[Size]) -> list[str]:
     """Why the intervals of the largest sizes are wider."""
     largest = largest_ranks()
     more = "their intervals have room for a spread with a longer tail"
-    return [f"nothing is published of more than {largest:,} GPUs: {more}"] if found[-1].gpus > largest else []
+    return [f"nothing is published about more than {largest:,} GPUs: {more}"] if found[-1].gpus > largest else []
 
 
 def _curve(found: Sequence[Size]) -> Curve:

@@ -1,4 +1,4 @@
-"""How certain a value of a recipe is, as one letter beside it."""
+"""How certain a value of a recipe is, as one letter after it."""
 
 from __future__ import annotations
 

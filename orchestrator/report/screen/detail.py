@@ -1,4 +1,4 @@
-"""The details of one run in full-screen, beside its state: losses, nodes, the first error, the end of the log."""
+"""The details of one run in full-screen, besides its state: losses, nodes, the first error, the end of the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client knows of a job that its scheduler has accepted, or may have accepted: never submit it again."""
+"""The knowledge of a client about a job that its scheduler has or may have accepted: never submit it again."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ def note(run: RunFolder, event: Submitted | JobAdded) -> None:
 def unsure(error: NoAnswer, name: str, called: str) -> NoAnswer:
     """The error with advice: the job of the run or sweep `name` may be in the queue, where it is `called` so."""
     known = f"`torusrun status {name}` finds it by its name {called!r}"
-    return NoAnswer(f"{error}; there may be a job all the same: do not submit it again, {known}")
+    return NoAnswer(f"{error}; a job may exist anyway: do not submit it again, {known}")

@@ -118,7 +118,7 @@ def _asked(run: RunFolder, seen: View) -> _Ending:
 
 
 def is_unsure(run: RunFolder, seen: View) -> bool:
-    """Whether the job of a LOST run may be at work all the same: its scheduler does not name it, which is no proof.
+    """Whether the job of a LOST run may still run: that its scheduler does not list the job is not a proof.
 
     On one machine it is: the process has ended.
     """

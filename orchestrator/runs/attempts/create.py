@@ -152,7 +152,7 @@ def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
 
 
 def no_code(plan: Plan) -> list[str]:
-    """What lies in the code and is none, relative to it: the folder that the command writes, and the run's image."""
+    """What is not code in its folder, relative to it: the folder that the command writes, and the run's image."""
     folder, image = plan.run.checkpoints.folder, parse(plan.run.image) if plan.run.image else None
     found = [folder] if folder and not os.path.isabs(folder) else []
     if plan.code and image and image.kind in ("SIF", "squashfs", "archive", "folder", "layout"):

@@ -56,7 +56,7 @@ def find(word: str) -> Allocation:
     """
     run = _open(word) or index.find(word)
     if not allocation.is_held(run):
-        raise UserError(f"{run.run_id} is no held allocation: `torusrun hold RUN.yaml` makes one")
+        raise UserError(f"{run.run_id} is not a held allocation: `torusrun hold RUN.yaml` makes one")
     index.own(run)
     job = allocation.job(run) if allocation.takes_attempts(run) else None  # then no query of the scheduler is needed
     if job is None:
@@ -89,7 +89,7 @@ def misfits(plan: Plan, held: Plan) -> list[str]:
     """The needs of the run of `plan` that an allocation with the plan `held` does not meet, in words."""
     differing = [f.name for f in fields(plan.site) if getattr(plan.site, f.name) != getattr(held.site, f.name)]
     if others := [name.removesuffix("_s") for name in differing if name not in FREE_TO_DIFFER]:
-        return [f"its site is not the run's: it has other values of {', '.join(others)}"]
+        return [f"its site differs from the run's site in {', '.join(others)}"]
     wrong = []
     if plan.run.nodes > held.run.nodes:
         wrong.append(f"the run takes {counted(plan.run.nodes, 'node')}, and it has {held.run.nodes}")
@@ -98,7 +98,7 @@ def misfits(plan: Plan, held: Plan) -> list[str]:
             f"the run takes {counted(plan.ranks_per_node, 'rank')} per node, and it asked for {held.ranks_per_node}"
         )
     if plan.run.queue and plan.run.queue != (held.run.queue or held.site.queue):
-        wrong.append(f"the run wants the queue {plan.run.queue!r}")
+        wrong.append(f"the run needs the queue {plan.run.queue!r}")
     return wrong
 
 

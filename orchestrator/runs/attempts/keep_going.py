@@ -142,7 +142,7 @@ class _Newest:
         ledger.append(self.run.ledger, GivenBadHosts(self.number, self.here.name, self.here.bad))
         self.events = ledger.events(self.run.ledger)
         step = decide(self.history, Policy.KEEP_GOING)
-        return step if isinstance(step, Stop) else Wait(f"is left to its next job: bad hosts: {listed(self.here.bad)}")
+        return step if isinstance(step, Stop) else Wait(f"waits for its next job: bad hosts: {listed(self.here.bad)}")
 
     def make_next(self) -> Step:
         """Make the next attempt, to begin in this job."""
@@ -231,7 +231,7 @@ class _Newest:
         for nodes in range(self.here.hosts, fewest - 1, -1):
             with contextlib.suppress(UserError):  # the batch does not divide by these ranks, for example
                 return derive(self.plan, history, number, Changes(nodes=nodes, grid=()), self.epochs)
-        raise UserError(f"the run fits on no number of nodes from {fewest} to {self.here.hosts}")
+        raise UserError(f"the run does not fit on any number of nodes from {fewest} to {self.here.hosts}")
 
 
 def _written_s(checkpoint: Path) -> float:

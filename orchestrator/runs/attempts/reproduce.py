@@ -24,7 +24,7 @@ from orchestrator.runs.code import freeze
 from orchestrator.spec.paths import absolute
 
 LARGEST_BYTES = 64_000_000  # of git's diff, or of a run's file
-ANEW = "submit its run file anew"
+ANEW = "submit its run file as a new run"
 
 
 def plan_again(run: RunFolder, run_id: str = "") -> Plan:

@@ -105,5 +105,5 @@ def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:
         image_kept.keep(run, checking.fitting(plan) or before)
     elif before and (how := image_kept.changed(before)):
         raise UserError(
-            f"{before.path} is not the image that {run.run_id} began with: {how}; --new-image takes it as it is"
+            f"{before.path} is not the image that {run.run_id} began with: {how}; --new-image accepts the changed image"
         )

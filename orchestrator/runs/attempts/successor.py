@@ -33,7 +33,7 @@ def hand_over(run: RunFolder, number: int, plan: Plan) -> End:
     `plan` is the plan of attempt `number`.
     """
     following = stretch_at(plan.run, plan.stretch[1]) if plan.stretch else None
-    wanted = f"phase {following.first} wants {following.on_nodes}" if following else "the training wants other nodes"
+    wanted = f"phase {following.first} needs {following.on_nodes}" if following else "the training needs other nodes"
     try:
         step = submit_next(run, number, plan)
     except NoAnswer as error:

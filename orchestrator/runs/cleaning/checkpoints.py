@@ -109,7 +109,7 @@ def _remove_leftover(path: Path) -> None:
 
 def _check_gone(path: Path) -> None:
     if path.exists():
-        raise SiteError(f"{path}: this could not be removed wholly; see its permissions, and remove it by hand")
+        raise SiteError(f"{path}: this could not be removed completely; see its permissions, and remove it by hand")
 
 
 def _alone(run: RunFolder, act: Callable[[], object]) -> None:

@@ -99,7 +99,7 @@ def _remove_image(cache: Cache, entry: CachedImage, found: Uses, before_s: float
     with contextlib.suppress(FileNotFoundError):
         used_s = found.of(entry)
         if used_s is None or used_s >= before_s:
-            raise UserError(f"{entry.path}: somebody uses this image now")
+            raise UserError(f"{entry.path}: another process uses this image now")
     cache.remove(entry)
 
 
@@ -131,4 +131,4 @@ def _remove(path: Path, builds: Sequence[tuple[Cache, str]]) -> None:
     if any(cache.is_building(key) for cache, key in builds):
         raise UserError(f"{path}: its image is being built now")
     if not remove_tree(path):
-        raise SiteError(f"{path}: this could not be removed wholly; see its permissions, and remove it by hand")
+        raise SiteError(f"{path}: this could not be removed completely; see its permissions, and remove it by hand")

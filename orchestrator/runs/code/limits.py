@@ -27,9 +27,9 @@ def check(chosen: SelectedCode, limit_bytes: int) -> None:
     else:
         return
     biggest = ", ".join(f"{name} ({words(size)})" for name, size in _biggest(sizes))
-    ignore = "Have .gitignore name what is no code"
+    ignore = "List files that are not code in .gitignore"
     if not chosen.tracked:
-        ignore = "Make the folder a git checkout whose .gitignore names what is no code"
+        ignore = "Make the folder a git checkout and list files that are not code in its .gitignore"
     raise UserError(
         f"{chosen.source}: the code has {more}{words(total)}; a run copies at most {words(limit)}. "
         f"The largest parts: {biggest}. {ignore}, set `code` to a smaller folder, "

@@ -64,9 +64,9 @@ def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()
     try:
         real = source.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise unreadable(source, getattr(error, "strerror", "") or "its links lead in a circle") from None
+        raise unreadable(source, getattr(error, "strerror", "") or "its links form a cycle") from None
     if not real.is_dir():
-        raise UserError(f"{source}: this is no folder: name the folder of the code, or write `code: none`")
+        raise UserError(f"{source}: this is not a folder: name the folder of the code, or write `code: none`")
     chosen = SelectedCode(real)
     without = {os.path.normpath(name) for name in leave_out}
     names = _without_what_is_no_code(_names(chosen, without), real, into, without)
@@ -185,7 +185,7 @@ def _entry(chosen: SelectedCode, name: str, status: os.stat_result, copied: Set[
         return Entry(name, "folder")
     if stat.S_ISLNK(status.st_mode):
         return _link(chosen, name, copied)
-    chosen.notes.append(f"{name}: left out: it is no regular file")
+    chosen.notes.append(f"{name}: left out: it is not a regular file")
     return None
 
 
@@ -205,5 +205,5 @@ def _link(chosen: SelectedCode, name: str, copied: Set[str]) -> Entry | None:
 
 def unreadable(path: Path, why: str) -> UserError:
     return UserError(
-        f"{path}: cannot be read: {why}; make it readable, have .gitignore name it, or name another folder as `code`"
+        f"{path}: cannot be read: {why}; make it readable, list it in .gitignore, or name another folder as `code`"
     )

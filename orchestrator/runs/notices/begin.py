@@ -24,7 +24,7 @@ _senders: list[subprocess.Popen[bytes]] = []  # of this process, the newest last
 
 
 def from_job(run: RunFolder, number: int, at: Sequence[str], moments: Sequence[str], *, wait: bool) -> None:
-    """Send what is due of `moments` from a job, if the moments `at` are asked for; `wait` for a few seconds at most."""
+    """Send from a job the notices of `moments`, if `at` requests them; `wait` for a few seconds at most."""
     if not {*at} & {*moments, *(["failure"] if "end" in moments else [])}:
         return
     argv = process.module(sys.executable, PROGRAM, "job", ",".join(moments), run.folder, str(number))

@@ -17,7 +17,7 @@ WELL = (State.COMPLETED, State.CANCELLED)
 
 @dataclass(frozen=True)
 class Notice:
-    """What is said of attempt `attempt` of a run at these `moments`."""
+    """The notice about attempt `attempt` of a run at these `moments`."""
 
     run: str
     folder: str

@@ -10,9 +10,9 @@ from orchestrator.base.states import Cause
 from orchestrator.base.terminal.plain import plain
 
 CONTINUES = "`torusrun resume {run}` continues from the newest checkpoint, if there is one"
-AVOIDS = "its option `--exclude {hosts}` avoids a bad host; `torusrun nodes` lists those that are left out without it"
+AVOIDS = "its option `--exclude {hosts}` avoids a bad host; `torusrun nodes` lists those that are left out anyway"
 TRACEBACKS = "`torusrun logs {run} --errors` shows all tracebacks"
-MEND = "mend it and submit a new run, because this run keeps the code and the keys that it was submitted with"
+MEND = "fix it and submit a new run; this run keeps the code and the keys that it was submitted with"
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,10 @@ class Advice:
 
 ADVICE = {
     Cause.DONE: Advice("the run is complete", ()),
-    Cause.STOPPED: Advice("somebody asked for its end"),
-    Cause.TIME_LIMIT: Advice("its time limit came", (f"{CONTINUES}; --time 4h gives the next attempt more time",)),
+    Cause.STOPPED: Advice("a user or the scheduler requested its end"),
+    Cause.TIME_LIMIT: Advice(
+        "it reached its time limit", (f"{CONTINUES}; --time 4h gives the next attempt more time",)
+    ),
     Cause.PREEMPTED: Advice("the scheduler gave its nodes to another job"),
     Cause.HOST_LOST: Advice("a host died, or its network connection was cut", (CONTINUES, AVOIDS)),
     Cause.BAD_HOST: Advice(
@@ -42,14 +44,15 @@ ADVICE = {
             AVOIDS,
             "preflight.json in the attempt's folder has all checks; show it to an administrator",
             "if the host is fine again, `torusrun nodes forgive {hosts}`",
-            "if it always was, change the limit in `preflight` of the site, or set `preflight: false` in a new run",
+            "if this is normal for the host, change the limit in `preflight` of the site, or "
+            "set `preflight: false` in a new run",
         ),
     ),
     Cause.KILLED: Advice(
         "a process of the run was killed by a signal, and not by torusrun",
         (
             "a system that is short of memory kills processes: look into the kernel's messages (`dmesg`) of {hosts}, "
-            "and ask for more memory (`memory` of the site's node) if that was it",
+            "and ask for more memory (`memory` of the site's node) if that was the cause",
             CONTINUES,
         ),
     ),
@@ -60,7 +63,7 @@ ADVICE = {
     Cause.OUT_OF_DEVICE_MEMORY: Advice(
         "the memory of a GPU was full", ("make the batch of each rank smaller, in a new run or with more ranks",)
     ),
-    Cause.PROGRAM: Advice("the program itself failed", (MEND, f"if the error was a passing one: {CONTINUES}")),
+    Cause.PROGRAM: Advice("the program itself failed", (MEND, f"if the error was temporary: {CONTINUES}")),
     Cause.HANG: Advice(
         "its ranks made no progress any more",
         ("`torusrun logs {run} --all` shows the stacks of the ranks, at the end of their logs", CONTINUES),
@@ -74,7 +77,7 @@ ADVICE = {
         ("`torusrun doctor --job` tries the launcher of the site with a small job", CONTINUES),
     ),
     Cause.SCHEDULER: Advice("the scheduler dropped its job"),
-    Cause.CONFIGURATION: Advice("the run asks for something that cannot be", (MEND,)),
+    Cause.CONFIGURATION: Advice("the run asks for something impossible", (MEND,)),
     Cause.DISK: Advice("a disk is full, or cannot be written", ("free space for {folder}", CONTINUES)),
     Cause.IMAGE: Advice(
         "the image is missing, damaged, or does not fit",

@@ -74,5 +74,5 @@ def _goes_on(seen: View) -> str:
     found = stretches(plan.run)
     if not found or not plan.stretch or plan.stretch[1] >= found[-1].ends:
         return ""
-    why = f"continues in other jobs, since its phases want {' then '.join(stretch.on_nodes for stretch in found)}"
+    why = f"continues in other jobs, because its phases need {' then '.join(stretch.on_nodes for stretch in found)}"
     return f"{why}: wait for it once its last job is there, from epoch {found[-1].begins:g} on"

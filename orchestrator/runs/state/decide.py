@@ -10,7 +10,7 @@ from orchestrator.base.states import Cause, State
 from orchestrator.runs.state.in_vain import SAME_BAD_HOST
 from training.counted import counted
 
-FORCE = "if you know that it is not at work any more, resume it with --force"
+FORCE = "if you know that it is not running any more, resume it with --force"
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ Step = Resume | Stop | Wait
 class History:
     """The known facts of a run. All concern `attempt`, except `newest`, the newest attempt that was not refused.
 
-    `at_work` says whether a process of its ranks lives; None if unknown. `again` is False if the program asks for no
-    other attempt. `cancelled` says that the user asked for its end, `stopped` why it was asked to stop. `held` says
+    `at_work` says whether a process of its ranks lives; None if unknown. `again` is False if the program forbids
+    another attempt. `cancelled` says that the user asked for its end, `stopped` why it was asked to stop. `held` says
     that the run holds an allocation. `other_nodes` says that its next phase wants another number of nodes. `epochs` is
     the epoch of its newest checkpoint. `time_left` says whether the allocation in which it waits has time left.
     `cause` is why it ended. `in_vain` is the number of attempts in a row, up to this one, without a new checkpoint, of
@@ -153,7 +153,7 @@ def _would_fail_again(history: History) -> Step | None:
 
 
 def _no_hand_over(history: History) -> Step | None:
-    return Stop("its next phase wants other nodes, and no job could be submitted") if history.not_handed_over else None
+    return Stop("its next phase needs other nodes, and no job could be submitted") if history.not_handed_over else None
 
 
 def _same_bad_hosts(history: History) -> Step | None:
@@ -169,7 +169,7 @@ def _no_progress(history: History) -> Step | None:
 
 
 def _in_vain(history: History) -> Step | None:
-    why = "its exit code asks for no other attempt; mend it, then resume --force"
+    why = "its exit code forbids another attempt; fix the cause, then resume --force"
     return None if history.again else Stop(f"{_stands(history)}: {why}")
 
 

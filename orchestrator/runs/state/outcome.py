@@ -24,7 +24,7 @@ FORCE = "--force, if you know that its job is gone"
 # Advice for an end that only the scheduler knew.
 TO_DO = {
     State.FAILED: LOGS,
-    State.TIMEOUT: f"{RESUME}, and --time gives it longer",
+    State.TIMEOUT: f"{RESUME}, and --time gives it more time",
     State.PREEMPTED: RESUME,
     State.NODE_FAIL: RESUME,
     State.OOM: f"ask for more (`memory` of the site's node); {RESUME}",
@@ -106,7 +106,7 @@ def _lost(events: list[Event], attempt: int, reason: str) -> str:
     if not (last(events, Submitted, attempt) or last(events, Started, attempt)):
         return f"nothing shows that it was ever submitted: {reason}; `torusrun resume` submits it"
     known = f"{reason}, and the job left no record of its end"
-    return f"its job is gone and nobody can say how it ended: {known}; {LOGS}; {RESUME} ({FORCE})"
+    return f"its job is gone, and no record says how it ended: {known}; {LOGS}; {RESUME} ({FORCE})"
 
 
 def _joined(*reasons: str) -> str:

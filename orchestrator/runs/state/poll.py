@@ -156,9 +156,9 @@ def unasked(record: Record) -> str:
         whose = "others can replace its folder" if replaceable else f"it belongs to user {record.owner}"
         return f"{whose}, and a scheduler is queried only about your own runs"
     if record.job and not record.scheduler:
-        return f"nothing readable says which scheduler knows of its job {record.job}"
+        return f"no readable record names the scheduler of its job {record.job}"
     if record.hopeless and not record.end:
-        return "its folder does not say how it ended or what its job is; look for a job of its name in the queue"
+        return "its folder has no record of its end or its job; look for a job of its name in the queue"
     return ""
 
 
@@ -196,7 +196,7 @@ def _if_lost(record: Record, status: Status) -> Status:
     attempt = record.folder.attempt(record.attempt)
     if claim.held(attempt):
         lock = attempt.alive.relative_to(record.folder.folder)
-        reason = f"its job has left the queue, and yet processes of its ranks are at work: they hold {lock}"
+        reason = f"its job has left the queue, but processes of its ranks still run: they hold {lock}"
         return Status(State.UNKNOWN, reason)
     unmet = None if last(record.events, Started, record.attempt) else dependencies.unmet(record.events, record.attempt)
     if unmet and unmet[1]:

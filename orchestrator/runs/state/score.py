@@ -1,4 +1,4 @@
-"""What a run took beside the forecast that it keeps, by part. A part that was not measured is absent."""
+"""The measured times of a run and its forecast, by part. A part that was not measured is absent."""
 
 from __future__ import annotations
 

@@ -167,4 +167,4 @@ def moment(option: str, text: str, now_s: float | None = None) -> float:
         return (time.time() if now_s is None else now_s) - seconds(text)
     except ValueError:
         wanted = "a time ago as in 90m, 2h or 3d, or a date as in 2026-11-01 or 2026-11-01T14:30"
-        raise UserError(f"{option}: {shown(text)} is no time; write {wanted}") from None
+        raise UserError(f"{option}: {shown(text)} is not a time; write {wanted}") from None

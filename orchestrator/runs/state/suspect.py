@@ -124,7 +124,7 @@ def _of_supervisor(pulse_age_s: float | None, host: str) -> str:
     if pulse_age_s is None or pulse_age_s <= SILENT_S:
         return ""
     where = f" on {host}" if host else ""
-    return f"the supervisor{where} is silent for {duration(pulse_age_s)}: it or its host is gone, or stands still"
+    return f"the supervisor{where} is silent for {duration(pulse_age_s)}: it or its host is gone or stopped"
 
 
 def _ago(end: RankEnd, now_s: float) -> str:

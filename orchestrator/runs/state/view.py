@@ -280,7 +280,7 @@ def _read(run: RunFolder, of_newest: bool) -> Record:
     plan, plan_damage = shown_plan.find(run, folders)
     events, ledger_damage = ledger.read(run.ledger)
     if ledger_damage:
-        ledger_damage = f"{run.ledger}: {ledger_damage}; the folders of its attempts say what they know"
+        ledger_damage = f"{run.ledger}: {ledger_damage}; the state comes from the folders of its attempts"
     newest = which.newest(events, folders)
     attempt = newest if of_newest else which.working(run, events, newest)
     end, end_damage = _end(run, attempt)

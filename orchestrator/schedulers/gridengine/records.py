@@ -18,7 +18,7 @@ PROLOG_S = 60  # how long a site may prepare a job before its time begins to cou
 RAN = {0, 12, 13, 14, 15, 16}
 AFTER = 100  # "assumedly after job": a signal ended it
 LIMIT = 37
-QDEL = ", from qdel or for want of memory: the record does not say which"
+QDEL = ", by qdel or for lack of memory: the record does not say which"
 # The meaning of the other codes, with the state if it is not just a failure. {host} is the record's host.
 NOT_STARTED = "it could not be started on {host}"
 MEANS = {
@@ -27,15 +27,15 @@ MEANS = {
     8: (State.FAILED, "the queue's prolog failed on {host}"),
     10: (State.FAILED, "its parallel environment could not be started on {host}"),
     17: (State.FAILED, "it was ended by a signal, from qdel perhaps"),
-    18: (State.FAILED, "Grid Engine's process that watches over it on {host} died"),
+    18: (State.FAILED, "Grid Engine's process that monitors it on {host} died"),
     19: (State.NODE_FAIL, "{host}, or Grid Engine's daemon there, went down"),
-    20: (State.FAILED, "Grid Engine's process that watches over it on {host} met an error"),
-    21: (State.NODE_FAIL, "{host}, restarted most likely, no longer knew it"),
+    20: (State.FAILED, "Grid Engine's process that monitors it on {host} met an error"),
+    21: (State.NODE_FAIL, "{host} no longer knew it, most likely after a restart"),
     24: (State.FAILED, "it was to continue on another host"),
     25: (State.LOST, "it was to run again, and was deleted before that, most likely"),
     26: (State.FAILED, "its output file could not be opened on {host}"),
-    27: (State.FAILED, "its shell is not there on {host}"),
-    28: (State.FAILED, "its working directory is not there on {host}"),
+    27: (State.FAILED, "its shell does not exist on {host}"),
+    28: (State.FAILED, "its working directory does not exist on {host}"),
     30: (State.FAILED, "its script ended with exit code 100, which Grid Engine takes for an error"),
 }
 

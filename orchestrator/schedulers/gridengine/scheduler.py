@@ -19,7 +19,7 @@ from training.counted import counted
 LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)
 # Variables of the login environment that a job would lack; the script sets PYTHONPATH and the site's variables.
 HANDED_ON = ("PATH", "LD_LIBRARY_PATH")
-NO_ESCAPE = "Grid Engine's directives have no way to write a quote or a backslash"
+NO_ESCAPE = "Grid Engine's directives cannot contain a quote or a backslash"
 MEANS_SOMETHING = {'"': NO_ESCAPE, "'": NO_ESCAPE, "\\": NO_ESCAPE, "#": "Grid Engine's directives end there"}
 
 
@@ -159,7 +159,7 @@ def _one_slot(request: Request) -> tuple[str, ...]:
     if request.nodes * request.ranks_per_node * request.cpus_per_rank == 1 and not request.gpus_per_node:
         return ()
     raise UserError(
-        "Grid Engine has no common way to ask for nodes, so the site has to say its own; write in the site's file, "
+        "Grid Engine has no standard request for nodes, so the site must define one; write in the site's file, "
         'for a parallel environment (qconf -spl lists them), ask: ["-pe NAME {ranks}"], '
         'or for a resource that stands for nodes, ask: ["-l rt_F={nodes}"]'
     )

@@ -49,7 +49,7 @@ def tree(text: str) -> Tree:
         if hosts and not any(word.startswith("@") for word in hosts):
             leaves[group] = hosts
     if not leaves:
-        raise SiteError(f"this is not what qconf -shgrp says of a group with hosts: {text.strip()[:80]!r}")
+        raise SiteError(f"this is not the output of qconf -shgrp for a group with hosts: {text.strip()[:80]!r}")
     return Tree(leaves)
 
 

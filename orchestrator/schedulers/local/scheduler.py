@@ -41,7 +41,7 @@ class Local(Scheduler):
 
     name = "local"
     variables = Variables("SUBMITIT_LOCAL_JOB_ID")
-    traits = Traits(one_machine=True, cannot_exclude="a local run has this machine alone")
+    traits = Traits(one_machine=True, cannot_exclude="a local run uses only this machine")
     script = JobScript(OWN_ID)
     cluster = ClusterQueries(query_facts=facts.describe)
     reach = Reach(_shell)

@@ -60,8 +60,7 @@ class PBS(Scheduler):
     traits = Traits(
         cancels_many=True,
         has_arrays=True,
-        cannot_exclude="PBS knows no request for any hosts but some; write what your site has for it in the site's "
-        "'ask'",
+        cannot_exclude="PBS has no request that leaves out hosts; if your site has one, write it in the site's 'ask'",
     )
     # PBS keeps a job's output on its node until the end. The script sends it itself, so that users can read it earlier.
     script = JobScript((OWN_COMMANDS,), sends_output=True)
@@ -92,13 +91,13 @@ class PBS(Scheduler):
             options.append("-W tolerate_node_failures=all")
         for option in (*request.ask, *request.extra):
             if option.endswith("\\"):
-                raise UserError(f"{option!r}: PBS reads a directive that ends with a backslash on into the next line")
+                raise UserError(f"{option!r}: PBS joins a directive that ends with a backslash with the next line")
         return directives("#PBS", [*options, *request.extra], LONGEST_BYTES)
 
     def refuses(self, value: str) -> str | None:
         if "\\" in value:
-            return "holds a backslash, which PBS takes away from a directive"
-        both = "holds both kinds of quotes; PBS has no way to write a quote in quotes"
+            return "holds a backslash, which PBS removes from a directive"
+        both = "holds both kinds of quotes; PBS cannot escape a quote inside quotes"
         return both if {'"', "'"} <= set(value) else None
 
     def _word(self, key: str, value: str) -> str:

@@ -75,7 +75,7 @@ def _status(job: Attributes) -> Status:
     if letter in ("F", "X"):  # X: an ended task of an array that still runs
         return _task_of_the_past(comment) or _ended(job, comment, hosts)
     if letter == "M":
-        return Status(State.UNKNOWN, f"PBS has moved it to another server, which has to be asked: {comment}")
+        return Status(State.UNKNOWN, f"PBS has moved it to another server; query that server: {comment}")
     return Status(State.UNKNOWN, f"PBS says {_one_line(letter)!r}, which this torusrun does not know")
 
 
@@ -124,7 +124,7 @@ def _ended(job: Attributes, comment: str, hosts: tuple[str, ...]) -> Status:
     if by:  # without an exit status, if it was deleted by force
         return Status(State.CANCELLED, f"deleted by {_who(by[1], job.get('Job_Owner', ''))}", hosts)
     if not re.fullmatch(r"-?\d+", job["Exit_status"]):
-        return Status(State.UNKNOWN, f"PBS says exit status {_one_line(job['Exit_status'])!r}, which is no number")
+        return Status(State.UNKNOWN, f"PBS says exit status {_one_line(job['Exit_status'])!r}, which is not a number")
     code = int(job["Exit_status"])
     if code < 0:
         return server_ended(code, comment, hosts)

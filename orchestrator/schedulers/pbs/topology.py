@@ -44,7 +44,7 @@ def vnodes(text: str) -> dict[str, Mapping[str, str]]:
         name: values for name, values in read.items() if values
     }  # a warning has none
     if not found:
-        raise SiteError(f"this is not what `{' '.join(COMMAND)}` prints: {text.strip()[:80]!r}")
+        raise SiteError(f"this is not the output of `{' '.join(COMMAND)}`: {text.strip()[:80]!r}")
     return found
 
 

@@ -104,7 +104,7 @@ def _closed(words: dict[str, str], accounts: Sequence[str]) -> str:
     if state != "UP":
         return f"its state is {state}"
     if words.get("RootOnly") == "YES":
-        return "it is for root alone"
+        return "only root may use it"
     is_mine = allowed == "ALL" or not accounts or set(accounts) & set(allowed.split(","))
     return "" if is_mine else f"it is for the accounts {allowed}"
 

@@ -29,14 +29,14 @@ WAITS = {
     "Prolog": "its nodes are being made ready",
     "Cleaning": "Slurm cleans up after its last start",
     "FrontEndDown": "no front end node is up",
-    "SchedDefer": "the scheduler has put it off",  # from memory
+    "SchedDefer": "the scheduler has postponed it",  # from memory
     "JobArrayTaskLimit": "as many tasks of its array run as may run at once",
     "JobHoldMaxRequeue": "held, as it went back into the queue too often: ask the administrators",  # from memory
-    "AssociationJobLimit": "its account runs as many jobs as it may",
-    "AssociationResourceLimit": "its account uses as much as it may",
+    "AssociationJobLimit": "its account runs as many jobs as allowed",
+    "AssociationResourceLimit": "its account uses as much as allowed",
     "AssociationTimeLimit": "its account has used up its time",
-    "QOSJobLimit": "its quality of service runs as many jobs as it may",
-    "QOSResourceLimit": "its quality of service uses as much as it may",
+    "QOSJobLimit": "its quality of service runs as many jobs as allowed",
+    "QOSResourceLimit": "its quality of service uses as much as allowed",
     "QOSTimeLimit": "its quality of service has used up its time",
     "QOSUsageThreshold": "its account has used too much for its quality of service",
     "PowerNotAvail": "there is too little power for more jobs now",  # from memory
@@ -68,10 +68,10 @@ KINDS = (
     (r"AssocMax\w*Per(Job|Node)(Limit)?", "it asks for more than its account allows one job", False),
     (r"QOSMax\w*Per(Job|Node)(Limit)?", "it asks for more than its quality of service allows one job", False),
     (r"QOSMin\w+", "it asks for less than its quality of service demands of a job", False),
-    (r"(AssocGrp|Max\w+PerAccount)\w*", "its account uses as much as it may", True),
-    (r"AssocMax\w+", "its user's jobs in this account are as many, or use as much, as they may", True),
-    (r"QOSGrp\w+", "its quality of service uses as much as it may", True),
-    (r"QOSMax\w+", "its user has as much in this quality of service as one may have", True),
+    (r"(AssocGrp|Max\w+PerAccount)\w*", "its account uses as much as allowed", True),
+    (r"AssocMax\w+", "its user's jobs have reached a limit of this account", True),
+    (r"QOSGrp\w+", "its quality of service uses as much as allowed", True),
+    (r"QOSMax\w+", "its user has reached a limit of this quality of service", True),
 )
 # The meaning of states other than plain waiting or running.
 ON_ITS_WAY = {

@@ -29,7 +29,7 @@ def checks(site: Site, *, job: bool) -> Iterator[Check]:
         found = [_seen(site, folder, job), _room(folder)]
     except (OSError, SiteError) as error:
         why = f"{folder}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        found = [failed("runs folder", why, "mend that, or write runs: FOLDER into the site, one that you can write")]
+        found = [failed("runs folder", why, "fix that, or write runs: FOLDER into the site, one that you can write")]
     for each in made:
         with suppress(OSError):
             each.rmdir()
@@ -48,7 +48,7 @@ def _seen(site: Site, folder: Path, job: bool) -> Check:
     if job or schedulers.get(site.scheduler).traits.one_machine or is_shared(kind):
         return ok("runs folder", f"{folder} can be written ({kind or 'a file system that does not say its type'})")
     said = f"{folder} can be written, but {kind or 'its file system'} does not show that the nodes see it"
-    return warning("runs folder", said, "try it by doctor --job; if they do not, write runs: FOLDER on a shared disk")
+    return warning("runs folder", said, "try doctor --job; if they do not, write runs: FOLDER on a shared disk")
 
 
 def _room(folder: Path) -> Check:

@@ -19,7 +19,7 @@ SUBIDS = "ask the administrators for a range in /etc/subuid and /etc/subgid and 
 
 
 def checks(site: Site, login: Login) -> Iterator[Check]:
-    """The checks of the runtime, of the way of building, and of the folder of images."""
+    """The checks of the runtime, of the method of building, and of the folder of images."""
     runtime = login.runtime
     by_pyxis = pyxis.used(site.container.runtime)
     if by_pyxis:
@@ -47,7 +47,7 @@ def _pyxis(site: Site, login: Login) -> Check:
     if host.pyxis:
         return ok("container runtime", "srun has the options of Pyxis")
     if host.pyxis is None:
-        said, mend = "srun did not say whether it has Pyxis", "see why, by `srun --help`"
+        said, mend = "srun did not say whether it has Pyxis", "run `srun --help` to see why"
     else:
         said, mend = "srun has no --container-image", "ask the administrators for Pyxis, or name another runtime"
     return warning("container runtime", f"{said}, and container.runtime is pyxis", mend)

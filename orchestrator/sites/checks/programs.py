@@ -30,7 +30,7 @@ def checks(site: Site, login: Login, *, job: bool) -> Iterator[Check]:
     yield from _python(site, job)
     if site.modules or site.purge_modules:
         if login.modules_failed:
-            yield failed("modules", login.modules_failed, "`module avail` lists them: mend modules of the site")
+            yield failed("modules", login.modules_failed, "`module avail` lists them: correct modules of the site")
         else:
             yield ok("modules", f"{', '.join(site.modules) or 'none'} load")
     yield _launcher(site, login)
@@ -49,7 +49,7 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
         return
     answer = re.search(r"^(\S+) (True|False) (\d+\.\d+)$", done.stdout, re.MULTILINE)
     if answer is None:
-        yield failed("python", f"{python} is no Python: it printed {done.stdout[:80]!r}", mend)
+        yield failed("python", f"{python} is not a Python: it printed {done.stdout[:80]!r}", mend)
         return
     version, has_torch, number = answer.groups()
     said = f"{python}: Python {number}, torusrun {version}"
@@ -60,8 +60,8 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
     else:
         yield ok("python", f"{said}, with PyTorch")
     if not job and not schedulers.get(site.scheduler).traits.one_machine and (own := _own_disk(python)):
-        said = f"{own} lies on a disk that only this machine may have"
-        yield warning("python", said, "try it by doctor --job; if the nodes lack it, install torusrun on a shared disk")
+        said = f"{own} is on a disk that perhaps only this machine has"
+        yield warning("python", said, "try doctor --job; if the nodes lack it, install torusrun on a shared disk")
 
 
 def _own_disk(python: str) -> Path | None:

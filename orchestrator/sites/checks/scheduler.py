@@ -34,7 +34,7 @@ def checks(site: Site) -> Iterator[Check]:
         yield failed(
             "scheduler",
             str(error),
-            f"see why, by the command itself; its module may not be loaded, or {site.scheduler} be down",
+            f"run the command yourself to see why; its module may not be loaded, or {site.scheduler} be down",
         )
         return
     yield ok("scheduler", f"{site.scheduler} answers: {facts.version or 'it does not say its version'}")
@@ -55,7 +55,7 @@ def _answers(asked: client.Client) -> Check:
     """For a scheduler that cannot describe its cluster: whether it answers a query about a job."""
     (found,) = asked.poll([NO_JOB]).values()
     if found.state is State.UNKNOWN:
-        return failed("scheduler", found.reason, "see why, by the command itself")
+        return failed("scheduler", found.reason, "run the command yourself to see why")
     return ok("scheduler", f"{asked.scheduler.name} answers, and cannot be asked about its cluster")
 
 
@@ -71,7 +71,7 @@ def _queue(name: str, facts: ClusterFacts) -> Check:
 
 def _account(name: str, facts: ClusterFacts) -> Check:
     if name in facts.accounts:
-        return ok("account", f"{name} is yours to charge")
+        return ok("account", f"you may charge {name}")
     return warning("account", f"{name} is not listed", f"write account: {_words(facts.accounts)}")
 
 
@@ -84,7 +84,7 @@ def _request(site: Site) -> Check:
         asked = of_site(site, nodes, site.node.ranks, name="doctor", time_s=ASKED_S, stdout=nowhere, stderr=nowhere)
         scheduler.directives(asked)
     except UserError as error:
-        return failed("request", str(error), "mend ask, account or scheduler_args of the site, as the message says")
+        return failed("request", str(error), "correct ask, account or scheduler_args of the site, as the message says")
     return ok("request", f"{'two nodes' if nodes == 2 else 'one node'} can be asked for")
 
 

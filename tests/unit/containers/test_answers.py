@@ -47,8 +47,8 @@ def test_versions_of_runtimes(said: str, product: str, version: tuple[int, ...])
     assert parse_version("x", said) == Runtime("x", product, version)
 
 
-def test_what_is_no_version_is_said() -> None:
-    with pytest.raises(SiteError, match="which is no version"):
+def test_an_output_without_a_version_is_reported() -> None:
+    with pytest.raises(SiteError, match="which is not a version"):
         parse_version("singularity", "module: command not found")
 
 

@@ -326,7 +326,7 @@ def test_the_words_of_a_build() -> None:
         ("base: {debootstrap: bookworm}", Variant(offline=True), "/usr", "cannot start from 'base.debootstrap'"),
     ],
 )
-def test_what_cannot_be_built_is_said_first(
+def test_images_that_cannot_be_built_are_reported_first(
     tmp_path: Path, text: str, variant: Variant, wheelhouse: str | None, says: str
 ) -> None:
     path = tmp_path / "mine.yaml"

@@ -37,8 +37,8 @@ def test_a_registrys_login_reaches_the_runtime_alone() -> None:
         ({"A": "env:NOT_SET_ANYWHERE"}, "the variable NOT_SET_ANYWHERE is not set here"),
         ({"A": "file:none"}, "none: cannot be read: No such file"),
         ({"netrc": "file:none"}, "none: cannot be read: No such file"),
-        ({"netrc": "file:bad"}, "bad:1: this is no netrc file"),
-        ({"A": "file:."}, "cannot be read: this is no regular file"),
+        ({"netrc": "file:bad"}, "bad:1: this is not a netrc file"),
+        ({"A": "file:."}, "cannot be read: this is not a regular file"),
     ],
 )
 def test_a_secret_that_is_not_there_is_named(tmp_path: Path, named: dict[str, str], says: str) -> None:

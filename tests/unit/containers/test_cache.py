@@ -171,7 +171,7 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert precious.read_text() == "mine"
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(SiteError, match="this is no regular file"), lock.held(path):
+    with pytest.raises(SiteError, match="this is not a regular file"), lock.held(path):
         pass
 
 
@@ -254,7 +254,7 @@ def test_a_cache_of_others_is_searched_first_and_never_written(tmp_path: Path) -
     assert caches.get(KEY) == caches.sound(KEY) == theirs and caches.get("b" * 64) == own
     assert caches.entries() == [theirs, own] and caches.find("mine") == theirs and caches.of(theirs) == group
     assert caches.writable(own, "remove") == caches.own
-    with pytest.raises(UserError, match="it is in a cache of others, which is only read; they alone remove it"):
+    with pytest.raises(UserError, match="it is in a cache of other users; only they can remove it"):
         caches.writable(theirs, "remove")
     assert {stat.S_IMODE(path.stat().st_mode) for path in group.folder.iterdir()} == {0o644}, "others can read them"
     twice = entry(caches.own)
@@ -388,5 +388,5 @@ def test_only_named_owners_may_own_a_cache_of_others(tmp_path: Path) -> None:
     assert "belongs to user 65534" in told[0]
     trusted = Cache(group.folder, users(["65534", "root"]))
     assert shared_by(trusted, tmp_path).get(KEY) == made
-    with pytest.raises(UserError, match="knows no user 'nobody-of-that-name'"):
+    with pytest.raises(UserError, match="this machine has no user 'nobody-of-that-name'"):
         users(["nobody-of-that-name"])

@@ -59,7 +59,7 @@ def test_the_text_counts_every_outcome(project: Path, capsys: pytest.CaptureFixt
     assert said[-1].startswith(f"{project}/x.sif: 1 do not fit, 0 warn, ") and "could not be looked at" in said[-1]
 
 
-def test_submit_tells_what_it_could_not_look_at(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_submit_names_what_it_could_not_check(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     image = checking.fitting(plan("run.yaml"))
     assert image and image.path == str(project / "x.sif")
     assert "things could not be looked at; `torusrun check` names them" in capsys.readouterr().err
@@ -82,7 +82,7 @@ def test_before_an_image_is_built_its_image_file_is_looked_at(
 def test_an_image_that_cannot_be_read_is_a_finding(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(project / "fifo.sif")
     code, found = checked(capsys, "--set", "image=./fifo.sif")
-    said = f"{project}/fifo.sif: the image cannot be read: this is no regular file"
+    said = f"{project}/fifo.sif: the image cannot be read: this is not a regular file"
     assert code == 2 and found["image-unreadable"]["what"] == said and len(found) == 1
 
 

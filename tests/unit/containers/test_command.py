@@ -133,7 +133,7 @@ def test_binds_as_a_site_writes_them() -> None:
     texts = ["/data", "/a:/b", "/a b:/c:ro"]
     assert [Bind.parse(t) for t in texts] == [Bind("/data"), Bind("/a", "/b"), Bind("/a b", "/c", read_only=True)]
     for text in ("data", "/a:b", "/a:/b:rx", "/a,/b", ""):
-        with pytest.raises(ValueError, match="is no bind"):
+        with pytest.raises(ValueError, match="is not a bind"):
             Bind.parse(text)
 
 
@@ -144,7 +144,7 @@ def test_what_an_image_needs_bound() -> None:
     assert variables(True) == {"PYTHONPATH": str(Path(training.inside).parent)} and variables(False) == {}
 
 
-def test_what_cannot_be_said_is_refused() -> None:
+def test_values_that_cannot_be_expressed_are_refused() -> None:
     runtime = Runtime("apptainer", "apptainer", (1, 4))
     with pytest.raises(ValueError, match="not a variable's name"):
         inside(ContainerExec(runtime, "x"), ["a"], {"A=B": "c"}, {})

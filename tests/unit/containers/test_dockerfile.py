@@ -128,7 +128,7 @@ def test_links_that_lead_into_each_other_are_one_error(folder: Path, ignored: st
     inputs_of(folder, f"{TINY}COPY src /to\n").check()
     (folder / "src" / "a").symlink_to("b")
     (folder / "src" / "b").symlink_to("a")
-    with pytest.raises(UserError, match="src/a: this link leads to b, and that back to it; remove one"):
+    with pytest.raises(UserError, match="src/a: this link leads to b, which leads back to it; remove one"):
         inputs_of(folder, f"{TINY}COPY src /to\n").check()
 
 
@@ -180,7 +180,7 @@ def test_an_argument_in_a_default_never_starts_a_section(folder: Path, value: st
 def test_an_offline_build_copies_from_no_registry(folder: Path) -> None:
     (folder / "root").mkdir()
     definition(folder, "FROM a\nCOPY --from=b:1 /x /y\n", "base: {folder: root}")
-    with pytest.raises(UserError, match="image.yaml: an offline build cannot copy from b:1, which is in the network"):
+    with pytest.raises(UserError, match="image.yaml: an offline build cannot copy from b:1, which needs the network"):
         prepare(folder / "image.yaml", Variant(offline=True))
 
 
@@ -300,7 +300,7 @@ def test_only_needed_stages_are_built_and_a_target_can_be_named(folder: Path) ->
         ("# only a comment\n", 0, "it has no FROM"),
         (TINY + "RUM true\n", 2, "'RUM' is not an instruction of a Dockerfile; did you mean 'RUN'?"),
         ("ARG IMAGE\nFROM $IMAGE\n", 2, "$IMAGE has no value"),
-        ("FROM scratch\n", 1, "begin with an image that has a system"),
+        ("FROM scratch\n", 1, "begin with an image that has an operating system"),
         ("FROM a b\n", 1, "it must be `FROM IMAGE` or `FROM IMAGE AS NAME`"),
         ("FROM --platform=linux/riscv64 a\n", 1, "for the processor of this machine"),
         (TINY + "ADD https://example.org/a.txt /a\n", 2, "write `RUN curl -fsSL https://example.org/a.txt -o FILE`"),
@@ -338,7 +338,7 @@ def test_what_cannot_be_expressed_is_reported_with_its_line(folder: Path, text: 
     [
         (["arguments: {OTHER: '1'}"], "it has no ARG OTHER"),
         (["target: tow"], "it has no stage 'tow'; did you mean 'two'?"),
-        (["system: [git]"], "'system' has no effect beside 'dockerfile'"),
+        (["system: [git]"], "'system' has no effect together with 'dockerfile'"),
         (["base: {docker: a, oras: b}"], "'base' takes exactly one of"),
     ],
 )
@@ -425,7 +425,7 @@ def test_convert_writes_the_definition_with_its_files(
     assert main(["image", "convert", "Dockerfile", "--to", "out", "--site", "./site.yaml"]) == 2
     Path("src", "again").symlink_to("again")
     assert main(["image", "convert", "Dockerfile", "--to", "new", "--site", "./site.yaml"]) == 2
-    assert "src/again: this link leads to again, and that back to it" in capsys.readouterr().err
+    assert "src/again: this link leads to again, which leads back to it" in capsys.readouterr().err
     assert not Path("new").exists()
     Path("src", "again").unlink()
     assert main(["schema", "run"]) == 0

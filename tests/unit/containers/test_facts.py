@@ -79,7 +79,7 @@ def test_a_host_is_asked_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.evidence("mpi") == "not looked at"
 
 
-def test_an_image_is_asked_from_outside(tmp_path: Path) -> None:
+def test_an_image_is_examined_from_outside(tmp_path: Path) -> None:
     path = tmp_path / "x.sif"
     missing = image_facts.image(path)
     assert not missing.readable and missing.evidence("file").endswith("No such file or directory")
@@ -87,7 +87,7 @@ def test_an_image_is_asked_from_outside(tmp_path: Path) -> None:
     found = image_facts.image(path)
     assert found.readable and found.machine == "x86_64" and found.starts is None
     os.mkfifo(tmp_path / "fifo.sif")
-    assert image_facts.image(tmp_path / "fifo.sif").evidence("file").endswith("this is no regular file")
+    assert image_facts.image(tmp_path / "fifo.sif").evidence("file").endswith("this is not a regular file")
 
 
 def test_the_probe_answers_a_plain_python() -> None:

@@ -34,7 +34,7 @@ def test_two_files_that_differ_in_times_and_identity_become_the_same(tmp_path: P
     assert one.read_bytes() == two.read_bytes() == sif(bytes(16), [1600000000] * 2)
 
 
-def test_another_format_stays_as_it_is(tmp_path: Path) -> None:
+def test_another_format_is_not_changed(tmp_path: Path) -> None:
     for content in (b"", b"squashfs" * 100, sif(os.urandom(16), TIMES, b"02\0"), sif(bytes(16), TIMES)[:90]):
         path = tmp_path / "other.sif"
         path.write_bytes(content)

@@ -52,7 +52,7 @@ BROKEN = [
     ("half a login", GOOD + "secrets: {registry_username: env:A}\n", "3:10", "needs both"),
     ("section in post", GOOD + "post: |\n  true\n  %files\n", "3:7", "a section or stage: '%files'"),
     ("argument in post", GOOD + "post: echo {{ a }}\n", "3:7", "'{{'"),
-    ("definition and base", GOOD + "definition: a.def\n", "2:7", "'base' has no effect beside 'definition'"),
+    ("definition and base", GOOD + "definition: a.def\n", "2:7", "'base' has no effect together with 'definition'"),
     ("definition and post", "name: a\ndefinition: a.def\npost: b\n", "3:7", "'post' has no effect"),
     ("Python of an empty base", GOOD + "python: {from: base}\n", "3:9", "a base that has Python"),
     ("unknown key", GOOD + "pyhton: {}\n", "3:1", "did you mean 'python'?"),
@@ -69,7 +69,7 @@ def test_a_broken_image_file_gets_one_clear_message(text: str, place: str, says:
     assert str(caught.value).startswith(f"{path}:{place}: ") and says in str(caught.value)
 
 
-def test_a_login_that_is_a_variable_is_no_login(tmp_path: Path) -> None:
+def test_a_login_that_is_a_variable_is_not_reported(tmp_path: Path) -> None:
     path = tmp_path / "image.yaml"
     path.write_text(GOOD + "post: git clone https://$USER:$TOKEN@a.org/b\nsecrets: {USER: env:A, TOKEN: file:b}\n")
     assert load(path).secrets == {"USER": "env:A", "TOKEN": "file:b"}

@@ -43,7 +43,7 @@ def test_an_image_is_listed_shown_verified_and_removed(kept: CachedImage, capsys
     assert re.fullmatch(r"no images in .*; `torusrun build NAME` makes one\n", capsys.readouterr().out)
 
 
-def test_images_of_one_name_are_told_apart(kept: CachedImage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_of_one_name_are_distinguished(kept: CachedImage, capsys: pytest.CaptureFixture[str]) -> None:
     cache, labels = Cache(kept.path.parent), {"torusrun.variant": "host-online"}
     locked = "pip install -r /mnt/requirements/locked-0.txt"
     for key, changes in (("b" * 64, {"labels": labels}), ("c" * 64, {"compression": "lz4", "definition": locked})):

@@ -32,7 +32,7 @@ def test_an_image_is_used_as_it_was_submitted_and_refused_once_it_was_replaced(i
     with pytest.raises(SiteError, match="cannot be read: No such file or directory"):
         image_kept.verify(image)
     os.mkfifo(image.path)
-    with pytest.raises(SiteError, match="cannot be read: this is no regular file"):
+    with pytest.raises(SiteError, match="cannot be read: this is not a regular file"):
         image_kept.verify(image)
 
 

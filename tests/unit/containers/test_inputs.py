@@ -94,7 +94,7 @@ def test_a_changed_base_folder_is_another_base(tmp_path: Path) -> None:
 
 def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "data")
-    with pytest.raises(UserError, match="data: cannot be read: this is no regular file"):
+    with pytest.raises(UserError, match="data: cannot be read: this is not a regular file"):
         checksum_of_tree(tmp_path)
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UserError, match="loop: cannot be read"):

@@ -54,14 +54,14 @@ def test_a_runtime_that_comes_with_a_module_is_found(installed: Path) -> None:
     assert not here.modules_failed and "after `module purge; module load apptainer/1.4`" in here.asked
 
 
-def test_a_module_that_is_not_here_is_told_and_nothing_is_lost(installed: Path) -> None:
+def test_a_missing_module_is_reported_and_nothing_is_lost(installed: Path) -> None:
     here = login(site("apptainer/9; touch pwned"))
     assert here.runtime is None and "not found" in here.asked and here.environment["PATH"] == "/usr/bin:/bin"
     assert "Unable to locate a modulefile for 'apptainer/9; touch pwned'" in here.modules_failed
     assert not Path("pwned").exists()
 
 
-def test_a_machine_without_modules_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_modules_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.delenv("BASH_ENV", raising=False)
     here = login(site("torusrun-no-such-module"))

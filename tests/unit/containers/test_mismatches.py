@@ -64,11 +64,11 @@ MISMATCHES: list[Row] = [
     ),
     (
         "Slurm without PMIx and MPICH", replace(BY_SLURM, srun_mpi="pmi2"), BY_BARE_SRUN, MPICH,
-        "slurm-pmi", FITS, "srun offers pmi2, which mpich 3.4.1 speaks",
+        "slurm-pmi", FITS, "srun offers pmi2, which mpich 3.4.1 supports",
     ),
     (
         "Slurm with PMIx and Open MPI", replace(BY_SLURM, srun_mpi="pmix"), BY_SRUN, OPENMPI,
-        "slurm-pmi", FITS, "srun offers pmix, which openmpi 4.1.4 speaks",
+        "slurm-pmi", FITS, "srun offers pmix, which openmpi 4.1.4 supports",
     ),
     (
         "Slurm that is not here", BY_SLURM, HOST, OPENMPI,
@@ -149,7 +149,7 @@ MISMATCHES: list[Row] = [
     ),
     (
         "CPU torch on CPUs of nodes with GPUs", ON_CPUS, HOST, CPU_TORCH,
-        "torch-without-cuda", FITS, "the run uses no GPU: any torch serves",
+        "torch-without-cuda", FITS, "the run uses no GPU: any torch works",
     ),
     (
         "CPU torch beside a command's own program", replace(COMMAND, uses_gpus=True), BY_MPIRUN, CPU_TORCH,
@@ -165,17 +165,17 @@ MISMATCHES: list[Row] = [
     ),
     (
         "driver too old", replace(TRAINING, driver="470.57.02"), HOST, CUDA_TORCH,
-        "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, CUDA 12.6's oldest",
+        "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, the oldest for CUDA 12.6",
     ),
     (
         "driver too old, with cuda-compat inside", replace(TRAINING, driver="470.57.02"), HOST,
         replace(CUDA_TORCH, compat="560.35.03"),
-        "driver-old", WARNING, "cuda-compat 560.35.03 of the image serves data-centre GPUs",
+        "driver-old", WARNING, "cuda-compat 560.35.03 of the image supports data-centre GPUs",
     ),
     (
         "driver too old, with a cuda-compat that is too old", replace(TRAINING, driver="470.57.02"), HOST,
         replace(CUDA_TORCH, compat="510.47.03"),
-        "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, CUDA 12.6's oldest",
+        "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, the oldest for CUDA 12.6",
     ),
     (
         "driver that nobody names", replace(TRAINING, driver=None), replace(HOST, driver=None), CUDA_TORCH,
@@ -191,11 +191,11 @@ MISMATCHES: list[Row] = [
     ),
     (
         "an image in /tmp", ON_CPUS, HOST, replace(CPU_TORCH, shared=False, local_folder="/tmp"),
-        "image-not-shared", ERROR, "/shared/x.sif lies in /tmp, of which every node has its own",
+        "image-not-shared", ERROR, "/shared/x.sif is in /tmp, which is different on every node",
     ),
     (
         "an image on a disk of this machine", ON_CPUS, HOST, replace(CPU_TORCH, shared=False),
-        "image-not-shared", WARNING, "lies on a disk of this machine, unless it exports that to the nodes",
+        "image-not-shared", WARNING, "is on a disk of this machine, unless the nodes mount that disk",
     ),
     (
         "an image on an unknown file system", ON_CPUS, HOST, replace(CPU_TORCH, shared=None),
@@ -265,7 +265,7 @@ MISMATCHES: list[Row] = [
     ),
     (
         "an image without a shell", COMMAND, BY_MPIRUN, ImageFacts("/shared/x.sif", starts=None, shell=False),
-        "image-broken", UNKNOWN, "the image has no /bin/sh that could be asked",
+        "image-broken", UNKNOWN, "the image has no /bin/sh, which the checks need",
     ),
     (
         "an image that only this machine does not start", COMMAND, BY_MPIRUN, ImageFacts("/shared/x.sif", starts=None),

@@ -44,7 +44,7 @@ def test_the_key_follows_its_text_its_files_and_its_base(own: Path) -> None:
     assert len(set(keys)) == 5
 
 
-def test_it_is_built_as_it_is_in_its_own_folder(own: Path, tmp_path: Path) -> None:
+def test_it_is_built_unchanged_in_its_own_folder(own: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("name: mine\ndefinition: mine.def\ntraining: none\n")
     found = prepare(tmp_path / "mine.yaml", Variant())
     assert found.inputs.definition == OWN == text(own, Variant()) and found.inputs.directory == own.parent

@@ -150,7 +150,7 @@ def test_an_image_is_found_by_its_source(cached: tuple[Cache, CachedImage]) -> N
     assert cache.newest_of([A, B]) == image and cache.newest_of([A]) is None
 
 
-def test_an_exported_image_has_its_checksums_beside_it(cached: tuple[Cache, CachedImage], tmp_path: Path) -> None:
+def test_an_exported_image_has_its_checksums_in_its_folder(cached: tuple[Cache, CachedImage], tmp_path: Path) -> None:
     cache, image = cached
     export.export(cache, image, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {

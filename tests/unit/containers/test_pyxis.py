@@ -207,7 +207,7 @@ def test_a_sif_that_cannot_be_converted(form: int, squashfs: bytes, says: str, t
 @pytest.mark.parametrize("damage", [b"", b"x" * 200, struct.pack("<32s10s22s", b"", b"SIF_MAGIC\0", b"")])
 def test_a_file_that_is_no_sif_is_one_message(damage: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.sif").write_bytes(damage)
-    with pytest.raises(UserError, match="this is no SIF"):
+    with pytest.raises(UserError, match="this is not a SIF"):
         sif.squashfs(tmp_path / "x.sif")
 
 
@@ -250,7 +250,7 @@ def test_a_squashfs_is_for_pyxis_alone(tmp_path: Path, home: Path) -> None:
     with pytest.raises(UserError, match=r"x\.sqsh' is for Pyxis; this site has none"):
         run_image.of_plan(plan(tmp_path / "run.yaml"))
     (tmp_path / "site.yaml").write_text(f"{SITE}container: {{runtime: pyxis}}\n")
-    with pytest.raises(UserError, match="Pyxis starts this file as it is"):
+    with pytest.raises(UserError, match="Pyxis starts this file unchanged"):
         squashed.directly(f"{tmp_path}/x.sqsh", load_site(str(tmp_path / "site.yaml")), lambda line: None)
 
 
@@ -264,7 +264,7 @@ def test_build_recognises_an_image_by_its_content(
     Path("plain").write_bytes(SQUASHFS + b"\xff" * 2_000_000)
     assert main(["build", word, "--site", "./site.yaml"]) == 2
     assert capsys.readouterr().err == (
-        "torusrun: ./plain: Pyxis starts this file as it is; a run names it as its 'image'\n"
+        "torusrun: ./plain: Pyxis starts this file unchanged; a run names it as its 'image'\n"
     )
     a_sif(Path("plain"))
     assert main(["build", word, "--site", "./site.yaml"]) == 0
@@ -281,11 +281,11 @@ def test_build_recognises_an_image_by_its_content(
         (", stage: /tmp", "'container.stage' has no use with Pyxis: enroot unpacks"),
         (", mount: node", "'container.mount: node' has no use with Pyxis"),
         (", verify: signature", "a squashfs has no signature; write checksum"),
-        (", gpu: rocm", "'container.gpu: rocm' cannot be with Pyxis"),
-        (", writable: /scratch", "'container.writable: /scratch' cannot be with Pyxis, which keeps no changes"),
+        (", gpu: rocm", "'container.gpu: rocm' does not work with Pyxis"),
+        (", writable: /scratch", "'container.writable: /scratch' does not work with Pyxis, which keeps no changes"),
     ],
 )
-def test_what_cannot_be_with_pyxis_is_one_message(
+def test_keys_that_do_not_work_with_pyxis_are_one_message(
     site: str, says: str, tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head, more = (SITE, site) if site.startswith(",") else (site, "")

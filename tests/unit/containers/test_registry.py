@@ -24,7 +24,7 @@ def test_references(text: str, found: Reference) -> None:
     assert parse(text) == found
 
 
-def test_what_a_registry_asks_for_is_read() -> None:
+def test_the_request_of_a_registry_for_a_login_is_read() -> None:
     """The header is the one that Docker's documentation of its token authentication shows."""
     header = (
         'Bearer realm="https://auth.docker.io/token",service="registry.docker.io",'
@@ -38,7 +38,7 @@ def test_what_a_registry_asks_for_is_read() -> None:
     assert parse_challenge('Basic realm="x"') == parse_challenge("") == {}
 
 
-def test_a_digest_is_not_asked_for_again_and_no_answer_is_one_message() -> None:
+def test_a_digest_is_requested_once_and_a_missing_answer_is_one_message() -> None:
     assert pinned(f"debian:12@{DIGEST}") == f"debian:12@{DIGEST}"
     with pytest.raises(SiteError, match="127.0.0.1:9 does not report the digest of a/b:1: .*refused"):
         pinned("127.0.0.1:9/a/b:1")

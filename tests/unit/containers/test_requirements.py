@@ -52,7 +52,7 @@ def test_a_line_that_the_build_cannot_follow_is_named(tmp_path: Path, line: str,
     assert "t0ken" not in str(caught.value)
 
 
-def test_packages_and_wheels_of_the_image_file_stand_beside_requirements(tmp_path: Path) -> None:
+def test_packages_and_wheels_of_the_image_file_are_added_to_requirements(tmp_path: Path) -> None:
     (tmp_path / "a-1.0-py3-none-any.whl").touch()
     (tmp_path / "r.txt").write_text("torch==2.13.0\n")
     found = brought(Python(packages=("numpy==2", "a-1.0-py3-none-any.whl"), requirements="r.txt"), tmp_path)

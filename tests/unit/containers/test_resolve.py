@@ -176,11 +176,13 @@ def test_no_message_contains_a_login(broken: str, index: Index, monkeypatch: pyt
         monkeypatch.setattr(Web, "length", lambda web, url: None)
     else:
         (index.folder / "debian/dists/bookworm/main/binary-amd64/Packages.xz").write_bytes(b"no xz")
-        with pytest.raises(SiteError, match=f"^{index.address}/debian/.*/Packages.xz: this is no index of packages"):
+        with pytest.raises(
+            SiteError, match=f"^{index.address}/debian/.*/Packages.xz: this is not an index of packages"
+        ):
             Suite.fetched(Web(), f"{address}/debian", "bookworm", "x86_64")
         return
     why = resolve(["mine"], [f"{address}/simple"], TARGET, Web()).missing["mine"]
-    says = {"page": "no page of a package index", "wheel": "this is no wheel", "size": "its size is not known"}
+    says = {"page": "not a page of a package index", "wheel": "this is not a wheel", "size": "its size is not known"}
     assert says[broken] in why and f"{index.address}/simple/mine/" in why and "s3cret" not in why
 
 
@@ -211,15 +213,15 @@ def test_what_looks_like_a_token_in_a_path_is_not_shown(token: str, index: Index
 
 
 @pytest.mark.parametrize("url", ["pypi.org/simple", "https://[bad/simple", "https://h:s3cret/simple", "file:///simple"])
-def test_an_index_that_is_no_url_is_named(url: str) -> None:
+def test_an_index_that_is_not_a_url_is_named(url: str) -> None:
     (why,) = resolve(["torch"], [url], TARGET, Web()).missing.values()
-    assert why == f"{url}/torch/ is no URL of a server; write https://HOST/PATH"
+    assert why == f"{url}/torch/ is not a URL of a server; write https://HOST/PATH"
     (why,) = resolve(["torch"], ["https://me:s3/cret@h/simple"], TARGET, Web()).missing.values()
-    assert why == "https://h/simple/torch/ is no URL of a server; write https://HOST/PATH, and / as %2F in a login"
+    assert why == "https://h/simple/torch/ is not a URL of a server; write https://HOST/PATH, and / as %2F in a login"
 
 
 @pytest.mark.parametrize("length", ["many", "-5", "", "9" * 5000])
-def test_a_wrong_length_is_no_length(length: str, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_length_does_not_count(length: str, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     index.wheel("mine", "1.0", beside=False)
     monkeypatch.setattr(Handler, "length", length)
     assert "its size is not known" in resolve(["mine"], [index.simple], TARGET, Web()).missing["mine"]
@@ -234,7 +236,7 @@ def test_a_dependency_that_cannot_be_read_is_named(need: str, index: Index) -> N
     assert found.missing["mine"].startswith("a dependency is not known: ") and "b" in found.missing["mine"]
 
 
-def test_a_link_that_is_no_url_is_no_wheel(index: Index) -> None:
+def test_a_link_that_is_not_a_url_is_not_a_wheel(index: Index) -> None:
     page = index.folder / "simple/mine/index.html"
     index.wheel("mine", "1.0")
     page.write_text('<a href="https://[bad/mine-2.0-py3-none-any.whl">a</a>' + page.read_text())
@@ -269,7 +271,7 @@ def image_file(index: Index, home: Path, tmp_path: Path, monkeypatch: pytest.Mon
     return path
 
 
-def test_the_parts_of_an_image_file_are_told(image_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_parts_of_an_image_file_are_listed(image_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["image", "resolve", "mine.yaml", "--site", "./site.yaml"]) == 0
     said = capsys.readouterr().out
     assert "not resolved from here, 2 of 9 parts:\n" in said
@@ -312,7 +314,7 @@ def test_what_cannot_be_looked_up_is_open_and_no_failure(
         ("PIP_EXTRA_INDEX_URL: file:index.txt", ""),
         ("PIP_INDEX_URL: env:NOT_SET_ANYWHERE", "the variable NOT_SET_ANYWHERE is not set here"),
         ("PIP_EXTRA_INDEX_URL: file:none", "none: cannot be read"),
-        ("PIP_NO_INDEX: env:OUR_INDEX", "known only in the build: 'secrets.PIP_NO_INDEX'"),
+        ("PIP_NO_INDEX: env:OUR_INDEX", "only the build knows the indexes of pip: 'secrets.PIP_NO_INDEX'"),
     ],
 )
 def test_the_indexes_of_the_image_files_secrets_are_queried(
@@ -334,7 +336,7 @@ def test_the_indexes_of_the_image_files_secrets_are_queried(
     assert main(["image", "resolve", "mine.yaml", "--site", "./site.yaml"]) == 0
     said = capsys.readouterr().out
     assert "s3cret" not in said and "t0ken" not in said
-    assert says or f"{index.address}****/private/dep/dep-1.0-py3-none-any.whl: this is no wheel" in said
+    assert says or f"{index.address}****/private/dep/dep-1.0-py3-none-any.whl: this is not a wheel" in said
     assert says in said if says else "\n  torch: " not in said
     pages = {url.partition("/torch")[0] for url in asked if "/torch" in url}
     own = {private} if "secrets.PIP_INDEX" in f"secrets.{secrets}" else {private, index.simple}
@@ -360,9 +362,9 @@ def test_requirements_files_are_read_as_pip_reads_them(
         "limited": "1.0", "dep": "1.0", "torch": "2.13.0",
     }  # fmt: skip
     assert {part["name"]: part["open"] for part in parts if part["open"]} == {
-        "https://a.org/limits.txt": "the build alone reads this file",
+        "https://a.org/limits.txt": "only the build reads this file",
         "git+ssh://a.org/b@0123": "it is in no index",
-        "more two": "this is no requirement that can be read",
+        "more two": "this requirement cannot be parsed",
         "odd; python_version ~= '3'": "the condition of 'odd; python_version ~= \"3\"' cannot be evaluated",
     }
 

@@ -59,7 +59,7 @@ def test_the_words_for_gpus_and_for_writing(
         (Runtime("s", "singularity", (2, 6, 1)), "{mount: node}", "has no instance start"),
     ],
 )
-def test_a_version_that_lacks_a_word_is_told_before_the_queue(
+def test_a_version_that_lacks_an_option_is_reported_before_the_queue(
     tmp_path: Path, runtime: Runtime, container: str, says: str
 ) -> None:
     """Through the command itself, which says its version as the real one does."""

@@ -32,13 +32,13 @@ NEW = Runtime("apptainer", "apptainer", (1, 4, 5))
         ("library://a/b/c:1", "registry", "a/b/c:1", ""),
     ],
 )
-def test_every_form_is_told_by_its_words(text: str, kind: str, place: str, tag: str) -> None:
+def test_every_form_is_recognised_by_its_words(text: str, kind: str, place: str, tag: str) -> None:
     found = source.parse(text)
     assert (found.kind, found.place, found.tag) == (kind, place, tag)
     assert source.misfit(text) is None
 
 
-def test_a_path_is_told_by_what_lies_there(tmp_path: Path) -> None:
+def test_the_kind_of_a_path_follows_from_its_content(tmp_path: Path) -> None:
     (tmp_path / "mine.img").write_bytes(SIF)
     (tmp_path / "sandbox").mkdir()
     assert source.parse(f"{tmp_path}/mine.img").kind == "SIF"
@@ -51,15 +51,15 @@ def test_a_path_is_told_by_what_lies_there(tmp_path: Path) -> None:
     [
         ("mine.tar", "write docker-archive:mine.tar"),
         ("/a/mine.tar.gz", "write docker-archive:/a/mine.tar.gz"),
-        ("shub://a/b", "this form is not known"),
-        ("oci://a/b", "this form is not known"),
-        ("docker://--option", "is no reference"),
-        ("docker://a b", "is no reference"),
+        ("shub://a/b", "this form is unknown"),
+        ("oci://a/b", "this form is unknown"),
+        ("docker://--option", "is not a reference"),
+        ("docker://a b", "is not a reference"),
         ("docker-archive:", "cannot be a path: it is empty"),
         ("/a/\0.sif", "cannot be a path: it holds a NUL"),
     ],
 )
-def test_what_is_no_image_is_told_with_the_mend(text: str, says: str) -> None:
+def test_a_file_that_is_not_an_image_is_reported_with_the_remedy(text: str, says: str) -> None:
     assert says in str(source.misfit(text))
     with pytest.raises(UserError, match="the image"):
         source.parse(text)
@@ -83,7 +83,7 @@ def test_the_key_of_a_conversion_follows_the_content(tmp_path: Path) -> None:
     assert convert.conversion(source.parse(f"oci-archive:{moved}"), "").key != first
     tagged = convert.conversion(source.parse(f"oci-archive:{moved}:tag"), "").key
     assert tagged != convert.conversion(source.parse(f"oci-archive:{moved}"), "").key
-    with pytest.raises(UserError, match="no runtime takes a tag here"):
+    with pytest.raises(UserError, match="no runtime accepts a tag here"):
         convert.conversion(source.parse(f"docker-archive:{moved}:tag"), "")
     moved.write_bytes(b"two")
     assert convert.conversion(source.parse(f"docker-archive:{moved}"), "").key != first
@@ -153,7 +153,7 @@ def test_a_tag_chooses_one_of_several_images(transport: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("content", [b"no tar", b""])
 def test_an_archive_of_another_form_is_one_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "mine.tar").write_bytes(content)
-    with pytest.raises(UserError, match=r"mine\.tar: this is no (whole archive of an )?OCI layout"):
+    with pytest.raises(UserError, match=r"mine\.tar: this is not an? (complete archive of an )?OCI layout"):
         convert.conversion(source.parse(f"oci-archive:{tmp_path}/mine.tar:v1"), "").lay_out(tmp_path / "build")
 
 
@@ -164,7 +164,7 @@ def test_an_archive_that_is_cut_off_is_one_error_of_one_line(packed: Literal["gz
     with tarfile.open(tmp_path / "whole", f"w:{packed}") as tar:
         tar.add(layout, ".")
     (tmp_path / "mine.tar").write_bytes((tmp_path / "whole").read_bytes()[:50_000])
-    with pytest.raises(UserError, match=r"^\S*mine\.tar: this is no whole archive of an OCI layout: [^\n]+$"):
+    with pytest.raises(UserError, match=r"^\S*mine\.tar: this is not a complete archive of an OCI layout: [^\n]+$"):
         convert.conversion(source.parse(f"oci-archive:{tmp_path}/mine.tar:v1"), "").lay_out(tmp_path / "build")
 
 

@@ -97,7 +97,7 @@ def a_file(folder: Path, elsewhere: Path) -> None:
         pytest.param(a_strangers_open_to_all, f"belongs to user {STRANGER}", marks=AS_ROOT),
         (open_to_all, r"open to others \(mode 0777\)"),
         (readable_by_others, r"open to others \(mode 0755\)"),
-        (a_file, "this is no folder; it belongs to user"),
+        (a_file, "this is not a folder; it belongs to user"),
     ],
 )
 def test_a_planted_folder_is_refused(
@@ -113,7 +113,7 @@ def test_a_planted_folder_is_refused(
 
 def test_a_folder_that_others_can_rename_is_refused(image: Path, node: Path, attempt: Path) -> None:
     node.chmod(0o777)
-    with pytest.raises(SiteError, match=r"others may write into this folder .*container\.stage"):
+    with pytest.raises(SiteError, match=r"other users can write to this folder .*container\.stage"):
         copied(image, str(node), SHA, attempt)
 
 
@@ -160,7 +160,7 @@ def test_a_copy_is_read_once_in_an_attempt_and_again_in_the_next(image: Path, no
 
 
 @pytest.mark.parametrize("text", ["", "[", "null", "[" * 100_000, "\udce9"])
-def test_a_damaged_record_is_no_record(image: Path, node: Path, attempt: Path, text: str) -> None:
+def test_a_damaged_record_does_not_count(image: Path, node: Path, attempt: Path, text: str) -> None:
     copy = copied(image, str(node), SHA, attempt)
     copy.write_bytes(b"evil")
     copy.with_suffix(".json").write_bytes(text.encode("utf-8", "surrogateescape"))

@@ -53,7 +53,7 @@ def test_slurm_that_forbids_accounting_and_knows_no_switches_is_still_described(
     ("said", "changed", "closed"),
     [
         ("State=UP", "State=DRAIN", "its state is DRAIN"),
-        ("RootOnly=NO", "RootOnly=YES", "it is for root alone"),
+        ("RootOnly=NO", "RootOnly=YES", "only root may use it"),
         ("AllowAccounts=ALL", "AllowAccounts=physics,chem", "it is for the accounts physics,chem"),
         ("AllowAccounts=ALL", "AllowAccounts=physics,lab", ""),
     ],

@@ -116,7 +116,7 @@ def test_a_login_node_without_mpi_and_runtime_loads_their_modules(home: object) 
 
 
 def test_what_several_answers_fit_names_its_option(home: object) -> None:
-    with pytest.raises(UserError, match="main, short; name one by --queue, or let --yes take main"):
+    with pytest.raises(UserError, match="main, short; name one with --queue, or let --yes choose main"):
         propose(slurm(), None, BARE, choices(yes=False))
     assert site(slurm(), choices(yes=False, queue="short"))[0].queue == "short"
     with pytest.raises(UserError, match="did you mean 'short'"):
@@ -152,7 +152,7 @@ def test_an_account_is_asked_for_where_jobs_need_one(home: object) -> None:
     enforced = Reached("slurm", ClusterFacts(**{**vars(facts), "needs_account": True, "accounts": ("a", "b")}))
     assert site(enforced, choices(account="b"))[0].account == "b"
     unknown = Reached("slurm", ClusterFacts(**{**vars(facts), "needs_account": True, "accounts": ()}))
-    with pytest.raises(UserError, match="name it by --account"):
+    with pytest.raises(UserError, match="name it with --account"):
         site(unknown, choices())
     assert site(slurm(), choices())[0].account is None
 

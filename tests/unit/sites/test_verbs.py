@@ -106,7 +106,7 @@ def test_init_writes_no_site_of_a_cluster_whose_scheduler_is_down(
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert main(["init", "--yes"]) == 3
     said = capsys.readouterr().err
-    assert says in said and "take this machine alone by --scheduler local" in said
+    assert says in said and "use only this machine with --scheduler local" in said
     assert not (home / ".config").exists()
 
 
@@ -179,9 +179,9 @@ def test_sites_lists_mine_first_and_what_is_wrong(home: Path, capsys: pytest.Cap
     said = capsys.readouterr().out
     assert "cannot be read: line 2:11: 'launcher'" in said and "ships with torusrun" in said
     assert "cannot be read: this is a folder" in said
-    assert "cannot be read: this is a link to a file that is not there" in said
+    assert "cannot be read: this is a link to a file that does not exist" in said
     assert main(["doctor", "--site", "gone"]) == 2
-    assert "gone.yaml: this is a link to a file that is not there" in capsys.readouterr().err
+    assert "gone.yaml: this is a link to a file that does not exist" in capsys.readouterr().err
 
 
 class Spooler(Local):

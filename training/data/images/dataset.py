@@ -71,7 +71,7 @@ class Images:
         return self._ahead.take(samples)
 
     def test_batches(self, rank: int, world: int) -> Iterator[Batch]:
-        """The rank's contiguous part of the test images, in batches; the next batch is decoded meanwhile."""
+        """The rank's contiguous part of the test images, in batches; the next batch is decoded while one is used."""
         decoding: deque[Decoding] = deque()
         for cut in rectangles.of_rank(self._cuts(), rank, world):
             decoding.append(self._start_test(cut))

@@ -41,7 +41,7 @@ Pixels = Any
 
 
 class Corrupt(Exception):
-    """These bytes are not a complete image. A MemoryError says nothing about them, and is raised as it is."""
+    """These bytes are not a complete image. A MemoryError says nothing about them, and is raised unchanged."""
 
 
 def size_of(data: bytes) -> tuple[int, int]:

@@ -69,7 +69,9 @@ def check_counts(found: Split[Stored], **asked: int | None) -> None:
         if count is not None and type(count) is not int:
             raise _wrong(name, "a whole number", count)
         if count is not None and count != real:
-            raise ConfigError(f"train.data.options.{name}: it says {count}, and {found.train.root} has {real}; mend it")
+            raise ConfigError(
+                f"train.data.options.{name}: it is {count}, but {found.train.root} has {real}; correct it"
+            )
 
 
 def counts(found: Split[Stored]) -> tuple[int, int, int]:

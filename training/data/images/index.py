@@ -68,7 +68,7 @@ def kept(kind: str, root: Path, stamps: Any, make: Callable[[], Index]) -> Index
 
 
 def forget(kind: str, root: Path) -> None:
-    """Remove this index, so that the next call makes it anew."""
+    """Remove this index, so that the next call makes it again."""
     with suppress(OSError, RuntimeError):
         _place(kind, root).unlink()
 

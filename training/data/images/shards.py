@@ -166,7 +166,7 @@ def _members(shard: Path) -> Iterator[tuple[int, int, int]]:
         except (tarfile.TarError, EOFError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            raise ConfigError(f"{ROOT}: {shard} is no whole tar file ({error}); make or copy it again") from None
+            raise ConfigError(f"{ROOT}: {shard} is not a complete tar file ({error}); make or copy it again") from None
 
 
 def _is_file(shard: Path, member: tarfile.TarInfo) -> bool:
@@ -202,7 +202,7 @@ def _sample(
     images = [member for suffix, member in members.items() if suffix in SUFFIXES]
     if len(images) != 1 or ".cls" not in members:
         held = ", ".join(sorted(members))
-        raise ConfigError(f"{ROOT}: {shard}: {key} must have one image and .cls beside each other, and has {held}")
+        raise ConfigError(f"{ROOT}: {shard}: {key} must have one image and one .cls next to each other, but has {held}")
     if images[0].offset_data + images[0].size > size:
         raise ConfigError(f"{ROOT}: {shard} ends within {images[0].name}; make or copy it again")
     return images[0].offset_data, images[0].size, _label(tar, shard, members[".cls"])
@@ -220,13 +220,13 @@ def _check_end(tar: tarfile.TarFile, shard: Path, size: int) -> None:
         raise tarfile.ReadError(f"no header at byte {tar.offset}")
     if any(rest):
         raise ConfigError(
-            f"{ROOT}: {shard} continues after the end of its archive at byte {tar.offset}, as tar files do that were "
-            "joined by cat; join them by 'tar --concatenate', or make each a shard"
+            f"{ROOT}: {shard} continues after the end of its archive at byte {tar.offset}, as in tar files joined "
+            "by cat; join them with 'tar --concatenate', or make each a shard"
         )
     if size - tar.offset > LONGEST_PADDING_BYTES:
         raise ConfigError(
-            f"{ROOT}: {shard} has {size - tar.offset} bytes after the end of its archive at byte {tar.offset}, as a "
-            "copy has that is not complete; copy or make it again"
+            f"{ROOT}: {shard} has {size - tar.offset} bytes after the end of its archive at byte {tar.offset}, as "
+            "in an incomplete copy; copy or make it again"
         )
 
 
@@ -256,5 +256,5 @@ def _part(descriptor: int, size: int, begin: int) -> bytes:
     """`size` bytes from `begin` on. Raises OSError if the shard has become shorter: that is not a corrupt image."""
     content = os.pread(descriptor, size, begin)
     if len(content) < size:
-        raise OSError(errno.EIO, f"a shard ends before byte {begin + size}, as it did not when it was indexed")
+        raise OSError(errno.EIO, f"a shard ends before byte {begin + size}, but was longer when it was indexed")
     return content

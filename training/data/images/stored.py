@@ -56,15 +56,15 @@ def telling(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         if path.is_symlink():
             raise ConfigError(
-                f"{ROOT}: {path} is a link to {os.readlink(path)}, which is not there; mend or remove the link "
+                f"{ROOT}: {path} is a link to {os.readlink(path)}, which does not exist; correct or remove the link "
                 "(if the ranks run in an image, bind the folder to which it leads)"
             ) from None
         raise ConfigError(
-            f"{ROOT}: there is no {path}; name the folder as the ranks see it (bind it, if they run in an image)"
+            f"{ROOT}: there is no {path}; name the folder by its path on the ranks (bind it, if they run in an image)"
         ) from None
     except PermissionError:
         raise ConfigError(f"{ROOT}: {path} may not be read by this user; ask its owner for the right") from None
     except NotADirectoryError:
-        raise ConfigError(f"{ROOT}: {path} is no folder") from None
+        raise ConfigError(f"{ROOT}: {path} is not a folder") from None
     except OSError as error:
         raise ConfigError(f"{ROOT}: {path} cannot be read: {error.strerror}") from None

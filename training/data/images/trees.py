@@ -88,8 +88,8 @@ def _listed(root: Path, stamps: Stamps) -> Index:
     strange = sorted({name for half, name, _ in stamps if half == "val"} - set(classes))
     if strange:
         raise ConfigError(
-            f"{ROOT}: {root / 'val' / strange[0]} is a class that {root / 'train'} has not; "
-            f"remove it there, or add its training images{_and_others(strange)}"
+            f"{ROOT}: {root / 'val' / strange[0]} is a class that {root / 'train'} does "
+            f"not have; remove it there, or add its training images{_and_others(strange)}"
         )
     numbers: dict[str, array[int]] = {}
     for half in HALVES:

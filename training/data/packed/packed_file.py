@@ -65,7 +65,9 @@ def checked(source: Source, path: Path) -> int:
     with open(open_regular(path), "rb") as file:
         right = file.read(len(head)) == head and of_stream(file) == source.content_sha256
     if not right:
-        raise ConfigError(f"{path} is damaged, or of another version; `torusrun data get {source.name}` writes it anew")
+        raise ConfigError(
+            f"{path} is damaged, or of another version; `torusrun data get {source.name}` writes it again"
+        )
     return len(head)
 
 

@@ -44,7 +44,7 @@ def read(path: Path, made_for: Mapping[str, Any]) -> KeptPlan | None:
             raise TypeError
         return KeptPlan(after_step, Layout(tuple(order), tuple(counts)))
     except (OSError, ValueError, KeyError, TypeError):
-        _say(f"{path} holds no plan that can be read")
+        _say(f"{path} does not hold a readable plan")
         return None
 
 

@@ -18,7 +18,7 @@ def cuda(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding
     """CUDA in torch, torch's kernels, and the nodes' driver."""
     if not wanted.uses_gpus:
         if wanted.training and image.torch:
-            yield fits("torch-without-cuda", "the run uses no GPU: any torch serves", "'node.gpus' and 'train.device'")
+            yield fits("torch-without-cuda", "the run uses no GPU: any torch works", "'node.gpus' and 'train.device'")
         return
     severity: Severity = "error" if wanted.training else "warning"
     evidence = image.evidence("torch")
@@ -39,20 +39,20 @@ def _driver(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severi
     driver, floor = wanted.driver or host.driver, oldest_driver(version(image.cuda or ""))
     evidence = f"'container.driver' of the site: {driver}" if wanted.driver else host.evidence("gpus")
     if not driver:
-        what = f"whether the nodes' driver serves CUDA {image.cuda}: 'container.driver' of the site can name it"
+        what = f"whether the nodes' driver supports CUDA {image.cuda}: 'container.driver' of the site can name it"
         yield unknown("driver-old", what, evidence)
     elif not floor:
-        what = f"whether driver {driver} serves CUDA {image.cuda}, which the table of drivers does not have"
+        what = f"whether driver {driver} supports CUDA {image.cuda}, which is not in the table of drivers"
         yield unknown("driver-old", what, evidence)
     elif version(driver) < floor:
-        what = f"the driver {driver} is older than {dotted(floor)}, CUDA {image.cuda}'s oldest"
+        what = f"the driver {driver} is older than {dotted(floor)}, the oldest for CUDA {image.cuda}"
         if version(image.compat) >= floor:
             # From memory: NVIDIA, CUDA compatibility: forward compatibility is for data-centre GPUs alone.
-            what += f"; cuda-compat {image.compat} of the image serves data-centre GPUs, if LD_LIBRARY_PATH names it"
+            what += f"; cuda-compat {image.compat} of the image supports data-centre GPUs, if LD_LIBRARY_PATH names it"
             severity = "warning"
         yield Finding("driver-old", what, severity, evidence)
     else:
-        yield fits("driver-old", f"the driver {driver} serves CUDA {image.cuda}", evidence)
+        yield fits("driver-old", f"the driver {driver} supports CUDA {image.cuda}", evidence)
 
 
 def _architecture(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severity) -> Iterator[Finding]:

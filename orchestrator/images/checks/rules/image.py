@@ -42,7 +42,7 @@ def starts(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Findi
     if image.starts:
         yield fits("image-broken", "programs run in the image", evidence)
     elif not image.shell:
-        yield unknown("image-broken", "the image has no /bin/sh that could be asked what is in it", evidence)
+        yield unknown("image-broken", "the image has no /bin/sh, which the checks need", evidence)
     elif image.starts is None and wanted.cluster:
         yield unknown("image-broken", "the image does not start on this machine; it may on the nodes", evidence)
     else:
@@ -58,10 +58,10 @@ def shared(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Findi
     if image.shared:
         yield fits("image-not-shared", f"the nodes see {image.path}", evidence)
     elif image.local_folder:
-        what = f"{image.path} lies in {image.local_folder}, of which every node has its own"
+        what = f"{image.path} is in {image.local_folder}, which is different on every node"
         yield Finding("image-not-shared", what, evidence=evidence)
     elif image.shared is False:
-        what = f"{image.path} lies on a disk of this machine, unless it exports that to the nodes"
+        what = f"{image.path} is on a disk of this machine, unless the nodes mount that disk"
         yield Finding("image-not-shared", what, "warning", evidence)
     else:
         yield unknown("image-not-shared", f"whether the nodes see {image.path}", evidence)

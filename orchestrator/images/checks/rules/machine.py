@@ -63,7 +63,7 @@ def _building(wanted: Wanted, host: HostFacts, runtime: Runtime) -> Iterator[Fin
 def modules(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
     """The site's modules; a login node may lack them."""
     if host.modules_failed:
-        what = "the site's modules do not load here, so the runtime and the MPI of a job may be others than here"
+        what = "the site's modules do not load here, so the runtime and the MPI of a job may differ from those here"
         yield unknown("modules", what, host.modules_failed)
 
 

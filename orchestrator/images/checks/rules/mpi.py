@@ -91,13 +91,13 @@ def _slurm(wanted: Wanted, host: HostFacts, used: MpiLibrary, evidence: str, sev
         yield Finding("slurm-pmi", f"{used} of the image needs {words} of srun, which offers {has}", severity, both)
     elif not wanted.srun_mpi:
         first = "pmix" if "pmix" in needs and used.family == "openmpi" else sorted(needs & offers)[-1]
-        what = f"whether srun takes {words} by itself: 'launcher_args: [--mpi={first}]' of the site makes it sure"
+        what = f"whether srun takes {words} by itself: 'launcher_args: [--mpi={first}]' of the site sets it"
         yield unknown("slurm-pmi", what, both)
     elif wanted.srun_mpi.partition("_v")[0] not in needs and wanted.srun_mpi in offers:
         what = f"{used} of the image needs {words} of srun, and 'launcher_args' has --mpi={wanted.srun_mpi}"
         yield Finding("slurm-pmi", what, severity, both)
     elif wanted.srun_mpi in offers:
-        yield fits("slurm-pmi", f"srun offers {wanted.srun_mpi}, which {used} speaks", both)
+        yield fits("slurm-pmi", f"srun offers {wanted.srun_mpi}, which {used} supports", both)
 
 
 def _launcher(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severity) -> Iterator[Finding]:

@@ -65,7 +65,7 @@ def arrange(
         else:
             raise one.wrong("the first instruction must be FROM, and only ARG may come before it")
     if not stages:
-        raise SpecError([Problem(Mark(str(path)), "it has no FROM, so it is no Dockerfile that can be built")])
+        raise SpecError([Problem(Mark(str(path)), "it has no FROM, so it cannot be built as a Dockerfile")])
     wanted = _find(target, stages) if target else stages[-1]
     if wanted is None:
         named = [stage.name for stage in stages if stage.name]
@@ -109,7 +109,7 @@ def _stage(one: Instruction, number: int, before: Mapping[str, str], stages: lis
     if not image:
         raise one.wrong(f"{words[0]} has no value; give the ARG before it a default, or name it in 'arguments'")
     if image.lower() == "scratch":
-        raise one.wrong("an image of nothing cannot run a training; begin with an image that has a system")
+        raise one.wrong("an empty image cannot run a training; begin with an image that has an operating system")
     if parent := _find(image, stages):
         return BuildStage(number, name, parent.image, parent.base, parent.instructions)
     if not REFERENCE.fullmatch(image):
@@ -134,5 +134,5 @@ def _needed(wanted: BuildStage, stages: list[BuildStage], before: Mapping[str, s
             elif REFERENCE.fullmatch(named):
                 images[named] = f"image-{len(images)}"
             else:
-                raise one.wrong(f"--from={named}: there is no such stage, and it is no reference of an image")
+                raise one.wrong(f"--from={named}: there is no such stage, and it is not a reference of an image")
     return Dockerfile(tuple(stages[number] for number in sorted(numbers)), before, images)
