@@ -217,7 +217,7 @@ class Supervisor:
             said=ranks.said(),
             launcher=ranks.launcher_said(),
             launcher_code=code,
-            step=gather.newest_step(self.folder, self.attempt),
+            step=gather.known_step(self.folder, self.attempt),
             done=is_done(self.attempt),
             needs_record=running.program.records_done,
             says_later=running.program.says_later,

@@ -297,6 +297,20 @@ def test_hosts_are_heard_by_the_file_systems_clock(tmp_path: Path) -> None:
     assert silences(attempt, PLACED) == {"n1": 0.0, "n2": 70.0}
 
 
+def test_records_that_cannot_be_read_are_read_at_the_next_look(tmp_path: Path) -> None:
+    ranks = RankRecords(Attempt(tmp_path))
+    ranks.read()
+    assert not (ranks.ends or ranks.told or ranks.answered()), "the folder is missing, as after a short failure"
+    ranks.attempt.ranks.mkdir()
+    end(1).write(ranks.attempt.rank_end(1))
+    ranks.attempt.rank_end(0).write_text("{")
+    ranks.read()
+    assert sorted(ranks.ends) == [1]
+    end(0).write(ranks.attempt.rank_end(0))
+    ranks.read()
+    assert sorted(ranks.ends) == [0, 1]
+
+
 def test_a_rank_that_copies_its_image_has_not_begun_and_its_host_is_not_taken_for_dead(tmp_path: Path) -> None:
     ranks = RankRecords(Attempt(tmp_path))
     ranks.attempt.ranks.mkdir()
