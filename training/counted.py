@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import islice
+
 
 def counted(count: int, noun: str) -> str:
     """The count and the noun; the noun gets s or es (epochs, switches) unless the count is 1."""
@@ -12,3 +15,9 @@ def counted(count: int, noun: str) -> str:
 def all_of(count: int, noun: str) -> str:
     """'all 4 ranks', or 'the rank' if it is the only one."""
     return f"all {counted(count, noun)}" if count > 1 else f"the {noun}"
+
+
+def first_of(words: Collection[str], most: int = 8) -> str:
+    """The first words, separated by commas, and how many more there are: 'n1, n2 and 998 more'."""
+    more = f" and {len(words) - most:,} more" if len(words) > most else ""
+    return ", ".join(islice(words, most)) + more

@@ -29,6 +29,10 @@ class SiteError(TorusrunError):
     exit_code = SITE_FAILED
 
 
+class ImageError(SiteError):
+    """An image cannot be used: it cannot be copied or mounted, or it is not the one of the run."""
+
+
 @contextmanager
 def explained(what: str, kind: type[TorusrunError] = SiteError) -> Iterator[None]:
     """Within, an OSError becomes an error of this kind; its message has `what` (the failed action) and the reason."""

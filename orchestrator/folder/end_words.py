@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.folder.how_ended import How
 from orchestrator.folder.records import End, RankEnd, signal_name
-from training.counted import all_of
+from training.counted import all_of, first_of
 
 if TYPE_CHECKING:  # `status` needs none
     from orchestrator.network.placement.mapping import Placement
@@ -91,7 +91,7 @@ def _named(placement: Placement | None, ranks: Sequence[int], hosts: Sequence[st
         "first": f"{first} and {len(ranks) - 1} more" if len(ranks) > 1 else first,
         "ranks": listed(ranks),
         "host": hosts[0] if hosts else "",
-        "places": ", ".join(f"{host} ({listed(on)})" for host, on in there.items()),
+        "places": first_of([f"{host} ({listed(on)})" for host, on in there.items()], MOST_IN_WORDS),
     }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.base.json_files import write_json
 from orchestrator.base.typed import read_record
+from training.counted import first_of
 
 
 class Judgement(str, Enum):
@@ -81,7 +82,7 @@ class PreflightRecord:
     @property
     def why(self) -> str:
         """The bad hosts with their evidence, in words."""
-        return ", ".join(f"{host} ({'; '.join(evidence)})" for host, evidence in self.bad.items())
+        return first_of([f"{host} ({'; '.join(evidence)})" for host, evidence in self.bad.items()])
 
     def write(self, path: Path) -> None:
         write_json(path, {"schema": 1, **asdict(self)})

@@ -14,7 +14,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 
 from orchestrator import schedulers
 from orchestrator.base import process
@@ -22,12 +23,15 @@ from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.folder import claim
 from orchestrator.folder.records import is_done
 from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.placement.mapping import same_host
+from orchestrator.network.placement.mapping import without
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.plan_files import read_attempt
 from training.checkpoint import node_memory
+from training.counted import first_of
 
 LIMIT_S = 15.0  # for all hosts together
+MOST_AT_ONCE = 64  # remote commands
+LOOK_S = 0.05
 
 
 def remove(run: RunFolder, attempt: int, lost: Collection[str] = ()) -> None:
@@ -50,30 +54,39 @@ def _remove(run: RunFolder, plan: Plan, lost: Collection[str]) -> None:
     node_memory.remove(folder)
     here, scheduler = socket.gethostname(), schedulers.get(plan.site.scheduler)
     reach, hosts = scheduler.reach.remote_command, dict.fromkeys(scheduler.hosts(os.environ, here))
-    others = [host for host in hosts if host not in lost and not same_host(host, here)]
+    others = without(hosts, [*lost, here])
     if not others or not reach:
         return
     own = [f"PYTHONPATH={os.environ['PYTHONPATH']}"] if "PYTHONPATH" in os.environ else []
     line = shlex.join(["env", *own, *process.module(plan.python, "training.checkpoint.node_memory", folder)])
-    started = {host: found for host in others if (found := _started(reach(host, line)))}
-    until_s = time.monotonic() + LIMIT_S
-    left = [host for host in others if host not in started or not _ended(started[host], until_s)]
-    if left:
-        said = f"copies of the state may be left in the memory of {', '.join(left)}"
+    if left := _not_reached({host: reach(host, line) for host in others}):
+        said = f"copies of the state may be left in the memory of {first_of(left)}"
         print(f"torusrun: {said}: {folder}", file=sys.stderr, flush=True)
+
+
+def _not_reached(commands: Mapping[str, Sequence[str]]) -> list[str]:
+    """Run the command of each host, MOST_AT_ONCE at a time; the hosts whose command failed, or had no time to end."""
+    waiting, at_work, left = deque(commands), dict[str, subprocess.Popen[bytes]](), list[str]()
+    until_s = time.monotonic() + LIMIT_S
+    while (waiting or at_work) and time.monotonic() < until_s:
+        while waiting and len(at_work) < MOST_AT_ONCE:
+            if child := _started(commands[host := waiting.popleft()]):
+                at_work[host] = child
+            else:
+                left.append(host)
+        for host in [host for host, child in at_work.items() if child.poll() is not None]:
+            if at_work.pop(host).returncode:
+                left.append(host)
+        time.sleep(LOOK_S)
+    for child in at_work.values():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    missing = {*left, *at_work, *waiting}
+    return [host for host in commands if host in missing]
 
 
 def _started(command: Sequence[str]) -> subprocess.Popen[bytes] | None:
     with contextlib.suppress(SiteError):
         return process.start(command, environment=os.environ, own_group=True, parent_death=signal.SIGTERM)
     return None
-
-
-def _ended(child: subprocess.Popen[bytes], until_s: float) -> bool:
-    """Whether it removed what it should; it is killed after its time."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        return child.wait(max(until_s - time.monotonic(), 0.0)) == 0
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
-    return False

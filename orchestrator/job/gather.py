@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
 from orchestrator.base.whole_lines import TAIL_BYTES, tail
 from orchestrator.folder import metrics
+from orchestrator.folder.attempt_folders import recorded
 from orchestrator.folder.records import RankEnd
 from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack
@@ -36,15 +36,15 @@ class RankRecords:
         self.ends: dict[int, RankEnd] = {}
 
     def read(self) -> None:
-        """Read the ends that are new since the last call."""
-        for rank in self._recorded("end"):
-            if rank not in self.ends:
+        """Read the ends that are new since the last call; those that cannot be read are tried again at the next."""
+        for rank in recorded(self.attempt)["end"] - self.ends.keys():
+            with contextlib.suppress(SiteError):
                 self.ends[rank] = RankEnd.read(self.attempt.rank_end(rank))
 
     @property
     def told(self) -> set[int]:
         """The ranks that received a request to stop."""
-        return {*self._recorded("told"), *(end.rank for end in self.ends.values() if end.told)}
+        return {*recorded(self.attempt)["told"], *(end.rank for end in self.ends.values() if end.told)}
 
     def said(self) -> dict[int, list[str]]:
         """The last log lines of the ranks that ended badly, of at most MOST_LOGS of them."""
@@ -58,13 +58,13 @@ class RankRecords:
 
     def answered(self) -> set[int]:
         """The ranks whose wrappers have answered where they are."""
-        return set(self._recorded("seen"))
+        return recorded(self.attempt)["seen"]
 
     def where(self, ranks: Iterable[int]) -> dict[int, Where]:
         """Where the ranks were at the query, for those that answered or have not begun."""
         found = {}
         for rank in ranks:
-            with contextlib.suppress(SiteError):
+            with contextlib.suppress(SiteError, OSError):
                 if seen := read_object(self.attempt.rank_seen(rank)):
                     shown = seen.get("stack") is not False  # else the newest in the log is of an earlier query
                     frames = stack(self.lines(rank, STACK_LINES)) if shown else []
@@ -76,11 +76,6 @@ class RankRecords:
     def launcher_said(self) -> Words:
         """The launcher's messages in the standard error of the job, or of the attempt that started it."""
         return words(b"\n".join(tail(self._messages)).decode(errors="replace"))
-
-    def _recorded(self, kind: str) -> list[int]:
-        """The ranks that have a record of this kind."""
-        names = (entry.name.removesuffix(f".{kind}.json") for entry in os.scandir(self.attempt.ranks))
-        return [int(name) for name in names if name.isdigit()]
 
 
 def silences(attempt: Attempt, placement: Placement, over: Collection[int] = ()) -> dict[str, float]:
@@ -99,9 +94,16 @@ def silences(attempt: Attempt, placement: Placement, over: Collection[int] = ())
 
 
 def newest_step(run: RunFolder, attempt: Attempt) -> int | None:
-    """The newest step of an attempt, or None before the first."""
+    """The newest step of an attempt, or None before the first. Raises SiteError if the metrics cannot be read."""
     row = metrics.newest(metrics.read(run.metrics, TAIL_BYTES), STEP)
     return row.get("step") if row and row["attempt"] == attempt.number else None
+
+
+def known_step(run: RunFolder, attempt: Attempt) -> int | None:
+    """The newest step of an attempt, or None before the first or if the metrics cannot be read."""
+    with contextlib.suppress(SiteError):
+        return newest_step(run, attempt)
+    return None
 
 
 def writes_checkpoint(run: RunFolder, attempt: Attempt) -> bool:

@@ -30,6 +30,7 @@ from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import around, copies, study
 from orchestrator.job.deputy import JobPulse
 from orchestrator.job.standby.beside_attempt import Standby
+from orchestrator.network.placement.mapping import without
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.plan_files import read_attempt
 from orchestrator.runs.attempts import bad_hosts
@@ -41,6 +42,7 @@ from orchestrator.schedulers import client
 from training.counted import counted
 
 LOOK_S = 0.05
+READABLE_S = 5.0  # how long the record of an end may be unreadable
 LONGER_S = 20.0  # an attempt that has not ended this long after kill_after is killed
 OF_THE_JOB = (Cause.TIME_LIMIT, Cause.PREEMPTED)  # causes that end the job, too
 
@@ -129,7 +131,7 @@ class Jobs:
 
     def _hosts(self) -> list[str]:
         """The hosts of this job that are not lost."""
-        return [host for host in self.hosts if host not in self.lost]
+        return without(self.hosts, self.lost)
 
     def _attempt(self, number: int) -> End:
         """Run an attempt to its end, by the standby or by its script."""
@@ -144,12 +146,7 @@ class Jobs:
             if not self.asked_s:
                 self.standby.look(number, lost)
             time.sleep(LOOK_S)
-        end = None
-        with contextlib.suppress(SiteError):
-            end = End.read(attempt.end)
-        if end is None:  # its script was killed
-            end = ended(How.NO_END, certain=False)
-            end.write(attempt.end)
+        end = _end_of(attempt)
         print(f"torusrun: attempt {number}: {end.state.value}: {end.reason}", flush=True)
         return end
 
@@ -266,6 +263,25 @@ class Jobs:
         if self.child and self.child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.child.pid, number)
+
+
+def _end_of(attempt: Attempt) -> End:
+    """The recorded end of an attempt that is over; without a record, for example if its script was killed, NO_END.
+
+    A record that cannot be read stays: it may only be unreadable for a moment.
+    """
+    until_s = time.time() + READABLE_S
+    while True:
+        try:
+            if end := End.read(attempt.end):
+                return end
+            end = ended(How.NO_END, certain=False)
+            end.write(attempt.end)
+            return end
+        except SiteError:
+            if time.time() >= until_s:
+                return ended(How.NO_END, certain=False)
+        time.sleep(LOOK_S)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ NCCL logs it when the first ranks meet, with NCCL_DEBUG=INFO, which the wrapper 
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 from orchestrator.base import private
+from orchestrator.base.errors import SiteError
 from orchestrator.folder import ledger
 from orchestrator.folder.events import NetworkChosen
 from orchestrator.folder.run_folder import Attempt, RunFolder
@@ -54,5 +56,6 @@ class NetworkWatch:
         self._head += new
         # The last line may be incomplete.
         if network := chosen(self._head.rpartition(b"\n")[0].decode(errors="replace")):
-            ledger.append(self._run.ledger, NetworkChosen(self._attempt.number, network))
+            with contextlib.suppress(SiteError):  # a full disk
+                ledger.append(self._run.ledger, NetworkChosen(self._attempt.number, network))
         self._over = network is not None or len(self._head) >= HEAD_BYTES

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from orchestrator.base.errors import SITE_FAILED, TorusrunError
+from orchestrator.base.errors import SITE_FAILED, ImageError, TorusrunError
 from orchestrator.base.json_files import write_json
 from orchestrator.folder import claim
 from orchestrator.folder.log_times import Recorder, index_of
@@ -124,8 +124,7 @@ def _ranked(
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
         code, told = _run(rank, begin, lock, cores, held, elastic)
     except TorusrunError as error:  # an image that cannot be staged or is not the run's, or a newer attempt
-        of_image = order.container and not isinstance(error, claim.Superseded)
-        record(error=str(error), meaning=Meaning.NO_IMAGE if of_image else Meaning.FAILED)
+        record(error=str(error), meaning=Meaning.NO_IMAGE if isinstance(error, ImageError) else Meaning.FAILED)
         raise
     exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
     if elastic:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ from dataclasses import replace
 
 from orchestrator import schedulers
 from orchestrator.base import process
-from orchestrator.base.errors import TorusrunError
+from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.states import State
 from orchestrator.folder import claim, ledger
@@ -38,7 +39,7 @@ from orchestrator.job.start.launch import command, environment, launcher
 from orchestrator.job.start.prepare import prepare
 from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.verdict import Evidence, verdict
-from orchestrator.network.placement.mapping import Placement, place
+from orchestrator.network.placement.mapping import Placement, place, without
 from orchestrator.planning.attempt_plan import with_former_grid
 from orchestrator.planning.host_order import ordered
 from orchestrator.planning.image import recorded as image_kept
@@ -217,7 +218,7 @@ class Supervisor:
             said=ranks.said(),
             launcher=ranks.launcher_said(),
             launcher_code=code,
-            step=gather.newest_step(self.folder, self.attempt),
+            step=gather.known_step(self.folder, self.attempt),
             done=is_done(self.attempt),
             needs_record=running.program.records_done,
             says_later=running.program.says_later,
@@ -260,7 +261,7 @@ class Supervisor:
         """
         hosts = schedulers.get(self.plan.site.scheduler).hosts(os.environ, socket.gethostname())
         if self.around:
-            hosts = [host for host in dict.fromkeys(hosts) if host not in self.around.lost]
+            hosts = without(dict.fromkeys(hosts), self.around.lost)
         if not self.plan.has_preflight or (self.around and self.around.checked):
             return hosts
         from orchestrator.job.preflight.preflight import passed
@@ -276,7 +277,8 @@ class Supervisor:
         if found.unordered:
             reason = f"the hosts keep the scheduler's order: {found.unordered}"
             print(f"torusrun: {reason}", file=sys.stderr, flush=True)
-            ledger.append(self.folder.ledger, Unordered(self.attempt.number, reason))
+            with contextlib.suppress(SiteError):  # a full disk
+                ledger.append(self.folder.ledger, Unordered(self.attempt.number, reason))
         self.plan = found.plan
         if self.plan.chosen:
             print(f"torusrun: grid {self.plan.grid}: {self.plan.chosen.reason}", flush=True)

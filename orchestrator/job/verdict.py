@@ -28,6 +28,8 @@ LOST_PEER = re.compile(
     r"connection (reset|closed|refused|was broken)|broken pipe|nccl(Remote|System)Error|socket timeout|timed out",
     re.IGNORECASE,
 )
+TRACEBACK, FRAME = "Traceback (most recent call last)", 'File "'
+CHAINED = re.compile(r"another exception occurred:|direct cause of the following exception:")  # before a traceback
 DEVICE_FULL = re.compile(r"(\[rank\d+\]: )?torch\.(cuda\.)?OutOfMemoryError: ")  # the last line of a traceback
 UNSTARTED = {Meaning.MISPLACED: How.MISPLACED, Meaning.NO_IMAGE: How.NO_IMAGE}
 OF_A_STACK = re.compile(
@@ -103,7 +105,25 @@ class Evidence:
         if end.cut_off:
             return True
         by_itself = end.signal in (None, signal.SIGABRT) and end.meaning is Meaning.FAILED and not end.error
-        return by_itself and any(LOST_PEER.search(line) for line in self.said.get(end.rank, ()))
+        if not by_itself or self.placement.grid.ranks == 1:
+            return False
+        # NCCL's watchdog aborts with a stack of C++ after its message.
+        lines = self.said.get(end.rank, ()) if end.signal else self._last_error(end.rank)
+        return any(LOST_PEER.search(line) for line in lines)
+
+    def _last_error(self, rank: int) -> list[str]:
+        """The last error in a rank's log: from its traceback on, or from the first of a chain of them.
+
+        Without a traceback, what follows the last frame of a stack that is cut off, and the last line.
+        """
+        lines = self.said.get(rank, ())
+        starts = [n for n, line in enumerate(lines) if TRACEBACK in line]
+        while len(starts) > 1 and CHAINED.search(lines[starts[-1] - 1]):
+            starts.pop()
+        if starts:
+            return list(lines[starts[-1] :])
+        frames = [n for n, line in enumerate(lines) if FRAME in line]
+        return [*(lines[frames[-1] :] if frames else ()), self.last_line(rank)]
 
     @property
     def first_cut_off(self) -> RankEnd | None:

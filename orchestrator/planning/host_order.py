@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import SiteError
 from orchestrator.planning.plan import Plan
-from training.counted import counted
+from training.counted import counted, first_of
 
 if TYPE_CHECKING:
     from orchestrator.network.hosts.model import Cluster
@@ -35,8 +35,7 @@ def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
     names = tuple(dict.fromkeys(hosts))
     if len(names) < plan.run.nodes:
         raise SiteError(
-            f"the scheduler allocated {counted(len(names), 'host')} ({', '.join(names)}); "
-            f"the run takes {plan.run.nodes}"
+            f"the scheduler allocated {counted(len(names), 'host')} ({first_of(names)}); the run takes {plan.run.nodes}"
         )
     if plan.site.topology is None and plan.has_grid:
         return OrderedHosts(plan, names)
@@ -59,4 +58,6 @@ def _by_the_network(plan: Plan, names: tuple[str, ...]) -> OrderedHosts:
     if known is None:
         return OrderedHosts(plan, names)
     found = arrange(plan.grid.dims, names, plan.ranks_per_node, known, charge=charge_of(plan))
-    return OrderedHosts(plan, found.hosts)
+    allocated = {name.partition(".")[0]: name for name in names}  # the topology may name hosts without their domain
+    hosts = (name if name in names else allocated.get(name.partition(".")[0], name) for name in found.hosts)
+    return OrderedHosts(plan, tuple(hosts))

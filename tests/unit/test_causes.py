@@ -16,6 +16,7 @@ from orchestrator.folder import ledger
 from orchestrator.folder.end_words import ended
 from orchestrator.folder.events import Ended, Submitted
 from orchestrator.folder.how_ended import How
+from orchestrator.folder.node_findings import PreflightRecord
 from orchestrator.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
 from orchestrator.job.hangs.hang import Pause, Where, hung, silent
 from orchestrator.job.verdict import Evidence, verdict
@@ -157,3 +158,10 @@ def test_a_record_on_a_full_disk_is_cut_to_what_was_reserved() -> None:
     many = ended(How.HOST_LOST, hosts=[f"n{number}" for number in range(9999)])
     assert len(many.hosts) > FEW and on_full_disk(many).cause is Cause.HOST_LOST
     assert on_full_disk(ended(How.ERROR, why="no")).cause is Cause.DISK
+
+
+def test_sentences_name_few_of_many_hosts() -> None:
+    hosts = [f"n{n}" for n in range(999)]
+    end = ended(How.HOST_NO_RECORD, place(Grid((999, 1)), hosts, 1), hosts=hosts[1:])
+    assert "n8 (rank 8) and 990 more" in end.reason and len(end.reason) < 500
+    assert PreflightRecord(1.0, bad=dict.fromkeys(hosts, ("gpus: 3",))).why.endswith("n7 (gpus: 3) and 991 more")

@@ -100,3 +100,9 @@ def test_a_host_that_does_not_answer_is_named_and_holds_nothing_up(
     memory_of(run)
     copies.remove(run, 1)
     assert "may be left in the memory of n2, n3" in capsys.readouterr().err
+
+
+def test_few_of_many_hosts_are_reached_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "MOST_AT_ONCE", 2)
+    command = ["sh", "-c", f"mkdir {tmp_path}/$$; set -- {tmp_path}/*; rmdir {tmp_path}/$$; test $# -le 2"]
+    assert copies._not_reached({**{f"n{n}": command for n in range(6)}, "n6": ["false"]}) == ["n6"]

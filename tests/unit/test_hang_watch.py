@@ -127,8 +127,11 @@ def test_ranks_that_wait_for_one_another_have_longer_and_an_evaluation_longest(j
     assert 20 <= training.ended_s() <= 25 and "all ranks are at work or wait" in training.end.reason
 
 
-def test_a_host_without_a_sign_of_life_ends_a_training(job: Callable[..., Job]) -> None:
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_host_without_a_sign_of_life_ends_a_training(readable: bool, job: Callable[..., Job]) -> None:
     training = job()
+    if not readable:
+        training.run.metrics.mkdir()
     for rank in range(4):
         training.attempt.rank_start(rank).write_text("{}")
     assert not list(training.looks(20, training.step))

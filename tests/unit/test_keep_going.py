@@ -21,7 +21,7 @@ from orchestrator.folder.events import Ended, KeptGoing, Started, Submitted, Sub
 from orchestrator.folder.how_ended import How
 from orchestrator.folder.records import End
 from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job import around
+from orchestrator.job import around, keep_going
 from orchestrator.job.image import stage
 from orchestrator.job.image.made_ready import verify
 from orchestrator.job.supervise import Supervisor
@@ -35,6 +35,7 @@ from orchestrator.runs.attempts.script import scripts
 from orchestrator.runs.state.decide import Resume, Stop
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.site import ContainerSettings
+from tests.unit.clock import Clock
 from tests.waiting import until
 
 SITE = f"""scheduler: slurm
@@ -236,3 +237,14 @@ def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path)
         job.send_signal(signal.SIGTERM)
     assert job.wait(60) == 1
     assert not made.attempt(1).end.exists() and not made.attempt(2).folder.exists()
+
+
+def test_the_record_of_an_end_that_cannot_be_read_stays(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keep_going, "time", Clock())
+    path = run.attempt(1).end
+    path.write_text("{")
+    assert not keep_going._end_of(run.attempt(1)).certain and path.read_text() == "{"
+    path.unlink()
+    assert keep_going._end_of(run.attempt(1)) == End.read(path)
+    LIMIT.write(path)
+    assert keep_going._end_of(run.attempt(1)) == LIMIT

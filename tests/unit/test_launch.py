@@ -13,6 +13,7 @@ from orchestrator.base.errors import SiteError
 from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.rank import identity
 from orchestrator.job.start import launch
+from orchestrator.job.start.launch_order import fabric
 from orchestrator.job.witness import words
 from orchestrator.planning.plan import Plan, plan
 from orchestrator.schedulers import launchers, remote_shell
@@ -199,3 +200,8 @@ def test_the_schedulers_own_remote_shells(name: str, argv: list[str]) -> None:
 def test_a_scheduler_without_a_remote_shell_says_so() -> None:
     with pytest.raises(SiteError, match="local has no remote shell of its own"):
         remote_shell.command(schedulers.get("local"), "n2", "a")
+
+
+def test_ucx_gets_the_port_that_a_site_names() -> None:
+    assert fabric(["mlx5_0:2", "mlx5_1"], 0, 2)["UCX_NET_DEVICES"] == "mlx5_0:2"
+    assert fabric(["mlx5_0:2", "mlx5_1"], 1, 2)["UCX_NET_DEVICES"] == "mlx5_1:1"

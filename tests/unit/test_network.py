@@ -106,3 +106,10 @@ def test_the_state_of_a_run_reports_sockets(run: RunFolder, network: str, told: 
         view = read_record(run).view(Status(state, ""), 0.0)
         assert ("NCCL uses sockets, not the site's InfiniBand" in view.remarks) is told
         assert view.as_json()["network"] == network
+
+
+def test_a_ledger_that_takes_no_line_ends_nothing(run: RunFolder) -> None:
+    run.ledger.unlink(missing_ok=True)
+    run.ledger.mkdir()
+    run.attempt(1).rank_log(0).write_text(SOCKET)
+    NetworkWatch(run, run.attempt(1), wanted=True).look()

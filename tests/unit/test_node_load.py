@@ -103,6 +103,7 @@ def test_infiniband_counts_words_and_replaces_ip_over_it(node: Path) -> None:
         (counters / "port_xmit_data").write_text("10\n")
     assert interfaces.infiniband([], node) == {"mlx5_0": (4000, 40), "mlx5_0:2": (4000, 40), "mlx5_1": (4000, 40)}
     assert list(interfaces.counters("eth0", ["mlx5_1"], node)) == ["eth0", "mlx5_1"]
+    assert list(interfaces.infiniband(["mlx5_0:2", "mlx5_1:1"], node)) == ["mlx5_0:2", "mlx5_1"]
     (node / "sys/class/net/eth0").mkdir(parents=True)
     (node / "sys/class/net/eth0/type").write_text("32\n")
     assert list(interfaces.counters("eth0", ["mlx5_1"], node)) == ["mlx5_1"]
@@ -300,7 +301,10 @@ def test_an_nvidia_smi_that_hangs_is_ended_and_delays_nobody(tmp_path: Path, mon
     until(started.exists, "nvidia-smi to be asked")
     pid = int(started.read_text())
     assert watch.newest() == ()
+    watch.close()
     until(lambda: not Path(f"/proc/{pid}").exists(), "nvidia-smi to be ended")
+    watch._thread.join(20.0)
+    assert not watch._thread.is_alive(), "a thread stays for every attempt of an elastic run"
 
 
 def test_a_node_of_many_writes_less_often(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from orchestrator.base.errors import SiteError
 from orchestrator.job.start.launch_order import fabric
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.network.placement.grid import Grid, asked
-from orchestrator.network.placement.mapping import Placement, misplaced, place
+from orchestrator.network.placement.mapping import Placement, misplaced, place, without
 
 hosts_of = st.lists(st.from_regex(r"[a-z]{1,4}[0-9]{1,3}", fullmatch=True), min_size=1, max_size=12, unique=True)
 
@@ -108,3 +108,12 @@ def test_ranks_share_the_adapters_in_order() -> None:
     assert beside == ["mlx5_0:1", "mlx5_0:1", "mlx5_1:1", "mlx5_1:1"]
     assert fabric(["mlx5_0", "mlx5_1"], 0, 4)["NCCL_IB_HCA"] == "=mlx5_0,mlx5_1"
     assert fabric([], 0, 4) == {}
+
+
+def test_hosts_are_left_out_by_any_of_their_names() -> None:
+    assert without(["n1.cl.org", "n2.cl.org", "n3"], ["n2", "n3.cl.org"]) == ["n1.cl.org"]
+
+
+def test_an_error_names_few_of_many_hosts() -> None:
+    with pytest.raises(SiteError, match=r"the scheduler gave 999 hosts \(n0, .*, n7 and 991 more\)"):
+        place(Grid((2, 2)), [f"n{n}" for n in range(999)], 2)

@@ -126,3 +126,9 @@ def test_a_job_takes_the_order_of_the_network(files: Path) -> None:
     assert ordered(plan(files / "run.yaml", site="slurm"), scheduled).hosts == tuple(scheduled)
     with pytest.raises(SiteError, match=r"the scheduler allocated 3 hosts \(.*\); the run takes 8"):
         ordered(planned, scheduled[:3])
+
+
+def test_hosts_keep_their_allocated_names_if_the_topology_has_shorter_ones(files: Path) -> None:
+    planned, short = plan(files / "run.yaml"), (files / "hosts").read_text().split()
+    full = [f"{host}.cl.org" for host in short]
+    assert sorted(ordered(planned, full).hosts) == sorted(full)

@@ -112,6 +112,31 @@ def test_an_own_error_is_the_cause_before_a_connection_error_that_came_first() -
     assert said.reason.startswith("rank 2 (n2, local rank 0) ended with exit code 1") and "IndexError" in said.reason
 
 
+TRACEBACK = "Traceback (most recent call last):"
+
+
+@pytest.mark.parametrize(
+    ("log", "cut_off"),
+    [
+        (["upload timed out, retrying", TRACEBACK, '  File "a"', "ValueError: x"], False),
+        (["upload timed out, retrying", "error: no such key"], False),
+        ([TRACEBACK, "RuntimeError: Connection closed by peer", "a warning"], True),
+        ([TRACEBACK, "OSError: Connection reset", "another exception occurred:", TRACEBACK, "KeyError: 1"], True),
+        (['  File "a"', "RuntimeError: ncclRemoteError", "a warning"], True),
+        (["RuntimeError: Connection reset by peer"], True),
+    ],
+)
+def test_only_the_last_error_of_a_rank_shows_that_it_lost_another(log: list[str], cut_off: bool) -> None:
+    assert Evidence(PLACED, {}, said={0: log}).cut_off(end(0, 1)) == cut_off
+
+
+def test_a_message_before_an_abort_shows_a_lost_rank_and_a_rank_alone_loses_none() -> None:
+    log = ["[rank0]: Watchdog caught collective operation timeout: it timed out", "frame #0: c10::Error"]
+    assert Evidence(PLACED, {}, said={0: log}).cut_off(end(0, signal=6))
+    alone = place(Grid((1,)), ["n1"], 1)
+    assert not Evidence(alone, {}, said={0: ["Connection reset by peer"]}).cut_off(end(0, 1))
+
+
 def test_a_lost_checkpoint_is_reported_by_the_rank_with_the_cause_whichever_ends_first() -> None:
     log = {0: ["training: the checkpoint of step 57 could not be written to /x: No space left on device"], 2: ["[W]"]}
     for first in (end(0, 74, 5.0), end(0, at_s=5.0, signal=15, told=True)):
@@ -295,6 +320,20 @@ def test_hosts_are_heard_by_the_file_systems_clock(tmp_path: Path) -> None:
         attempt.rank_start(rank).write_text("{}")
         os.utime(attempt.rank_start(rank), (at_s, at_s))
     assert silences(attempt, PLACED) == {"n1": 0.0, "n2": 70.0}
+
+
+def test_records_that_cannot_be_read_are_read_at_the_next_look(tmp_path: Path) -> None:
+    ranks = RankRecords(Attempt(tmp_path))
+    ranks.read()
+    assert not (ranks.ends or ranks.told or ranks.answered()), "the folder is missing, as after a short failure"
+    ranks.attempt.ranks.mkdir()
+    end(1).write(ranks.attempt.rank_end(1))
+    ranks.attempt.rank_end(0).write_text("{")
+    ranks.read()
+    assert sorted(ranks.ends) == [1]
+    end(0).write(ranks.attempt.rank_end(0))
+    ranks.read()
+    assert sorted(ranks.ends) == [0, 1]
 
 
 def test_a_rank_that_copies_its_image_has_not_begun_and_its_host_is_not_taken_for_dead(tmp_path: Path) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from orchestrator.base.errors import SiteError
+from orchestrator.base.whole_lines import TAIL_BYTES
 from orchestrator.folder import ledger, metrics
 from orchestrator.folder.events import Started
 from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.runs.state.pace import step_s
-
-TAIL_BYTES = 65_536
 
 
 def former_step_s(run: RunFolder, number: int, placement: Placement) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 
@@ -65,7 +66,8 @@ class HangWatch:
 
     def _send(self, now_s: float) -> None:
         for rank in self._records.answered():  # to an earlier query
-            self._attempt.rank_seen(rank).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._attempt.rank_seen(rank).unlink(missing_ok=True)
         self._query()
         self._queried_s = now_s
 
@@ -96,14 +98,14 @@ class HangWatch:
             return None
         self._listened_s = now_s
         limit_s = max(limits.host_s, PULSES * self._pulse_s)
-        step = gather.newest_step(self._run, self._attempt)
+        step = gather.known_step(self._run, self._attempt)
         self._records.read()
         silences_s = gather.silences(self._attempt, self._placement, self._records.ends)
         return silent(self._placement, silences_s, limit_s, step)
 
     def _pause(self, limit_s: float) -> Pause:
         doing = self._patience.doing if self._patience.doing != UNKNOWN else "the start"
-        step = gather.newest_step(self._run, self._attempt)
+        step = gather.known_step(self._run, self._attempt)
         return Pause(self._patience.idle_s, limit_s, step, doing)
 
     def _disk_answers(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.base import private
-from orchestrator.base.errors import SiteError, explained
+from orchestrator.base.errors import ImageError, SiteError, explained
 from orchestrator.folder.run_folder import Attempt
 from orchestrator.images.command import NO_SECRETS, TMPFS, ContainerExec, ContainerLaunch, SecretVariables, inside
 from orchestrator.job.image import node_folder
@@ -32,16 +32,19 @@ def contained(
     If the site asks for one mount per node, the mount stays until `held` is closed.
 
     Values that the runtime cannot pass are written beside the rank's records, and read from there in the image.
-    Raises SiteError if the image cannot be staged, or a variable cannot be passed in.
+    Raises ImageError if the image cannot be used, and SiteError if the values cannot be written.
     """
-    if image.stage:
-        image = replace(image, image=str(copied(Path(image.image), image.stage, image.sha256, attempt.folder)))
-    if image.writable not in ("", TMPFS):
-        image = replace(image, writable=str(node_folder.of_rank(image.writable, attempt, rank)))
-    if image.instance:
-        held.enter_context(mounted(image, inherited))
     file = attempt.rank_variables(rank)
-    started = start(image, command, given, inherited, file, secret)
+    try:
+        if image.stage:
+            image = replace(image, image=str(copied(Path(image.image), image.stage, image.sha256, attempt.folder)))
+        if image.writable not in ("", TMPFS):
+            image = replace(image, writable=str(node_folder.of_rank(image.writable, attempt, rank)))
+        if image.instance:
+            held.enter_context(mounted(image, inherited))
+        started = start(image, command, given, inherited, file, secret)
+    except SiteError as error:
+        raise ImageError(str(error)) from None
     if started.file_text:
         with explained(f"{file}: cannot be written"):
             private.write_bytes(file, started.file_text.encode("utf-8", "surrogateescape"))

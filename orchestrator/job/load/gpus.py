@@ -25,25 +25,30 @@ DRIVER = Path("/dev/nvidiactl")
 
 
 class GpuWatch:
-    """Queries nvidia-smi in its own thread, so that the caller never waits."""
+    """Queries nvidia-smi in its own thread until it is closed, so that the caller never waits."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
         self._found: tuple[float, tuple[GpuLoad, ...]] = (0.0, ())
-        threading.Thread(target=self._ask, name="gpus", daemon=True).start()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._ask, name="gpus", daemon=True)
+        self._thread.start()
 
     def newest(self) -> tuple[GpuLoad, ...]:
         """The newest answer; () if it is too old."""
         told_s, gpus = self._found
         return gpus if time.monotonic() < told_s + ANSWER_S + self._every_s else ()
 
+    def close(self) -> None:
+        self._over.set()
+
     def _ask(self) -> None:
-        while True:
+        rest_s = 0.0
+        while not self._over.wait(rest_s):
             try:
                 self._found, rest_s = (time.monotonic(), gpus(answer())), self._every_s
             except (SiteError, OSError, ValueError):
                 rest_s = REST_S
-            time.sleep(rest_s)
 
 
 def answer() -> str:

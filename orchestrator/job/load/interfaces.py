@@ -50,7 +50,7 @@ def infiniband(adapters: Collection[str], root: Path = Path("/")) -> dict[str, t
     found = {}
     for folder in sorted((root / "sys/class/infiniband").glob("*/ports/*/counters")):
         adapter, port = folder.parts[-4], folder.parts[-2]
-        if not adapters or adapter in adapters:
+        if not adapters or adapter in adapters or f"{adapter}:{port}" in adapters:
             inward, outward = (int((folder / f"port_{way}_data").read_text()) for way in ("rcv", "xmit"))
             found[adapter if port == "1" else f"{adapter}:{port}"] = inward * WORD_BYTES, outward * WORD_BYTES
     return found

@@ -74,20 +74,21 @@ class Monitor:
     def _watch(self) -> None:
         steps = StepsTold(address(self._attempt), self._watched.ranks, BeatFile(self._attempt.beat))
         gpus = GpuWatch(self._every_s) if DRIVER.exists() else None
-        before, until_s = look(self._watched), time.monotonic() + random.uniform(FIRST_S, self._every_s)
-        while steps.wait(until_s, self._stop):
-            now = look(self._watched)
-            load = NodeLoad(
-                at_s=round(time.time(), 3),
-                every_s=self._every_s,
-                cores=len(self._watched.cores),
-                **means(before, now),
-                gpus=gpus.newest() if gpus else (),
-                ranks=steps.newest(),
-            )
-            with contextlib.suppress(TorusrunError):  # a full disk
-                load.write(self._path)
-            before, until_s = now, max(until_s, time.monotonic() - self._every_s) + self._every_s
+        with contextlib.closing(steps), contextlib.closing(gpus) if gpus else contextlib.nullcontext():
+            before, until_s = look(self._watched), time.monotonic() + random.uniform(FIRST_S, self._every_s)
+            while steps.wait(until_s, self._stop):
+                now = look(self._watched)
+                load = NodeLoad(
+                    at_s=round(time.time(), 3),
+                    every_s=self._every_s,
+                    cores=len(self._watched.cores),
+                    **means(before, now),
+                    gpus=gpus.newest() if gpus else (),
+                    ranks=steps.newest(),
+                )
+                with contextlib.suppress(TorusrunError):  # a full disk
+                    load.write(self._path)
+                before, until_s = now, max(until_s, time.monotonic() - self._every_s) + self._every_s
 
 
 def of_node(attempt: Attempt, order: LaunchOrder, placement: Placement, cores: Collection[int]) -> Monitor:

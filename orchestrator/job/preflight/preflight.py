@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from orchestrator.base import process
-from orchestrator.base.errors import TorusrunError
+from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.json_files import write_text
 from orchestrator.folder import ledger
 from orchestrator.folder.bad_nodes.noted import found_bad
@@ -106,7 +106,8 @@ def _without(
     if len(set(good)) < plan.run.nodes:
         return ended(How.BAD_HOST, hosts=[*record.bad], why=record.why)
     print(f"torusrun: preflight: left out: {record.why}", file=sys.stderr, flush=True)
-    ledger.append(run.ledger, LeftOut(attempt.number, tuple(record.bad), record.why))
+    with suppress(SiteError):  # a full disk
+        ledger.append(run.ledger, LeftOut(attempt.number, tuple(record.bad), record.why))
     return good
 
 

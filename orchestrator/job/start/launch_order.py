@@ -92,8 +92,8 @@ def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, s
     """The variables that give UCX the adapter beside the rank, and NCCL all adapters, as it knows distances itself."""
     if not hcas:
         return {}
-    beside = hcas[local_rank * len(hcas) // ranks_here]
-    return {"NCCL_IB_HCA": f"={','.join(hcas)}", "UCX_NET_DEVICES": f"{beside}:1"}
+    adapter, _, port = hcas[local_rank * len(hcas) // ranks_here].partition(":")
+    return {"NCCL_IB_HCA": f"={','.join(hcas)}", "UCX_NET_DEVICES": f"{adapter}:{port or 1}"}
 
 
 def told_network(hcas: Sequence[str], *given: Mapping[str, str]) -> dict[str, str]:

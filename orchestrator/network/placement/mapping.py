@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.base.errors import SiteError
 from orchestrator.network.placement.grid import Grid
-from training.counted import counted
+from training.counted import counted, first_of
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
     order = list(dict.fromkeys(hosts))
     if len(order) * ranks_per_node != grid.ranks:
         raise SiteError(
-            f"the scheduler allocated {counted(len(order), 'host')} ({', '.join(order)}); a grid of {grid} with "
+            f"the scheduler allocated {counted(len(order), 'host')} ({first_of(order)}); a grid of {grid} with "
             f"{counted(ranks_per_node, 'rank')} per node needs {grid.ranks // ranks_per_node}"
         )
     return Placement(
@@ -86,3 +86,8 @@ def same_host(a: str, b: str) -> bool:
     if "." in a and "." in b:
         return a == b
     return a.partition(".")[0] == b.partition(".")[0]
+
+
+def without(hosts: Iterable[str], others: Collection[str]) -> list[str]:
+    """The hosts that are none of `others`, whatever name these have there."""
+    return [host for host in hosts if not any(same_host(host, other) for other in others)]

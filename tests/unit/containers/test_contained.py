@@ -2,11 +2,12 @@
 
 import contextlib
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError
+from orchestrator.base.errors import ImageError, SiteError
 from orchestrator.folder.run_folder import Attempt
 from orchestrator.images.command import Bind
 from orchestrator.images.runtime import Runtime
@@ -56,3 +57,9 @@ def test_what_cannot_be_started_is_one_message(attempt: Attempt) -> None:
     attempt.ranks.rmdir()
     with pytest.raises(SiteError, match=r"0003\.env: cannot be written: No such file or directory"):
         contained(kept((3, 8, 7)), ["python3"], {"TOKEN": SECRET}, {}, attempt, 3, NOTHING)
+
+
+def test_only_an_image_that_cannot_be_used_is_an_error_of_the_image(tmp_path: Path) -> None:
+    image = replace(kept((1, 4, 0)), stage="$NOT_SET_HERE")
+    with pytest.raises(ImageError), contextlib.ExitStack() as held:
+        contained(image, ["true"], {}, {}, Attempt(tmp_path), 0, held)
