@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts.same_host import same_host
 from orchestrator.network.placement.grid import Grid
 from training.counted import counted
 
@@ -79,10 +80,3 @@ def misplaced(placement: Placement, rank: int, host: str, local_rank: int) -> st
         f"rank {rank} runs on {host} as local rank {local_rank}, but the placement puts it on {slot.host} "
         f"as local rank {slot.local_rank}: the launcher did not keep the order"
     )
-
-
-def same_host(a: str, b: str) -> bool:
-    """Whether two names mean one host: equal, or equal up to a domain that only one of them has."""
-    if "." in a and "." in b:
-        return a == b
-    return a.partition(".")[0] == b.partition(".")[0]
