@@ -33,9 +33,12 @@ class Checkout:
     dirty: bool
     untracked: tuple[str, ...]
     diff: str
+    unknown: str = ""  # why git did not report the changes
 
     def record(self) -> dict[str, object]:
         """The object for provenance.json. The diff is in its own file."""
+        if self.unknown:
+            return {"commit": self.commit, "dirty": None, "untracked": [], "unknown": self.unknown}
         return {"commit": self.commit, "dirty": self.dirty, "untracked": list(self.untracked)}
 
 
@@ -48,15 +51,18 @@ def describe(folder: Path, secret: Collection[str] = ()) -> Checkout | None:
         return None
     try:
         off = _without_filters(folder)
-        commit = _ask(folder, *off, "rev-parse", "HEAD")
+        commit = _ask(folder, *off, "rev-parse", "HEAD").strip()
+    except SiteError:
+        return None
+    try:
         status = _ask(folder, *off, *STATUS, undecodable="surrogateescape")
         changed, untracked = _names(status)
         hidden = _hidden(nearest(folder) or folder, changed, secret)
         diff = _ask(folder, *off, *DIFF, "HEAD", *_without(hidden))
-    except SiteError:
-        return None
+    except SiteError as error:
+        return Checkout(commit, False, (), "", f"git did not report the changes since the commit: {error}")
     left_out = "".join(f"# {shown_name(name)}: changed; left out, as it may hold a secret\n" for name in hidden)
-    return Checkout(commit.strip(), bool(status), tuple(map(shown_name, untracked)), left_out + diff)
+    return Checkout(commit, bool(status), tuple(map(shown_name, untracked)), left_out + diff)
 
 
 def _names(status: str) -> tuple[list[list[str]], list[str]]:

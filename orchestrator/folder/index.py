@@ -81,11 +81,14 @@ def runs() -> list[RunFolder]:
         if row := known.get(link.name):
             found.append((int(row.made_ns), RunFolder(Path(row.folder))))
             continue
-        run = RunFolder(Path(os.readlink(link)))
+        try:
+            run, made = RunFolder(Path(os.readlink(link))), link.stat(follow_symlinks=False).st_mtime_ns
+        except FileNotFoundError:  # another process has removed the link meanwhile
+            continue
         if is_gone(run):
             gone.append(run)
         else:
-            found.append((link.stat(follow_symlinks=False).st_mtime_ns, run))
+            found.append((made, run))
     _clean(gone)
     return [run for _, run in sorted(found, key=lambda made: (made[0], len(made[1].run_id), made[1].run_id))]
 

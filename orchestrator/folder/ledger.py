@@ -7,6 +7,7 @@ file system that honours locks. A reader leaves out a line that is incomplete or
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +17,7 @@ from orchestrator.base.json_files import parsed
 from orchestrator.base.whole_lines import last_lines
 from orchestrator.folder.events import Ended, Event, Refused, Started, Submitted, Submitting, as_json, from_json
 
-LARGEST_BYTES = 4 * 1024 * 1024
+LARGEST_BYTES = 64 * 1024 * 1024
 MAKE_AN_ATTEMPT = (Submitting, Submitted, Started, Refused)
 E = TypeVar("E", bound=Event)
 
@@ -34,6 +35,7 @@ def events(ledger: Path) -> list[Event]:
 def read(ledger: Path) -> tuple[list[Event], str]:
     """(all events in order, the damage in words or ''). Of a huge ledger, only the end is read."""
     try:
+        cut = os.stat(ledger).st_size > LARGEST_BYTES
         lines, rest = last_lines(ledger, LARGEST_BYTES)
     except FileNotFoundError:
         return [], "it is missing"
@@ -44,7 +46,9 @@ def read(ledger: Path) -> tuple[list[Event], str]:
     bad = len(read) - len(found)
     if not read:
         return [], "it is empty"
-    return found, f"{bad} of {len(read)} lines cannot be read" if bad else ""
+    damage = f"{bad} of {len(read)} lines cannot be read" if bad else ""
+    too_large = f"it is larger than {LARGEST_BYTES >> 20} MiB, and its first events are left out" if cut else ""
+    return found, "; ".join(filter(None, (too_large, damage)))
 
 
 def _event(line: bytes) -> Event | None:

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import parsed
+from orchestrator.base.private import open_regular
 from orchestrator.base.whole_lines import last_lines
 from training.reporting.events import COUNTS, LARGEST, LISTS, NUMBERS, START, STEP
 
-LARGEST_BYTES = 64 * 1024 * 1024
+LARGEST_BYTES = 1 << 30
+LARGEST_LINE = 1 << 20  # a longer line is read in pieces, each of which is damaged
 
 
-def read(path: Path, tail_bytes: int = LARGEST_BYTES) -> list[dict[str, Any]]:
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    """All metrics in order, one after another, so that they are not held together. Raises as `read` does."""
+    try:
+        with open(open_regular(path), "rb") as file:
+            if os.fstat(file.fileno()).st_size > LARGEST_BYTES:
+                raise SiteError(f"{path}: this is larger than {LARGEST_BYTES >> 20} MiB, and is not read")
+            yield from filter(None, map(row_of, iter(lambda: file.readline(LARGEST_LINE), b"")))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def read(path: Path, tail_bytes: int | None = None) -> list[dict[str, Any]]:
     """All metrics in order, or those in the last `tail_bytes`; none if the file is missing.
 
-    Lines that are cut short (a full disk, a kill) or damaged are left out. Raises SiteError if the file is unreadable.
+    Lines that are cut short (a full disk, a kill) or damaged are left out. Raises SiteError if the file is unreadable,
+    or if all of more than LARGEST_BYTES is wanted.
     """
-    return checked(path, tail_bytes)[0]
+    return list(rows(path)) if tail_bytes is None else checked(path, tail_bytes)[0]
 
 
 def checked(path: Path, tail_bytes: int = LARGEST_BYTES) -> tuple[list[dict[str, Any]], int]:
@@ -29,9 +47,9 @@ def checked(path: Path, tail_bytes: int = LARGEST_BYTES) -> tuple[list[dict[str,
         return [], 0
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
-    rows = [row_of(line) for line in lines if line.strip()]
-    found = [row for row in (*rows, row_of(rest)) if row]
-    return found, rows.count(None)
+    whole = [row_of(line) for line in lines if line.strip()]
+    found = [row for row in (*whole, row_of(rest)) if row]
+    return found, whole.count(None)
 
 
 def row_of(line: bytes) -> dict[str, Any] | None:
@@ -49,7 +67,7 @@ def row_of(line: bytes) -> dict[str, Any] | None:
     return row if whole and lists and all(_is_number(row[key]) for key in NUMBERS if key in row) else None
 
 
-def began_after(rows: list[dict[str, Any]]) -> dict[int, int]:
+def began_after(rows: Iterable[dict[str, Any]]) -> dict[int, int]:
     """The steps after which each attempt began, from the row of its start."""
     starts = (row for row in rows if row["event"] == START)
     return {row["attempt"]: row["step"] for row in starts if type(row.get("attempt")) is int and "step" in row}

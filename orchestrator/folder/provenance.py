@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import platform
 import socket
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base import command_line
+from orchestrator.base.user import user_name
 from orchestrator.base.version import __version__
 from orchestrator.folder import checkout
 from orchestrator.folder.checkout import Checkout
@@ -41,7 +41,7 @@ def gather(
         "executable": sys.executable,
         "packages": {name: version for name in PACKAGES if (version := _version(name))},
         "host": socket.gethostname(),
-        "user": getpass.getuser(),
+        "user": user_name(),
         "system": platform.platform(),
         "submitted": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         **({"command_line": words} if (words := command_line.shown()) else {}),

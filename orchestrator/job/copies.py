@@ -23,7 +23,7 @@ from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.folder import claim
 from orchestrator.folder.records import is_done
 from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.placement.mapping import without
+from orchestrator.network.hosts.same_host import without
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.plan_files import read_attempt
 from training.checkpoint import node_memory

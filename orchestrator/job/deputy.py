@@ -30,7 +30,7 @@ from orchestrator.folder.end_words import ended
 from orchestrator.folder.events import Ended, Started
 from orchestrator.folder.how_ended import How
 from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.network.placement.mapping import same_host
+from orchestrator.network.hosts.same_host import same_host
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.plan_files import read_attempt
 from orchestrator.runs.state import which

@@ -30,7 +30,7 @@ from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import around, copies, study
 from orchestrator.job.deputy import JobPulse
 from orchestrator.job.standby.beside_attempt import Standby
-from orchestrator.network.placement.mapping import without
+from orchestrator.network.hosts.same_host import without
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.plan_files import read_attempt
 from orchestrator.runs.attempts import bad_hosts

@@ -39,7 +39,8 @@ from orchestrator.job.start.launch import command, environment, launcher
 from orchestrator.job.start.prepare import prepare
 from orchestrator.job.stop_requests import StopRequests
 from orchestrator.job.verdict import Evidence, verdict
-from orchestrator.network.placement.mapping import Placement, place, without
+from orchestrator.network.hosts.same_host import without
+from orchestrator.network.placement.mapping import Placement, place
 from orchestrator.planning.attempt_plan import with_former_grid
 from orchestrator.planning.host_order import ordered
 from orchestrator.planning.image import recorded as image_kept

@@ -18,7 +18,8 @@ from orchestrator.folder.end_words import ended, later, listed
 from orchestrator.folder.how_ended import How
 from orchestrator.folder.records import End, Meaning, RankEnd, signal_name
 from orchestrator.job.witness import lost_hosts
-from orchestrator.network.placement.mapping import Placement, same_host
+from orchestrator.network.hosts.same_host import same_host
+from orchestrator.network.placement.mapping import Placement
 from orchestrator.schedulers.launchers.launcher import Words
 from training.reporting.exits import EXIT_BAD_CONFIG
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.network.placement.mapping import Placement, same_host
+from orchestrator.network.hosts.same_host import same_host
+from orchestrator.network.placement.mapping import Placement
 from orchestrator.schedulers.launchers import FAMILIES
 from orchestrator.schedulers.launchers.launcher import Words
 from orchestrator.schedulers.remote_shell import FAILED

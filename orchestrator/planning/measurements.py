@@ -75,7 +75,7 @@ def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[s
 
 def of(folder: RunFolder) -> Found:
     """Fit the metrics of a measuring run. Raises UserError if they are incomplete."""
-    rows = [row for row in metrics.read(folder.metrics) if row.get("event") == MEASURED]
+    rows = [row for row in metrics.rows(folder.metrics) if row.get("event") == MEASURED]
     newest = [row for row in rows if row["attempt"] == rows[-1]["attempt"]]
     computed = [row for row in newest if "model" in row]
     if len(computed) != 2:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import socket
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import UserError
+from orchestrator.base.user import user_name
 from orchestrator.folder import provenance
 from orchestrator.images import source
 from orchestrator.planning import secret_values
@@ -59,7 +59,7 @@ def _request(loaded: Loaded, planned: Plan, settings: Sequence[str]) -> Request:
     """All that the login node needs for the plan, except the code."""
     folder = loaded.folder
     gathered, diff = provenance.gather(folder, secret=planned.secret_sources)
-    asked_from = {"host": socket.gethostname(), "user": getpass.getuser(), "folder": str(folder)}
+    asked_from = {"host": socket.gethostname(), "user": user_name(), "folder": str(folder)}
     values = as_written(replace(loaded.site, host=None, connect=None))
     site = json.dumps({key: value for key, value in values.items() if value is not None})
     file = Path(loaded.source).name if loaded.source in loaded.files else "run.yaml"

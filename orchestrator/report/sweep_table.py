@@ -55,12 +55,6 @@ def goal(text: str, rows: Sequence[MemberRow]) -> Goal:
     return Goal(metric, LARGER_IS_BETTER[metric])
 
 
-def usual_goal(rows: Sequence[MemberRow]) -> Goal | None:
-    """The goal of our own trainings: accuracy, or else loss; None if no member has reported either."""
-    found = next((name for name in ("accuracy", "loss") if any(name in row.results for row in rows)), None)
-    return Goal(found, LARGER_IS_BETTER[found]) if found else None
-
-
 def ranked(rows: Sequence[MemberRow], by: Goal) -> list[MemberRow]:
     """The rows, the best first; those without the metric come last, in their order."""
     known = [row for row in rows if by.metric in row.results]

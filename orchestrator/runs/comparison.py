@@ -110,7 +110,7 @@ def compare(run: RunFolder, other: RunFolder) -> Comparison:
 
 def _numbers(run: RunFolder) -> Numbers:
     """The recorded numbers of a run. Of a step that a later attempt repeated, the newer ones count."""
-    rows = [row for row in metrics.read(run.metrics) if type(row.get("step")) is int]
+    rows = [row for row in metrics.rows(run.metrics) if type(row.get("step")) is int]
     return {(row["step"], name): row[name] for row in rows for name in COMPARED if name in row}
 
 

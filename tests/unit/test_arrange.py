@@ -191,3 +191,11 @@ def test_the_links_between_nodes_limit_a_row_over_two_nodes() -> None:
     found = timing(Rings((8, 1), 4), two, names(two), "gloo").phases[0]
     assert found.link_s_per_byte == pytest.approx(7 / 8 / 25e9)
     assert found.chunk_s_per_byte == pytest.approx((2 * 7 / 8 / 25e9 + 5 * 7 / 8 / 50e9) / 7)
+
+
+def test_a_host_of_another_domain_is_not_the_one_asked_for() -> None:
+    two = racks([1, 1])
+    east = replace(two, hosts=tuple(replace(host, name=f"{host.name}.east") for host in two.hosts))
+    assert [host.name for host in east.only(["r0n00"])] == ["r0n00.east"]
+    with pytest.raises(SiteError, match="lacks 1 of 1 hosts"):
+        east.only(["r0n00.west"])

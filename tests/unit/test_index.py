@@ -159,3 +159,13 @@ def test_a_run_named_by_its_folder_needs_no_home(tmp_path: Path, monkeypatch: py
     run = made(tmp_path / "run")
     index.own(run)
     assert read_record(run).mine
+
+
+def test_a_link_that_another_process_removes_meanwhile_is_passed_over(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known(home / "runs" / "mine-1")
+    links = index._links()
+    (index.place() / "mine-1").unlink()
+    monkeypatch.setattr(index, "_links", lambda: links)
+    assert index.runs() == []

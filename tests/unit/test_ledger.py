@@ -122,7 +122,8 @@ def test_of_a_huge_ledger_the_end_is_read(tmp_path: Path) -> None:
     path.touch()
     os.truncate(path, 1 << 40)
     ledger.append(path, Ended(1, state=State.FAILED, reason=""))
-    assert [event.kind for event in ledger.events(path)] == ["ended"]
+    found, damage = ledger.read(path)
+    assert [event.kind for event in found] == ["ended"] and "its first events are left out" in damage
 
 
 def test_what_is_no_regular_file_is_neither_waited_for_nor_written_to(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from orchestrator.base.errors import SiteError
 from orchestrator.job.start.launch_order import fabric
 from orchestrator.network.hosts.hostlist import expand
+from orchestrator.network.hosts.same_host import without
 from orchestrator.network.placement.grid import Grid, asked
-from orchestrator.network.placement.mapping import Placement, misplaced, place, without
+from orchestrator.network.placement.mapping import Placement, misplaced, place
 
 hosts_of = st.lists(st.from_regex(r"[a-z]{1,4}[0-9]{1,3}", fullmatch=True), min_size=1, max_size=12, unique=True)
 

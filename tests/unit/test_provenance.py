@@ -1,5 +1,6 @@
 """Provenance asks git, and nothing that a checkout names is run for it."""
 
+import getpass
 import os
 import subprocess
 import zlib
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import SiteError
+from orchestrator.base.user import user_name
 from orchestrator.folder import checkout as checkout_of
 from orchestrator.folder import provenance
 
@@ -150,3 +153,26 @@ def test_the_diff_quotes_no_file_that_holds_secrets(checkout: Path, tmp_path: Pa
     patch = tmp_path / "code.diff"
     patch.write_text(diff)
     git(checkout, "apply", "--check", "--reverse", str(patch))
+
+
+def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr(getpass, "getuser", unknown)
+    assert user_name() == str(os.getuid())
+
+
+def test_a_git_that_is_too_slow_for_the_changes_still_gives_the_commit(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = checkout_of._ask
+
+    def slow(folder: Path, *words: str, fails: bool = False, undecodable: str = "replace") -> str:
+        if "status" in words:
+            raise SiteError("asking git: no answer within 20 s")
+        return ask(folder, *words, fails=fails, undecodable=undecodable)
+
+    monkeypatch.setattr(checkout_of, "_ask", slow)
+    found, diff = provenance.gather(checkout)
+    assert len(found["git"]["commit"]) == 40 and "no answer" in found["git"]["unknown"] and not diff

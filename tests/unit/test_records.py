@@ -126,6 +126,17 @@ def test_of_huge_metrics_the_end_is_read(tmp_path: Path) -> None:
     assert metrics.read(path, 1000) == [STEP]
 
 
+def test_all_metrics_are_read_or_an_error_says_why_not(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f"{json.dumps(STEP)}\n")
+    with open(path, "a") as file:
+        file.truncate(70 << 20)
+    assert metrics.read(path) == [STEP], "the first row of 70 MiB must not be lost"
+    os.truncate(path, metrics.LARGEST_BYTES + 1)
+    with pytest.raises(SiteError, match="larger than 1024 MiB"):
+        metrics.read(path)
+
+
 def test_a_torn_line_hides_no_other_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     rows = [{**STEP, "step": step} for step in range(1, 200)]

@@ -26,6 +26,7 @@ from orchestrator.planning.forecast import forecast_of
 from orchestrator.planning.plan import plan
 from orchestrator.report.handle import Run
 from orchestrator.report.page import facts as facts_of
+from orchestrator.report.page import made
 from orchestrator.report.page.document import document
 from orchestrator.report.page.facts import RunFacts
 from orchestrator.report.page.settings import settings
@@ -240,6 +241,8 @@ def test_several_runs_are_overlaid_and_compared(home: Path) -> None:
     assert [row["accuracy"] for row in cells] == ["97.00%", "–"]
     assert "since each began" in found.text and "since submission" not in found.text.partition("Runs")[0]
     assert f"<code>torusrun resume {other.run_id}</code>" in document([facts(other)]), "commands are shown as code"
+    with pytest.raises(UserError, match="at most 200 runs, and these are 201"):
+        made.html([RunFolder(Path("never-read"))] * 201)
     with pytest.raises(UserError, match="at most 200 runs, and these are 201"):
         document([facts(one)] * 201)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from orchestrator.base.states import State
 from orchestrator.cli.main import main
 from orchestrator.folder.records import End
 from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.screen import printed
+from orchestrator.report.screen import losses, printed
 from orchestrator.runs.state.view import View
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_table import PENDING, RUNNING, view
@@ -66,3 +67,12 @@ def test_lines_come_at_changes_and_now_and_then(monkeypatch: pytest.MonkeyPatch,
 def test_a_pending_run_says_why_and_a_running_one_how_far_it_is() -> None:
     assert printed.words(PENDING, "").endswith("it waits for free nodes (Slurm: Resources)")
     assert "step 120/450" in printed.words(RUNNING, "")
+
+
+def test_the_curve_of_long_metrics_begins_near_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "MOST_BYTES", 1000)
+    path = tmp_path / "metrics.jsonl"
+    rows = [{"t": 1.0, "attempt": 1, "event": "step", "step": step, "loss": 1.0} for step in range(1000)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    steps = [step for step, _ in losses.Losses(path).read()]
+    assert steps[-1] == 999 and steps[0] > 900, "the whole file was read"

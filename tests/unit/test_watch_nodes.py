@@ -68,6 +68,7 @@ def test_the_order_and_the_remark_name_who_makes_others_wait() -> None:
     nodes = [node(0), node(1), node(2, computed=0.9), node(3, heard_s=95.0), node(4, heard_s=None), node(5)]
     assert [found.host for found in ordered(nodes)] == ["g0004", "g0003", "g0002", "g0000", "g0001", "g0005"]
     assert remark(nodes) == "rank 4 (g0002) computes 3.3 times as long as the median; the others wait for it"
+    assert replace(nodes[3], of_hosts=2000).silent is False, "each of 2,000 hosts gives a sign of life every 40 s"
     assert remark(nodes[:2]) == "" and remark([]) == ""
 
 

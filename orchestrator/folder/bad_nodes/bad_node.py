@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.folder.bad_nodes.events import Blamed, Event, Forgiven
-from orchestrator.network.placement.mapping import same_host
+from orchestrator.network.hosts.same_host import same_host
 
 SKEW_S = 3600.0  # the clocks of nodes may differ by as much; an event of a later time is not believed
 MOST_RUNS = 8

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.typed import record_of
-from orchestrator.network.placement.mapping import same_host
+from orchestrator.network.hosts.same_host import same_host
 from training.counted import counted
 
 if TYPE_CHECKING:  # `status` needs no other part

@@ -17,7 +17,7 @@ from orchestrator.folder.bad_nodes import bad_node
 from orchestrator.folder.bad_nodes.bad_node import BlamedNode
 from orchestrator.folder.bad_nodes.events import Blamed, Event, Forgiven, as_line, from_line
 from orchestrator.folder.shown_plan import site_name
-from orchestrator.network.placement.mapping import same_host
+from orchestrator.network.hosts.same_host import same_host
 from orchestrator.spec.paths import state_folder
 
 if TYPE_CHECKING:  # `status` does not need it

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from orchestrator.base.private import READABLE, write_bytes
+from orchestrator.folder.pulse import host_pulse_s
 from orchestrator.folder.records import NO_ROOM, End
 from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import gather
@@ -15,7 +16,6 @@ from orchestrator.job.hangs.former_steps import former_step_s
 from orchestrator.job.hangs.hang import Pause, Where, hung, silent, symptom
 from orchestrator.job.hangs.patience import NEVER, OTHER_S, UNKNOWN, Patience, Symptom
 from orchestrator.job.hangs.signs import Signs
-from orchestrator.job.ranks.rank_program import host_pulse_s
 from orchestrator.network.placement.mapping import Placement
 from orchestrator.planning.plan import Plan
 

@@ -23,7 +23,8 @@ from orchestrator.job.load.beat_file import BeatFile
 from orchestrator.job.load.gpus import DRIVER, GpuWatch
 from orchestrator.job.load.step_times import StepsTold, address
 from orchestrator.job.start.launch_order import LaunchOrder
-from orchestrator.network.placement.mapping import Placement, same_host
+from orchestrator.network.hosts.same_host import same_host
+from orchestrator.network.placement.mapping import Placement
 from training.files import job_memory
 
 LEAST_S = 5.0

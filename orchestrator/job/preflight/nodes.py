@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from orchestrator.beside.shells.connection import Connection
 from orchestrator.beside.shells.proof import CALLED, Proofs
 from orchestrator.job.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say
-from orchestrator.network.placement.mapping import same_host
+from orchestrator.network.hosts.same_host import same_host
 from training.meeting.addresses import RendezvousError, listen
 
 LOOK_S = 0.2

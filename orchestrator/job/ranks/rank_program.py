@@ -17,6 +17,7 @@ from orchestrator.base.errors import TorusrunError
 from orchestrator.base.json_files import write_json
 from orchestrator.folder import claim
 from orchestrator.folder.log_times import Recorder
+from orchestrator.folder.pulse import host_pulse_s
 from orchestrator.folder.run_folder import RunFolder
 from orchestrator.job.ranks import stacks
 from orchestrator.job.start.launch_order import Rank
@@ -29,14 +30,7 @@ POLL_S = 0.2
 QUERY_S = 6.0  # after a query, the file that has the program leave its attempt is looked for: the supervisor waits 5 s
 LEAVE_S = 1.0  # for a program that has to leave its attempt
 SOON_S = 0.05  # between looks whether the program has left its attempt: the others wait for it
-HOST_PULSE_S = 2.0  # at least, between the signs of life that one rank of each host gives
-HOSTS_PER_S = 50  # that give one
 NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, but may have ended
-
-
-def host_pulse_s(hosts: int) -> float:
-    """The seconds between two signs of life of each of some hosts."""
-    return max(HOST_PULSE_S, hosts / HOSTS_PER_S)
 
 
 class RankProgram:

@@ -19,7 +19,7 @@ from orchestrator.base.json_files import read_object, required, write_json
 from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job.ranks.beginning import started
 from orchestrator.job.start.launch_order import Rank, ordered
-from orchestrator.network.placement.mapping import same_host
+from orchestrator.network.hosts.same_host import same_host
 from training import standby
 
 LOOK_S = 5.0

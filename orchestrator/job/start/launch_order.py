@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object
+from orchestrator.base.json_files import damaged, read_object
 from orchestrator.base.typed import read_record
 from orchestrator.folder.kept_secrets import kept
 from orchestrator.folder.run_folder import Attempt, RunFolder
@@ -53,7 +53,10 @@ def ordered(attempt: Attempt) -> tuple[LaunchOrder, Placement]:
     order, placement = read_record(attempt.launch, LaunchOrder), read_object(attempt.placement)
     if order is None or placement is None:
         raise SiteError(f"{attempt.folder}: its ranks have not been placed yet")
-    return order, Placement.from_json(placement)
+    try:
+        return order, Placement.from_json(placement)
+    except (KeyError, TypeError, ValueError):
+        raise damaged(attempt.placement, "it is no placement") from None
 
 
 @dataclass(frozen=True)

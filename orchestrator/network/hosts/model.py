@@ -13,6 +13,7 @@ from functools import cached_property
 
 from orchestrator.base.errors import SiteError
 from orchestrator.network.hosts.hostlist import by_numbers
+from orchestrator.network.hosts.same_host import same_host
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,9 @@ class Cluster:
         Raises SiteError with the names that the topology lacks.
         """
         short = {name.partition(".")[0]: host for name, host in self.host.items()}
-        found = [self.host.get(name) or short.get(name.partition(".")[0]) for name in names]
+        near = {name: short.get(name.partition(".")[0]) for name in names}
+        near = {name: host if host and same_host(name, host.name) else None for name, host in near.items()}
+        found = [self.host.get(name) or near[name] for name in names]
         missing = [name for name, host in zip(names, found, strict=True) if host is None]
         if missing:
             raise SiteError(

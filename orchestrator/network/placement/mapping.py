@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.base.errors import SiteError
+from orchestrator.network.hosts.same_host import same_host
 from orchestrator.network.placement.grid import Grid
 from training.counted import counted, first_of
 
@@ -79,15 +80,3 @@ def misplaced(placement: Placement, rank: int, host: str, local_rank: int) -> st
         f"rank {rank} runs on {host} as local rank {local_rank}, but the placement puts it on {slot.host} "
         f"as local rank {slot.local_rank}: the launcher did not keep the order"
     )
-
-
-def same_host(a: str, b: str) -> bool:
-    """Whether two names mean one host: equal, or equal up to a domain that only one of them has."""
-    if "." in a and "." in b:
-        return a == b
-    return a.partition(".")[0] == b.partition(".")[0]
-
-
-def without(hosts: Iterable[str], others: Collection[str]) -> list[str]:
-    """The hosts that are none of `others`, whatever name these have there."""
-    return [host for host in hosts if not any(same_host(host, other) for other in others)]

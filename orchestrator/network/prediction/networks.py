@@ -32,7 +32,7 @@ def _read(path: Path) -> Network:
         written = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(written, dict) or not isinstance(written.get("network"), dict):
         raise UserError(f"{path}: has no 'network:'; `torusrun calibrate` prints one")

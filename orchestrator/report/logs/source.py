@@ -46,6 +46,10 @@ class FollowedFile:
     def __post_init__(self) -> None:
         self.times = LogTimes(self.path)
 
+    def begin(self, inode: int, at_bytes: int) -> None:
+        """Read the file with this inode from `at_bytes` on, and any other file from its beginning."""
+        self.inode, self.read_bytes = inode, at_bytes
+
     def new(self, *, whole: bool) -> Iterator[LogLine]:
         """The lines that were added since the last call; without `whole` also an unfinished one.
 

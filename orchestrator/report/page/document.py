@@ -21,13 +21,18 @@ MOST_DRAWN = 12  # the colours and dashes of lines differ
 MOST_RUNS = 200
 
 
+def refuse_many(runs: int) -> None:
+    """Raise UserError for more than MOST_RUNS runs."""
+    if runs > MOST_RUNS:
+        raise UserError(f"a report compares at most {MOST_RUNS} runs, and these are {runs}: name fewer")
+
+
 def document(runs: Sequence[RunFacts]) -> str:
     """The page about these runs. Of more than MOST_DRAWN the best are drawn, and all are compared.
 
     Equal facts give an equal page. Raises UserError for more than MOST_RUNS.
     """
-    if len(runs) > MOST_RUNS:
-        raise UserError(f"a report compares at most {MOST_RUNS} runs, and these are {len(runs)}: name fewer")
+    refuse_many(len(runs))
     found, by = [drawn(facts, alone=len(runs) == 1) for facts in runs], ""
     if len(found) > MOST_DRAWN:
         found, by = best_first(found)

@@ -44,6 +44,8 @@ def _code(facts: RunFacts) -> str:
     git = facts.provenance.get("git")
     if not isinstance(git, dict) or not isinstance(git.get("commit"), str):
         return "no git checkout"
+    if git.get("unknown"):
+        return f"commit {git['commit']}; git did not report the changes"
     untracked = git.get("untracked")
     parts = [
         f"commit {git['commit']}",

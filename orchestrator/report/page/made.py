@@ -10,7 +10,7 @@ from orchestrator.base.errors import UserError
 from orchestrator.base.json_files import write_text
 from orchestrator.base.terminal.remarks import busy
 from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.page.document import document
+from orchestrator.report.page.document import document, refuse_many
 from orchestrator.report.page.facts import read
 from orchestrator.runs.state.poll import PATIENCE_S, views
 from orchestrator.spec.paths import absolute
@@ -18,7 +18,8 @@ from training.counted import counted
 
 
 def html(runs: Sequence[RunFolder]) -> str:
-    """The page about runs as they stand now. It queries their schedulers if necessary."""
+    """The page about runs as they stand now. It may query their schedulers. Raises UserError for too many."""
+    refuse_many(len(runs))
     found = {view.folder: view for view in views(runs, patience_s=PATIENCE_S)}
     with busy(f"reading the records of {counted(len(runs), 'run')}"):
         return document([read(run, found[str(run.folder)]) for run in runs])

@@ -86,12 +86,12 @@ def at_work(run: RunFolder, attempt: Attempt, now_s: float) -> list[NodeHeard]:
 
 def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
     """The nodes of the placed ranks, as of `now_s` (of time.time()), in the order of nodes.py."""
-    found = []
-    for host, ranks in attempt_folders.placed(attempt)[1].items():
+    found, placed = [], attempt_folders.placed(attempt)[1]
+    for host, ranks in placed.items():
         load = attempt.node_load(ranks[0])
         heard_s = _age_s([load, *(attempt.rank_start(rank) for rank in ranks)], now_s)
         wrote_s = _age_s([attempt.rank_log(rank) for rank in ranks], now_s, empty=False)
-        found.append(NodeHeard(host, ranks, heard_s, wrote_s, NodeLoad.read(load)))
+        found.append(NodeHeard(host, ranks, heard_s, wrote_s, NodeLoad.read(load), len(placed)))
     return ordered(found)
 
 

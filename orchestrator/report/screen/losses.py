@@ -18,9 +18,11 @@ class Losses:
     def __init__(self, path: Path) -> None:
         self._file = FollowedFile("", path)
         try:
-            self._file.read_bytes = max(os.lstat(path).st_size - MOST_BYTES, 0)
-        except OSError:
-            self._file.read_bytes = 0
+            found = os.lstat(path)
+        except OSError:  # there are no metrics yet
+            found = None
+        if found:
+            self._file.begin(found.st_ino, max(found.st_size - MOST_BYTES, 0))
         self.points: list[tuple[float, float]] = []
 
     def read(self) -> list[tuple[float, float]]:

@@ -9,12 +9,14 @@ from statistics import fmean, median
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.width import cut
 from orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from orchestrator.folder.pulse import host_pulse_s
 from orchestrator.report.numbers import seconds, size
 from orchestrator.report.table import Column, Long, Table
 from orchestrator.runs.state.pace import short
+from orchestrator.runs.state.slow import TIMES_USUAL
 
-SILENT_S = 30.0  # a wrapper gives a sign of life every 10 s
-TIMES_USUAL = 1.25  # a rank that computes this many times as long as the median delays the others
+SILENT_S = 30.0  # of few nodes; of many, TIMES_PULSE times what lies between two signs of life
+TIMES_PULSE = 3
 LEAST_NAME = 12
 
 
@@ -30,10 +32,11 @@ class NodeHeard:
     heard_s: float | None
     wrote_s: float | None
     load: NodeLoad | None = None
+    of_hosts: int = 1  # the hosts of the attempt
 
     @property
     def silent(self) -> bool:
-        return self.heard_s is None or self.heard_s > SILENT_S
+        return self.heard_s is None or self.heard_s > max(SILENT_S, TIMES_PULSE * host_pulse_s(self.of_hosts))
 
     @property
     def slowest(self) -> RankSteps | None:
@@ -64,7 +67,7 @@ def ordered(nodes: Sequence[NodeHeard]) -> list[NodeHeard]:
     def key(node: NodeHeard) -> tuple[float, float, int]:
         silent_s = float("inf") if node.heard_s is None else node.heard_s if node.silent else 0.0
         late_s = node.slowest.computed_s or 0.0 if node.slowest else 0.0
-        late = usual_s is not None and late_s > TIMES_USUAL * usual_s
+        late = usual_s is not None and late_s >= TIMES_USUAL * usual_s
         return -silent_s, -late_s if late else 0.0, min(node.ranks, default=0)
 
     return sorted(nodes, key=key)
@@ -78,7 +81,7 @@ def remark(nodes: Sequence[NodeHeard]) -> str:
         return ""
     rank, host = max(ranks, key=lambda found: found[0].computed_s or 0.0)
     times = (rank.computed_s or 0.0) / usual_s
-    if times <= TIMES_USUAL:
+    if times < TIMES_USUAL:
         return ""
     return f"rank {rank.rank} ({plain(host)}) computes {times:.1f} times as long as the median; the others wait for it"
 

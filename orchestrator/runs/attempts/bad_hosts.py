@@ -12,7 +12,7 @@ from orchestrator.folder.bad_nodes.left_out import LeftOutNodes, listed
 from orchestrator.folder.events import RequestChanged, Submitting
 from orchestrator.folder.ledger import last
 from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.placement.mapping import same_host
+from orchestrator.network.hosts.same_host import same_host
 from orchestrator.planning.attempt_plan import AttemptPlan
 from orchestrator.planning.job_request import request
 from orchestrator.planning.plan_files import read_attempt

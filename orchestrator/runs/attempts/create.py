@@ -89,6 +89,8 @@ def run(
 def facts_of(plan: Plan, source: Path, origin: Origin | None = None) -> Origin:
     """The origin of a run whose spec is in the folder `source`, or of one from another machine."""
     gathered, diff = provenance.gather(source, recipe=plan.recipe, secret=plan.secret_sources)
+    if unknown := (gathered["git"] or {}).get("unknown"):
+        say(f"{source}: {unknown}; code.diff of the run is missing")
     origin = origin or Origin({}, diff, {})
     return replace(origin, provenance={**gathered, **origin.provenance})
 

@@ -168,7 +168,7 @@ class _Newest:
         if not self.plan.run.train.checkpoints.memory:
             return {}
         with contextlib.suppress(SiteError):
-            return metrics.began_after(metrics.read(self.run.metrics))
+            return metrics.began_after(metrics.rows(self.run.metrics))
         return {}
 
     def _own_end(self) -> End | None:

@@ -40,7 +40,7 @@ class Frozen:
         return {
             "source": os.fsencode(self.source).decode("utf-8", "replace"),
             "commit": self.checkout.commit if self.checkout else None,
-            "dirty": self.checkout.dirty if self.checkout else None,
+            "dirty": self.checkout.dirty if self.checkout and not self.checkout.unknown else None,
             "files": self.files,
             "bytes": self.size_bytes,
             "sha256": self.checksum,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.base.errors import SiteError
+from orchestrator.base.user import user_name
 from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, optional
 from orchestrator.schedulers.slurm import topology
 
@@ -24,7 +24,7 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
     """Query Slurm. Raises SiteError if it does not list its partitions or nodes."""
     version, partitions, nodes = ask(VERSION), ask(PARTITIONS), ask(NODES)
     configuration = settings(optional(ask, CONFIGURATION))
-    user = user or getpass.getuser()
+    user = user or user_name()
     default = optional(ask, [*DEFAULT_ACCOUNT, user]).split()
     accounts = tuple(dict.fromkeys([*default, *optional(ask, [*ACCOUNTS, f"user={user}"]).split()]))
     enforced = "associations" in configuration.get("AccountingStorageEnforce", "")
