@@ -129,6 +129,9 @@ def test_a_job_takes_the_order_of_the_network(files: Path) -> None:
 
 
 def test_hosts_keep_their_allocated_names_if_the_topology_has_shorter_ones(files: Path) -> None:
+    switches = "{rack1: 'g[0001-0003]', rack2: 'g[0005-0008]', rack3: g0009}"
+    site = SITE[: SITE.index("topology")] + f"topology: {{source: switches, switches: {switches}, uplink: 1/4}}\n"
+    (files / "site.yaml").write_text(site)
     planned, short = plan(files / "run.yaml"), (files / "hosts").read_text().split()
-    full = [f"{host}.cl.org" for host in short]
-    assert sorted(ordered(planned, full).hosts) == sorted(full)
+    found = ordered(planned, [f"{host}.cl.org" for host in short])
+    assert not found.unordered and found.hosts == tuple(f"{host}.cl.org" for host in ordered(planned, short).hosts)
