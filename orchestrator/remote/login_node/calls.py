@@ -54,11 +54,15 @@ def start(call: str, content: bytes) -> None:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         return
-    private.write_bytes(folder / "request.json", content)
-    for file in ("out", "err", "read"):
-        (folder / file).touch(mode=0o600)
-    with open(folder / "err", "ab") as errors:
-        process.detach(process.module(sys.executable, "orchestrator.remote.login_node.calling", folder), errors)
+    try:
+        private.write_bytes(folder / "request.json", content)
+        for file in ("out", "err", "read"):
+            (folder / file).touch(mode=0o600)
+        with open(folder / "err", "ab") as errors:
+            process.detach(process.module(sys.executable, "orchestrator.remote.login_node.calling", folder), errors)
+    except BaseException:  # the request may hold secrets
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def read(call: str, out: int, err: int, wait_s: float) -> tuple[dict[str, Any], bytes]:
