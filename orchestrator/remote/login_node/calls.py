@@ -142,5 +142,14 @@ def clean() -> None:
     """Remove calls that were not read for days."""
     with contextlib.suppress(OSError):
         for folder in place().iterdir():
-            if time.time() - (folder / "read").stat().st_mtime > KEPT_S:
-                forget(folder.name)
+            with contextlib.suppress(OSError, SiteError):
+                if time.time() - _read_s(folder) > KEPT_S:
+                    forget(folder.name)
+
+
+def _read_s(folder: Path) -> float:
+    """When the output of a call was last read; for a call that was never begun, when its folder was last changed."""
+    try:
+        return (folder / "read").stat().st_mtime
+    except FileNotFoundError:
+        return folder.stat().st_mtime
