@@ -34,7 +34,7 @@ def relay(channel: Any, streams: Streams, *, terminal: bool) -> int | None:
                 ended = not typed
                 if ended:
                     channel.shutdown_write()
-            if typed and channel.send_ready():  # `sendall` would wait for a program that waits for its output to be read
+            if typed and channel.send_ready():  # `sendall` would wait for ever if the program waits, too
                 typed = typed[channel.send(typed) :]
         _show(channel, streams.output)
     return channel.exit_status if channel.exit_status_ready() and channel.exit_status >= 0 else None
