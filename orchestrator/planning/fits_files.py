@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -55,7 +56,11 @@ def _wrong(named: NamedFile) -> str:
 
 def _may_be_executed(path: Path) -> bool:
     """Whether any user may execute it. `os.access` would fail on a noexec mount, but the copy is elsewhere."""
-    return not path.is_file() or path.stat().st_mode & 0o111 != 0
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # as in a folder that this user may not search
+        return True
+    return not stat.S_ISREG(mode) or mode & 0o111 != 0
 
 
 def _data(run: RunSpec, site: Site, later: bool) -> Iterator[tuple[str, str]]:

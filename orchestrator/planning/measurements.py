@@ -13,9 +13,8 @@ from orchestrator.folder import metrics
 from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.prediction.calibration import Fit, fits, read
 from orchestrator.spec.kinds import SPREADS
-from orchestrator.spec.load import find_site, load, measured_at, measured_place
+from orchestrator.spec.load import load, measured_at, measured_place
 from orchestrator.spec.measured import SiteMeasurements
-from orchestrator.spec.problems import Mark
 from training.counted import counted
 from training.reporting.events import DECODE, MEASURED, READ, READ_AGAIN, SAVE
 
@@ -63,8 +62,7 @@ class Found:
 
 def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Found]:
     """Write the results next to the site file of the run file at `path`. The rates of other models are kept."""
-    run = load(path, site=site, settings=settings).run
-    site_file = find_site(run.site, Path(path).parent, Mark(path))
+    site_file = Path(load(path, site=site, settings=settings).site_source)
     found = of(folder)
     before = measured_at(site_file)
     place = measured_place(site_file)

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     checkpoints = args.checkpoints or "newest"
     words, away = remote_runs.split(args.run_ids)
     runs, folder = selection.named(words) if words else [], Path(args.into)
-    if len(args.run_ids) == 1 and len(runs) < 2 and not selection.is_pattern(args.run_ids[0]):
+    if len(args.run_ids) == 1 and len(runs) + len(away) < 2 and not selection.is_pattern(args.run_ids[0]):
         with busy(f"copying into {folder}"):
             copied = (
                 collect_there(away[0], folder, checkpoints, only)

@@ -12,6 +12,7 @@ from orchestrator.base.terminal.raw import raw
 
 BLOCK_BYTES = 1 << 16
 LOOKS_S = 0.5
+SENDS_S = 0.02  # until the next try while the other side takes no bytes
 
 
 def relay(channel: Any, streams: Streams, *, terminal: bool) -> int | None:
@@ -19,16 +20,22 @@ def relay(channel: Any, streams: Streams, *, terminal: bool) -> int | None:
 
     Returns its exit code; None if the link broke. With `terminal` every key is sent raw, and so is the window's size.
     """
-    inputs: list[Any] = [channel, streams.input]
+    typed, ended = b"", False  # read but not sent yet; whether the input has ended
     with ending.in_order(), raw(terminal) as resized:
         while not (channel.closed or (channel.eof_received and channel.exit_status_ready())):
-            ready, _, _ = select.select(inputs, [], [], LOOKS_S)
+            inputs = [channel] if typed or ended else [channel, streams.input]
+            ready, _, _ = select.select(inputs, [], [], SENDS_S if typed else LOOKS_S)
             if resized:  # sent from here, since the signal may arrive while paramiko sends
                 resized.clear()
                 channel.resize_pty(*os.get_terminal_size())
             _show(channel, streams.output)
             if any(source is not channel for source in ready):
-                inputs = inputs if _send(channel, inputs[1]) else [channel]
+                typed = os.read(streams.input, BLOCK_BYTES)
+                ended = not typed
+                if ended:
+                    channel.shutdown_write()
+            if typed and channel.send_ready():  # `sendall` would wait for ever if the program waits, too
+                typed = typed[channel.send(typed) :]
         _show(channel, streams.output)
     return channel.exit_status if channel.exit_status_ready() and channel.exit_status >= 0 else None
 
@@ -40,13 +47,3 @@ def _show(channel: Any, output: int) -> None:
             left = memoryview(receive(BLOCK_BYTES))
             while left:
                 left = left[os.write(stream, left) :]
-
-
-def _send(channel: Any, stream: int) -> bool:
-    """Send the typed bytes. Returns False at the end of the input."""
-    data = os.read(stream, BLOCK_BYTES)
-    if data:
-        channel.sendall(data)
-    else:
-        channel.shutdown_write()
-    return bool(data)

@@ -54,11 +54,15 @@ def start(call: str, content: bytes) -> None:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         return
-    private.write_bytes(folder / "request.json", content)
-    for file in ("out", "err", "read"):
-        (folder / file).touch(mode=0o600)
-    with open(folder / "err", "ab") as errors:
-        process.detach(process.module(sys.executable, "orchestrator.remote.login_node.calling", folder), errors)
+    try:
+        private.write_bytes(folder / "request.json", content)
+        for file in ("out", "err", "read"):
+            (folder / file).touch(mode=0o600)
+        with open(folder / "err", "ab") as errors:
+            process.detach(process.module(sys.executable, "orchestrator.remote.login_node.calling", folder), errors)
+    except BaseException:  # the request may hold secrets
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def read(call: str, out: int, err: int, wait_s: float) -> tuple[dict[str, Any], bytes]:
@@ -99,7 +103,7 @@ def _gone(folder: Path) -> bool:
     try:
         descriptor = private.open_regular(folder / "lock", os.O_RDWR)
     except FileNotFoundError:
-        return time.time() - folder.stat().st_mtime > BEGINS_S
+        return _age_s(folder) > BEGINS_S
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -107,6 +111,15 @@ def _gone(folder: Path) -> bool:
     finally:
         os.close(descriptor)
     return _exit_code(folder) is None
+
+
+def _age_s(folder: Path) -> float:
+    """Seconds since a call was made, by the clock of the file system, which may differ from that of this machine."""
+    try:
+        os.utime(folder / "read")
+        return (folder / "read").stat().st_mtime - (folder / "request.json").stat().st_mtime
+    except FileNotFoundError:  # the request is still being written, or its secrets were read and it is removed
+        return time.time() - folder.stat().st_mtime
 
 
 def fetch(call: str, file: str, at: int) -> bytes:
@@ -138,5 +151,14 @@ def clean() -> None:
     """Remove calls that were not read for days."""
     with contextlib.suppress(OSError):
         for folder in place().iterdir():
-            if time.time() - (folder / "read").stat().st_mtime > KEPT_S:
-                forget(folder.name)
+            with contextlib.suppress(OSError, SiteError):
+                if time.time() - _read_s(folder) > KEPT_S:
+                    forget(folder.name)
+
+
+def _read_s(folder: Path) -> float:
+    """When the output of a call was last read; for a call that was never begun, when its folder was last changed."""
+    try:
+        return (folder / "read").stat().st_mtime
+    except FileNotFoundError:
+        return folder.stat().st_mtime

@@ -63,10 +63,17 @@ def keep(sha256: str, at: int, last: bool, content: bytes) -> None:
     with open(private.open_regular(unfinished, os.O_RDWR | os.O_CREAT), "r+b") as file:
         file.seek(at)
         file.write(content)
-        file.truncate()
+        if last:  # not earlier: another submission may send the same file, and be ahead
+            file.truncate()
     if not last:
         return
-    if (found := sha256_of(unfinished)) != sha256:
-        unfinished.unlink(missing_ok=True)
-        raise SiteError(f"a file arrived damaged: it has SHA-256 {found}, {sha256} was sent; try again")
-    unfinished.replace(path)
+    try:
+        if (found := sha256_of(unfinished)) != sha256:
+            unfinished.unlink(missing_ok=True)
+            if path.is_file():  # another submission has just completed it, and this one began a new file
+                return
+            raise SiteError(f"a file arrived damaged: it has SHA-256 {found}, {sha256} was sent; try again")
+        unfinished.replace(path)
+    except FileNotFoundError:  # another submission has completed it
+        if not path.is_file():
+            raise
