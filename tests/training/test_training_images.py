@@ -432,7 +432,7 @@ def test_predictions_ask_the_options_and_then_the_files(tree: Path, shards: Path
 
 def test_counts_in_the_options_are_checked(tree: Path) -> None:
     folder(tree, samples=TRAIN, test_samples=TEST, classes=3)
-    with pytest.raises(ConfigError, match=r"^train\.data\.options\.classes: it says 1000, and .* has 3"):
+    with pytest.raises(ConfigError, match=r"^train\.data\.options\.classes: it is 1000, but .* has 3"):
         folder(tree, classes=1000)
     with pytest.raises(ConfigError, match=rf"^train\.data\.options\.samples must be a whole number, not '{TRAIN}'$"):
         folder(tree, samples=str(TRAIN))

@@ -141,7 +141,7 @@ def test_a_submission_without_an_answer_names_the_run_and_what_will_tell_of_it(
     said = capsys.readouterr()
     (folder,) = (cluster.home / "runs").iterdir()
     assert said.out == f"{folder.name}\n", "a script that asks for the run needs its id"
-    assert "timed out" in said.err and "there may be a job" in said.err
+    assert "timed out" in said.err and "a job may exist anyway" in said.err
     assert f"`torusrun status {folder.name}`" in said.err
     assert status(capsys)["state"] == "UNKNOWN"
 

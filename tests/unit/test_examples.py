@@ -28,7 +28,7 @@ def test_an_example_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_saved_example_is_a_run_with_its_program(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["examples", "programs/ddp", "--save", str(home / "mine.yaml")]) == 0
-    assert "ddp.py beside it" in capsys.readouterr().out
+    assert "ddp.py in its folder" in capsys.readouterr().out
     assert plan(home / "mine.yaml").run.command == ("python", "ddp.py") and (home / "ddp.py").is_file()
 
 

@@ -139,7 +139,7 @@ def test_bytes_that_are_no_message_end_the_forward(sent: tuple[Message, int, byt
     arrived, others = Unpacked(), {kind.value[0] for kind in Message}
     if at == 0 and made[0] in others:
         return
-    with pytest.raises(NotAForward, match="no message"):
+    with pytest.raises(NotAForward, match="not a message"):
         [*arrived.add(BEGIN + made)]
 
 

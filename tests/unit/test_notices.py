@@ -308,6 +308,6 @@ def test_a_webhook_that_is_no_url_is_refused_without_its_value(
     monkeypatch.setenv(secret_values.WEBHOOK, value)
     spec = write_specs(home)
     spec.write_text(f"{spec.read_text()}notify: {{webhook: {{from_shell: true}}}}\n")
-    with pytest.raises(UserError, match="is no URL") as refused:
+    with pytest.raises(UserError, match="is not a URL") as refused:
         secret_values.read(plan(spec))
     assert "planted4711" not in str(refused.value)

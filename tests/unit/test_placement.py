@@ -70,7 +70,7 @@ def test_the_levels_of_a_grid_are_listed_from_the_outside_in() -> None:
 
 
 def test_too_few_hosts_are_refused() -> None:
-    with pytest.raises(SiteError, match=r"gave 1 host \(n1\); a grid of 2x2 with 2 ranks per node needs 2"):
+    with pytest.raises(SiteError, match=r"allocated 1 host \(n1\); a grid of 2x2 with 2 ranks per node needs 2"):
         place(Grid((2, 2)), ["n1", "n1"], 2)
 
 
@@ -116,5 +116,5 @@ def test_hosts_are_left_out_by_any_of_their_names() -> None:
 
 
 def test_an_error_names_few_of_many_hosts() -> None:
-    with pytest.raises(SiteError, match=r"the scheduler gave 999 hosts \(n0, .*, n7 and 991 more\)"):
+    with pytest.raises(SiteError, match=r"the scheduler allocated 999 hosts \(n0, .*, n7 and 991 more\)"):
         place(Grid((2, 2)), [f"n{n}" for n in range(999)], 2)

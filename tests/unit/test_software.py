@@ -94,10 +94,13 @@ def test_the_script_activates_the_site_s_software_first(project: Path, capsys: p
     [
         ("{venv: a, conda: b}", "'environment' names venv and conda; write one of them, besides modules"),
         ("{root: /opt/conda}", "'environment.root' is where conda or spack is installed; name one of these, too"),
-        ("{venv: .venv}", "'environment.venv': a job starts in another folder than '.venv' begins in; begin it with /"),
-        ("{conda: ./env}", "'environment.conda': a job starts in another folder than './env'"),
-        ("{spack: s, root: spack}", "'environment.root': a job starts in another folder than 'spack'"),
-        ("{module_paths: [/a, m]}", "'environment.module_paths': a job starts in another folder than 'm'"),
+        (
+            "{venv: .venv}",
+            "'environment.venv': '.venv' is relative, and a job starts in another folder; begin it with /",
+        ),
+        ("{conda: ./env}", "'environment.conda': './env' is relative, and a job starts in another folder"),
+        ("{spack: s, root: spack}", "'environment.root': 'spack' is relative, and a job starts in another folder"),
+        ("{module_paths: [/a, m]}", "'environment.module_paths': 'm' is relative, and a job starts in another folder"),
         ("{vnv: a}", "did you mean 'venv'?"),
     ],
 )

@@ -159,7 +159,7 @@ def test_a_host_that_the_launcher_lost_is_a_node_failure() -> None:
 def test_a_host_all_of_whose_ranks_fell_silent_is_a_node_failure_unless_the_scheduler_knows_better() -> None:
     said = judged([end(0, CUT_OFF, 1.0), end(1, CUT_OFF, 2.0)])
     assert (said.state, said.certain) == (State.NODE_FAIL, False)
-    assert said.reason.startswith("n2 (ranks 2, 3) fell silent after step 57") and "rank 0 (n1" in said.reason
+    assert said.reason.startswith("n2 (ranks 2, 3) stopped responding after step 57") and "rank 0 (n1" in said.reason
 
 
 def test_the_host_of_the_supervisor_is_never_reported_as_lost() -> None:

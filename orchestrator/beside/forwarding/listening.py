@@ -120,8 +120,8 @@ class Listening(Carrying):
             self._is_full = error.errno in NO_ROOM
             return
         if strange:
-            link.close()
-            return self._say("a connection was closed: its client belongs to another user, or has ended")
+            with link:  # closed after the remark, which belongs to it
+                return self._say("a connection was closed: its client belongs to another user, or has ended")
         link.setblocking(False)
         self._opened += 1
         self.carried[self._opened] = Carried(link)

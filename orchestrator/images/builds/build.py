@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -153,10 +154,18 @@ def _build(
         )
         return cache.publish(built, image)
     except OSError as error:
-        raise BuildFailed(f"{name} was not built: {error.filename or work}: {error.strerror} (log: {log})") from None
+        logged = f" (log: {log})" if log.exists() else ""
+        raise BuildFailed(f"{name} was not built: {error.filename or work}: {_why(error)}{logged}") from None
     finally:
         phases.end()
         _clear(cache, key, options)
+
+
+def _why(error: OSError) -> str:
+    """The reason of an error; of shutil, which has one for each of many files, the first."""
+    if isinstance(error, shutil.Error) and error.args and error.args[0]:
+        return str(error.args[0][0][-1])
+    return error.strerror or str(error)
 
 
 def command(

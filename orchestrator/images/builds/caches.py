@@ -86,10 +86,10 @@ class Caches:
 def one_of(entries: Iterable[CachedImage], word: str, folder: Path, starts: str = SIF) -> CachedImage:
     """The image of `Caches.find`, out of `entries`."""
     entries = list(entries)
-    found = [e for e in entries if e.key.startswith(word) or str(e.path) == word]
+    keyed = [e for e in entries if e.key.startswith(word) or str(e.path) == word]
     named = [e for e in entries if e.name == word]
-    found = found or [e for e in named if e.path.suffix == starts] or named
-    found = list({e.key: e for e in found}.values())  # of one image in two caches the last one: one's own
+    named = [e for e in named if e.path.suffix == starts] or named
+    found = list({e.key: e for e in [*keyed, *named]}.values())  # of one image in two caches the last one: one's own
     if len(found) == 1:
         return found[0]
     if not found:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterator
+
+from orchestrator.schedulers.words import signal_name
 
 # {x} is the first group of a match. A full disk makes all later steps fail with their own messages.
 DISK = (
@@ -78,7 +79,7 @@ def explain(log: str, exit_code: int) -> str:
     if found := [*_said(log, DISK)] or [*_said(log, *SERVERS)] or [*_said(log, *KNOWN)][:1]:
         return "; also, ".join(found)
     if exit_code < 0:
-        return f"the build was killed by {signal.Signals(-exit_code).name}; start it again"
+        return f"the build was killed by {signal_name(-exit_code)}; start it again"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     fatal = [line for line in lines if re.match(r"FATAL|E:|ERROR|error", line)]
     said = [line for line in fatal if not re.search(r"exit status \d+$", line)]  # such a line has no other information

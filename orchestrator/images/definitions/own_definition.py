@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +54,7 @@ def _files(stages: list[lint.Stage], path: Path) -> Iterator[tuple[str, Path]]:
             if "{{" in words[0]:
                 raise UserError(f"{path}: %files: {words[0]!r} has a build argument; write the path itself")
             pattern = expanded(words[0])
-            found = sorted(Path("/").glob(str(path.parent.joinpath(pattern))[1:]))
+            found = sorted(Path("/").glob(str(Path(glob.escape(str(path.parent)), pattern))[1:]))
             if not found:
                 raise UserError(f"{path}: %files: {words[0]} does not exist")
             yield from ((f"{words[0]} {number}", entry) for number, entry in enumerate(found))

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.images.builds import complaints
-from orchestrator.images.builds.build import BuildFailed, Options, build, command
+from orchestrator.images.builds.build import BuildFailed, Options, _why, build, command
 from orchestrator.images.builds.cache import Cache
 from orchestrator.images.command import Bind
 from orchestrator.images.definitions import package_lock
@@ -112,6 +113,14 @@ def test_a_failed_build_is_explained_in_one_line(said: str, says: str) -> None:
 
 def test_a_killed_runtime_is_named() -> None:
     assert complaints.explain("INFO: unpacking", -9) == "the build was killed by SIGKILL; start it again"
+    assert complaints.explain("", -35) == "the build was killed by signal 35; start it again", (
+        "it is a real-time signal"
+    )
+
+
+def test_an_error_of_many_files_has_the_reason_of_the_first() -> None:
+    assert _why(shutil.Error([("a", "b", "[Errno 28] No space left on device")])).endswith("No space left on device")
+    assert _why(OSError(28, os.strerror(28))) == "No space left on device"
 
 
 class Closed(BaseHTTPRequestHandler):

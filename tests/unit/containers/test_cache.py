@@ -14,7 +14,7 @@ import pytest
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.images.builds import lock
 from orchestrator.images.builds.cache import Cache, CachedImage
-from orchestrator.images.builds.caches import Caches, users
+from orchestrator.images.builds.caches import Caches, one_of, users
 from orchestrator.images.definitions.inputs import file_checksum
 from orchestrator.planning.image import building
 from orchestrator.spec.load import load_site
@@ -147,7 +147,7 @@ def test_a_cache_that_others_can_write_into_is_refused(tmp_path: Path) -> None:
     for mode in (0o777, 0o1777, 0o770):
         cache.folder.chmod(mode)
         for ask in (cache.make, lambda: cache.get(KEY), cache.entries, lambda: Caches((), cache).find("mine")):
-            with pytest.raises(SiteError, match="others may .*`chmod go-w` it"):
+            with pytest.raises(SiteError, match="other(s|.users) (may|can) .*`chmod go-w` it"):
                 ask()
     cache.folder.chmod(0o755)
     assert cache.get(KEY) == made, "others may read it"
@@ -390,3 +390,14 @@ def test_only_named_owners_may_own_a_cache_of_others(tmp_path: Path) -> None:
     assert shared_by(trusted, tmp_path).get(KEY) == made
     with pytest.raises(UserError, match="this machine has no user 'nobody-of-that-name'"):
         users(["nobody-of-that-name"])
+
+
+def test_a_name_that_begins_a_key_means_neither(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "images")
+    keyed, named = entry(cache, "bed" + KEY[3:]), entry(cache, "a" + KEY[1:], name="bed")
+    with pytest.raises(UserError, match="'bed' is 2 images; name one by its key"):
+        one_of([keyed, named], "bed", cache.folder)
+    assert (
+        one_of([named], "bed", cache.folder) is named
+        and one_of([keyed, named], "bed" + KEY[3:6], cache.folder) is keyed
+    )

@@ -348,6 +348,11 @@ def test_what_an_image_file_says_beside_a_dockerfile(folder: Path, lines: list[s
     assert says in str(error.value)
 
 
+def test_a_here_document_begins_a_word_outside_quotes(folder: Path) -> None:
+    text = definition(folder, TINY + "RUN echo \"see <<EOF\" && python3 -c 'print(1 <<n)' && echo $((a<<b))\n")
+    assert "see <<EOF" in text and "(1 <<n)" in text and "$((a<<b))" in text
+
+
 @pytest.mark.parametrize("hostile", ["%post", "Bootstrap: x", "{{ a }}", "a\\\n  %files", "'%test", "$(", "\\"])
 def test_a_run_never_starts_a_section_or_a_stage(folder: Path, hostile: str) -> None:
     text = definition(folder, TINY + f"RUN <<'EOF'\necho\n{hostile}\n\nEOF\nENV A=\"{hostile.replace('$(', '')}x\"\n")

@@ -67,6 +67,10 @@ MISMATCHES: list[Row] = [
         "slurm-pmi", FITS, "srun offers pmi2, which mpich 3.4.1 supports",
     ),
     (
+        "Slurm with one generation of PMIx and MPICH", BY_SLURM, replace(HOST, slurm_pmi=frozenset({"pmix_v4"})), MPICH,
+        "slurm-pmi", UNKNOWN, "'launcher_args: [--mpi=pmix_v4]' of the site sets it",
+    ),
+    (
         "Slurm with PMIx and Open MPI", replace(BY_SLURM, srun_mpi="pmix"), BY_SRUN, OPENMPI,
         "slurm-pmi", FITS, "srun offers pmix, which openmpi 4.1.4 supports",
     ),
@@ -176,6 +180,14 @@ MISMATCHES: list[Row] = [
         "driver too old, with a cuda-compat that is too old", replace(TRAINING, driver="470.57.02"), HOST,
         replace(CUDA_TORCH, compat="510.47.03"),
         "driver-old", ERROR, "the driver 470.57.02 is older than 525.60.13, the oldest for CUDA 12.6",
+    ),
+    (
+        "a login node with other GPUs", replace(TRAINING, gpus=()), replace(HOST, gpus=("sm_35",)), CUDA_TORCH,
+        "gpu-architecture", UNKNOWN, "'node.architecture' of the site can name them",
+    ),
+    (
+        "a login node with an older driver", replace(TRAINING, driver=None), replace(HOST, driver="470.57.02"),
+        CUDA_TORCH, "driver-old", UNKNOWN, "'container.driver' of the site can name it",
     ),
     (
         "driver that nobody names", replace(TRAINING, driver=None), replace(HOST, driver=None), CUDA_TORCH,

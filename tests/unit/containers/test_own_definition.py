@@ -77,3 +77,13 @@ def test_it_has_no_lock_and_no_network_offline(own: Path, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="cannot start from 'docker'"):
         prepare(own, Variant(offline=True))
     assert "without its digest" in prepare(own, Variant()).advice[0]
+
+
+@pytest.mark.parametrize("name", ["a[1]", "a*", "a?"])
+def test_the_folder_of_a_definition_is_no_pattern(own: Path, tmp_path: Path, name: str) -> None:
+    moved = tmp_path / name
+    moved.mkdir()
+    for part in ("mine.def", "base.sif", "lists"):
+        (tmp_path / part).rename(moved / part)
+    found = prepare(moved / "mine.def", Variant()).inputs
+    assert [path for _, path in found.beside] == [moved / "lists" / "a.txt"], "escape the folder's name in the pattern"

@@ -128,7 +128,7 @@ def test_every_number_of_a_forecast_has_an_interval_that_contains_it(home: Path,
         assert low <= found[name] <= high, name
     parts = ("forward_s", "backward_s", "fixed_s", "stragglers_s", "exposed_s", "norms_s")
     assert sum(found[part] for part in parts) == pytest.approx(found["step_s"])
-    assert "another program's" in found["doubts"][0]["why"]
+    assert "with another program" in found["doubts"][0]["why"]
 
 
 def test_a_measured_rate_makes_the_interval_narrow(home: Path, capsys: Said) -> None:

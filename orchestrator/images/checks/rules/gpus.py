@@ -36,7 +36,8 @@ def cuda(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding
 
 
 def _driver(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severity) -> Iterator[Finding]:
-    driver, floor = wanted.driver or host.driver, oldest_driver(version(image.cuda or ""))
+    of_nodes = None if wanted.cluster else host.driver  # a login node may have another one
+    driver, floor = wanted.driver or of_nodes, oldest_driver(version(image.cuda or ""))
     evidence = f"'container.driver' of the site: {driver}" if wanted.driver else host.evidence("gpus")
     if not driver:
         what = f"whether the nodes' driver supports CUDA {image.cuda}: 'container.driver' of the site can name it"
@@ -56,7 +57,8 @@ def _driver(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severi
 
 
 def _architecture(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severity) -> Iterator[Finding]:
-    gpus, has = wanted.gpus or host.gpus, " ".join(image.architectures)
+    of_nodes = () if wanted.cluster else host.gpus  # a login node may have others
+    gpus, has = wanted.gpus or of_nodes, " ".join(image.architectures)
     named = f"'node.architecture' of the site: {' '.join(gpus)}" if wanted.gpus else host.evidence("gpus")
     evidence = f"{image.evidence('torch')}, kernels for {has or 'unknown'}; {named}"
     if not gpus:

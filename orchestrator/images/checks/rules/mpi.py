@@ -86,11 +86,11 @@ def _slurm(wanted: Wanted, host: HostFacts, used: MpiLibrary, evidence: str, sev
     words = " or ".join(sorted(needs))
     if offers is None:
         yield unknown("slurm-pmi", f"whether srun offers {words}, which {used} needs", both)
-    elif not needs & {name.partition("_v")[0] for name in offers}:
+    elif not (fitting := {name for name in offers if name.partition("_v")[0] in needs}):
         has = ", ".join(sorted(offers)) or "nothing"
         yield Finding("slurm-pmi", f"{used} of the image needs {words} of srun, which offers {has}", severity, both)
     elif not wanted.srun_mpi:
-        first = "pmix" if "pmix" in needs and used.family == "openmpi" else sorted(needs & offers)[-1]
+        first = max(needs & offers or fitting)
         what = f"whether srun takes {words} by itself: 'launcher_args: [--mpi={first}]' of the site sets it"
         yield unknown("slurm-pmi", what, both)
     elif wanted.srun_mpi.partition("_v")[0] not in needs and wanted.srun_mpi in offers:

@@ -21,7 +21,8 @@ WORDS = (
 )  # fmt: skip
 WITH_FLAGS = ("ADD", "COPY", "FROM", "HEALTHCHECK", "RUN")
 WITH_DOCUMENTS = ("ADD", "COPY", "RUN")
-HERE = re.compile(r"""(?<!<)<<(-?)(["']?)([A-Za-z_][A-Za-z0-9_.]*)\2""")
+# A quoted text, in which nothing is a here-document, or a word that begins with `<<`: docs.docker.com, here-documents.
+HERE = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'[^']*'|(?<!\S)\d*<<(-?)(["']?)([A-Za-z_][A-Za-z0-9_.]*)\2""")
 FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?(?:\s+|$)")
 DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*")
 
@@ -112,6 +113,8 @@ def _read(lines: list[str], source: str, escape: str) -> Iterator[Instruction]:
         found = _instruction(pieces, Mark(source, start + 1, 1), escape)
         documents = []
         for dash, quote, name in HERE.findall(found.text) if found.word in WITH_DOCUMENTS else ():
+            if not name:
+                continue
             content, at = _document(lines, at, name, bool(dash), found)
             documents.append(Document(name, content, not quote))
         yield Instruction(
