@@ -16,7 +16,7 @@ from orchestrator.base import private
 from orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
 from orchestrator.base.terminal.plain import plain
 from orchestrator.base.terminal.remarks import progress, say
-from orchestrator.remote.links.host import BadAnswer, LoginHost, Unanswered
+from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
 from orchestrator.remote.session import Session, received
 
 Take = Callable[[bytes], object]
@@ -65,7 +65,9 @@ def call(
     link.ask({"ask": "start", "call": name}, json.dumps(request).encode())
     try:
         code = _read(link, name, out, err, waits)
-    except KeyboardInterrupt:
+    except (LinkLost, HostRefused):
+        raise
+    except BaseException:  # such as Ctrl-C, or that nobody reads our output any more
         with contextlib.suppress(SiteError):
             link.ask({"ask": "stop", "call": name})
         raise

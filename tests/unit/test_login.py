@@ -71,13 +71,14 @@ def test_a_revoked_key_is_refused(home: Path, server: SshServer, names: str, kno
         ThroughFabric(server.host, "true")
 
 
-def test_a_file_of_revoked_keys_is_refused_as_nothing_here_reads_it(home: Path, server: SshServer) -> None:
+@pytest.mark.parametrize("line", ["RevokedHostKeys {home}/revoked", "HostKeyAlias login"])
+def test_a_setting_about_keys_that_nothing_here_reads_is_refused(home: Path, server: SshServer, line: str) -> None:
     knows(home, f"{server.name} {server.line}")
     config = home / ".ssh/config"
     config.write_text("RevokedHostKeys none\n")
     ThroughFabric(server.host, "true").close()
-    config.write_text(f"Host 127.0.0.1\n RevokedHostKeys {home}/revoked\n")
-    with pytest.raises(HostRefused, match=r"RevokedHostKeys.*connect: openssh"):
+    config.write_text(f"Host 127.0.0.1\n {line.format(home=home)}\n")
+    with pytest.raises(HostRefused, match=f"{line.partition(' ')[0]}.*connect: openssh"):
         ThroughFabric(server.host, "true")
 
 

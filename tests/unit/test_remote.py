@@ -26,6 +26,7 @@ from orchestrator.remote import archive, asking, remote_runs, session, status
 from orchestrator.remote.links import connecting
 from orchestrator.remote.links.frames import Unpacker, packed
 from orchestrator.remote.links.host import LinkLost, LoginHost
+from orchestrator.remote.links.openssh import OpenSSH
 from orchestrator.remote.login_node import boot, sent_files, store
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
@@ -193,6 +194,7 @@ def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
     store.keep(sha256, 0, False, content[:600])
     assert store.missing([sha256]) == [sha256]
     store.keep(sha256, 0, False, content[:600])  # asked again
+    store.keep(sha256, 0, False, content[:100])  # another submission sends the same file
     store.keep(sha256, 600, True, content[600:])
     assert store.missing([sha256]) == [] and store.path_of(sha256).read_bytes() == content
     with pytest.raises(SiteError, match="damaged"):
@@ -302,6 +304,21 @@ def test_ssh_is_used_where_its_configuration_shares_connections(
         program.write_text(f"#!/bin/sh\necho host far\necho controlpath {path}\n")
         program.chmod(0o755)
         assert connecting._fitting(HERE) == wanted
+
+
+def test_long_messages_of_ssh_do_not_stop_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "ssh"
+    program.write_text(
+        "#!/bin/sh\nhead -c 200000 /dev/zero | tr '\\0' . >&2\necho last words >&2\necho ready\ncat\nexit 255\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    link = OpenSSH(LoginHost("far"), "true")
+    assert link.receive() == b"ready\n", "its messages must be read while its answer is awaited"
+    link._in.close()
+    with pytest.raises(LinkLost, match="last words"):
+        link.receive()
+    link._program.wait()
 
 
 def test_status_without_remote_runs_imports_no_ssh(home: Path) -> None:

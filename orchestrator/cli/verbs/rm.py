@@ -27,8 +27,10 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.remote import remote_runs
     from orchestrator.report.numbers import size
     from orchestrator.runs.remove import remove_all
+    from orchestrator.runs.state.selection import is_pattern
 
-    if args.run_ids and (away := remote_runs.split(args.run_ids)[1]):
+    named = [word for word in args.run_ids if not is_pattern(word)]  # a pattern means the runs of this machine
+    if named and (away := remote_runs.split(named)[1]):
         raise UserError(f"{away[0].run} is on {away[0].host.address}: remove it there")
     found = chosen.chosen(args, "remove", lambda view: view.state.over, "none of which is over")
     with busy("measuring their disk space"):

@@ -98,14 +98,15 @@ def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> Non
             if status.state.over and End.read(folder / "end.json") is None:
                 raise SiteError(f"the build's job {job} ended as {status.state.value}: {status.reason} (see {folder})")
         time.sleep(LOOK_S)
-    _pass_on(folder / "job.out", passed, say)
+    _pass_on(folder / "job.out", passed, say, final=True)
     if end.state is not State.COMPLETED:
         raise SiteError(end.reason)
 
 
-def _pass_on(output: Path, passed: int, say: Callable[[str], None]) -> int:
-    """Pass the lines after the first `passed` to `say`; the number of lines now."""
-    lines = output.read_text(encoding="utf-8", errors="replace").splitlines() if output.exists() else []
+def _pass_on(output: Path, passed: int, say: Callable[[str], None], *, final: bool = False) -> int:
+    """Pass the lines after the first `passed` to `say`, an unfinished one if `final`; the number of lines now."""
+    text = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
+    lines = (text if final else text[: text.rfind("\n") + 1]).splitlines()
     for line in lines[passed:]:
         say(line)
     return len(lines)

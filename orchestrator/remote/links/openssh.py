@@ -6,6 +6,7 @@ import os
 import selectors
 import subprocess
 import sys
+import time
 from typing import IO
 
 from orchestrator.base import process
@@ -29,6 +30,7 @@ class OpenSSH:
         self._in, self._out, self._err = self._program.stdin, self._program.stdout, self._program.stderr
         for stream in (self._in, self._out, self._err):
             os.set_blocking(stream.fileno(), False)
+        self._messages = b""  # the last of ssh's own
 
     def send(self, data: bytes) -> None:
         left = memoryview(data)
@@ -54,19 +56,37 @@ class OpenSSH:
             return data
 
     def _wait(self, stream: IO[bytes], event: int) -> None:
+        """Wait until the stream is ready. ssh's messages are read meanwhile: it would wait if their pipe were full."""
         longest_s = SILENCE_S if self._heard else self._login_s
+        until_s = time.monotonic() + longest_s
         with selectors.DefaultSelector() as selector:
             selector.register(stream, event)
-            if not selector.select(longest_s):
-                raise LinkLost(f"{self._name}: the link broke: no answer within {longest_s:g} s")
+            selector.register(self._err, selectors.EVENT_READ)
+            while (left_s := until_s - time.monotonic()) > 0.0:
+                ready = [key.fileobj for key, _ in selector.select(left_s)]
+                if stream in ready:
+                    return
+                if self._err in ready and not self._more_messages():
+                    selector.unregister(self._err)
+            raise LinkLost(f"{self._name}: the link broke: no answer within {longest_s:g} s")
+
+    def _more_messages(self) -> bool:
+        """Read what ssh has printed; False at the end of its messages."""
+        try:
+            data = os.read(self._err.fileno(), BLOCK_BYTES)
+        except BlockingIOError:
+            return True
+        self._messages = (self._messages + data)[-BLOCK_BYTES:]
+        return bool(data)
 
     def _ended(self) -> LinkLost | HostRefused:
         """The error with ssh's last message."""
         try:
             code = self._program.wait(CONNECT_S)
-            said = (os.read(self._err.fileno(), BLOCK_BYTES) or b"").decode(errors="replace").strip()
-        except (subprocess.TimeoutExpired, OSError):  # ssh still runs, or has printed nothing
-            code, said = SSH_FAILED, ""
+        except subprocess.TimeoutExpired:  # ssh still runs
+            code = SSH_FAILED
+        self._more_messages()  # a pipe holds no more than one block
+        said = self._messages.decode(errors="replace").strip()
         if code != SSH_FAILED:
             return LinkLost(f"{self._name}: {said}", code)
         why = f"{self._name}: ssh ended: {said or f'exit code {code}'}"

@@ -33,6 +33,10 @@ NO_REVOKED = (
     "your ssh configuration names a file of keys that no host may have (RevokedHostKeys), which torusrun does not "
     "read: write `connect: openssh` into the site, so that `ssh` connects"
 )
+NO_ALIAS = (
+    "your ssh configuration names another host whose key this one has (HostKeyAlias), which torusrun does not read: "
+    "write `connect: openssh` into the site, so that `ssh` connects"
+)
 BLOCK_BYTES = 1 << 16
 ALIVE_S = 10.0
 EXIT_S = 2.0  # after the last output of a program, for its exit code
@@ -52,6 +56,8 @@ class Verified(Connection):  # type: ignore[misc]
         super().__init__(address, gateway=gateway, connect_timeout=int(CONNECT_S), connect_kwargs=options)
         if self.ssh_config.get("revokedhostkeys", "none") != "none":
             raise HostRefused(f"{address}: {NO_REVOKED}")
+        if "hostkeyalias" in self.ssh_config:
+            raise HostRefused(f"{address}: {NO_ALIAS}")
         self.keys = host_keys.read(self._known_hosts(), self.host, self.port)
         self.client.set_missing_host_key_policy(Refuse(self.keys))
         trusted = self.client.get_host_keys()

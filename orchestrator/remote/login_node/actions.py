@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -86,6 +87,8 @@ def _submit(folder: Path, request: Request) -> Any:
         submit.first(planned, file.parent, origin=Origin(**request["origin"]), **how)
     except NoAnswer as error:  # the run stays, and is found by its name
         return str(error)
+    finally:
+        _forget_code(folder)
     return ""
 
 
@@ -116,7 +119,14 @@ def _sweep(folder: Path, request: Request) -> Any:
         if not _has_sweep(request["run"]):
             raise
         return str(error)  # members stay: those that were submitted, and those that `resume` submits
+    finally:
+        _forget_code(folder)
     return ""
+
+
+def _forget_code(folder: Path) -> None:
+    """Remove the assembled code: the run has its own copy, and a repeated request assembles it again."""
+    shutil.rmtree(folder / sent_files.CODE, ignore_errors=True)
 
 
 def _has_sweep(name: str) -> bool:

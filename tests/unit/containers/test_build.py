@@ -28,7 +28,7 @@ from orchestrator.images.definitions.prepare import prepare
 from orchestrator.images.definitions.requirements import Brought
 from orchestrator.images.runtime import Runtime
 from orchestrator.planning.image import building
-from orchestrator.planning.image.build_job import build_in_job
+from orchestrator.planning.image.build_job import _pass_on, build_in_job
 from orchestrator.spec.load import load_site
 
 # As pip 23 of Debian 12 said them.
@@ -121,6 +121,17 @@ def test_a_killed_runtime_is_named() -> None:
 def test_an_error_of_many_files_has_the_reason_of_the_first() -> None:
     assert _why(shutil.Error([("a", "b", "[Errno 28] No space left on device")])).endswith("No space left on device")
     assert _why(OSError(28, os.strerror(28))) == "No space left on device"
+
+
+def test_a_line_of_a_builds_job_is_passed_on_when_it_is_whole(tmp_path: Path) -> None:
+    said: list[str] = []
+    output = tmp_path / "job.out"
+    output.write_text("step 1\nstep 2 of")
+    passed = _pass_on(output, 0, said.append)
+    output.write_text("step 1\nstep 2 of 5\nend")
+    passed = _pass_on(output, passed, said.append)
+    _pass_on(output, passed, said.append, final=True)
+    assert said == ["step 1", "step 2 of 5", "end"]
 
 
 class Closed(BaseHTTPRequestHandler):
