@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.e2e.places import Place, ledger
 
-GONE_WITHIN_S = 20.0
+GONE_WITHIN_S = 60.0  # a busy machine kills slowly
 LARGEST_TAIL = 1500
 
 
