@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from training.collectives.interface import AllReduce
+from training.counted import first_of
 from training.sync.bucket import Bucket
 from training.sync.buckets.layout import Layout, expected_order
 from training.sync.buckets.ready_times import ReadyTimes
@@ -23,9 +24,8 @@ class MissingGradient(RuntimeError):
     """Backward did not reach some parameters."""
 
     def __init__(self, names: Sequence[str], rank: int) -> None:
-        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
         super().__init__(
-            f"rank {rank}: no gradient came for {shown}: the loss does not depend on "
+            f"rank {rank}: no gradient came for {first_of(names, SHOWN)}: the loss does not depend on "
             f"{'it' if len(names) == 1 else 'them'} in this step; set requires_grad to False in the model for what "
             "never learns, or train.sync.missing to zero"
         )

@@ -16,6 +16,7 @@ from orchestrator.folder.run_folder import Attempt
 from orchestrator.report.logs.files import TAIL_LINES, Logs
 from orchestrator.report.logs.source import FollowedFile, LogLine
 from orchestrator.report.logs.tail import tail
+from training.counted import first_of
 
 MOST_BLOCKS = 20  # of one file: the newest ones
 MOST_LINES = 500  # of one block
@@ -76,8 +77,7 @@ class Failures:
 def _the_same(also: dict[str, list[str]]) -> Iterator[LogLine]:
     for first, others in also.items():
         names = list(dict.fromkeys(others))
-        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-        yield LogLine(None, "", f"(the traceback of {_who(first)} is also that of {', '.join(names[:8])}{more})")
+        yield LogLine(None, "", f"(the traceback of {_who(first)} is also that of {first_of(names)})")
 
 
 def _who(origin: str) -> str:

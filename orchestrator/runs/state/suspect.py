@@ -19,10 +19,10 @@ from orchestrator.folder.run_folder import Attempt
 from orchestrator.runs.state.clocks import ahead_s
 from orchestrator.runs.state.pace import duration
 from orchestrator.runs.state.slow import Slow
+from training.counted import first_of
 
 SILENT_S = 30.0  # the supervisor touches its pulse every 5 s
 LEAVE_S = 10.0  # the time for ranks on living hosts to end and record it, after the first end
-MOST_HOSTS = 8
 MOST_ENDS = 64  # in one read
 LARGEST_NAME_BYTES = 256
 
@@ -117,7 +117,7 @@ def _of_ranks(
     ranks = [rank for there in silent.values() for rank in there]
     if len(silent) == 1:
         return f"{next(iter(silent))} is gone (its {_ranks(ranks)} silent, while {lost})"
-    return f"at least one of {_listed(list(silent))} is gone (their {_ranks(ranks)} silent, while {lost})"
+    return f"at least one of {first_of(list(silent))} is gone (their {_ranks(ranks)} silent, while {lost})"
 
 
 def _of_supervisor(pulse_age_s: float | None, host: str) -> str:
@@ -140,9 +140,4 @@ def _ranks(ranks: Sequence[int]) -> str:
         else:
             spans.append([rank, rank])
     words = [f"{first}-{last}" if last > first else str(first) for first, last in spans]
-    return f"rank {words[0]} is" if len(ranks) == 1 else f"ranks {_listed(words)} are"
-
-
-def _listed(words: Sequence[str]) -> str:
-    more = f" and {len(words) - MOST_HOSTS} more" if len(words) > MOST_HOSTS else ""
-    return ", ".join(words[:MOST_HOSTS]) + more
+    return f"rank {words[0]} is" if len(ranks) == 1 else f"ranks {first_of(words)} are"

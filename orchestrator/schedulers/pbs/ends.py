@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from signal import Signals
 
 from orchestrator.base.states import State, Status
+from training.counted import first_of
 
 NOT_STARTED = "its script could not be started (PBS's log on {first} says why)"
 DAEMON = "the job ended as PBS's daemon on {first} was started again"
@@ -62,5 +63,4 @@ def _others(hosts: Sequence[str]) -> str:
     others = list(hosts[1:])
     if len(others) == 1:
         return f"its other node ({others[0]})"
-    listed = ", ".join(others[:MOST_HOSTS]) + (f" and {len(others) - MOST_HOSTS} more" if others[MOST_HOSTS:] else "")
-    return f"one of its other nodes ({listed})" if others else "a node other than its first"
+    return f"one of its other nodes ({first_of(others, MOST_HOSTS)})" if others else "a node other than its first"
