@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from orchestrator.base.signals import signal_name
 from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End, RankEnd, signal_name
+from orchestrator.folder.records import End, RankEnd
 from training.counted import all_of, first_of
 
 if TYPE_CHECKING:  # `status` needs none

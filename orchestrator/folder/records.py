@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import shutil
-import signal as signals
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
@@ -17,6 +16,7 @@ from typing import Annotated, TypeVar, cast
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import damaged, read_object, required, write_json, write_text
 from orchestrator.base.private import READABLE, open_regular, write_bytes
+from orchestrator.base.signals import signal_name
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.base.typed import read_record, record_of
 from orchestrator.folder.run_folder import Attempt
@@ -115,14 +115,6 @@ class RankEnd:
         if end is None:
             raise SiteError(f"{path}: it is missing; the rank left no record of its end")
         return end
-
-
-def signal_name(number: int) -> str:
-    """'SIGKILL' for 9; real-time and unknown signals by number."""
-    try:
-        return signals.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 class _Over:

@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.base.signals import signal_name
 from orchestrator.folder.end_words import ended, later, listed
 from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End, Meaning, RankEnd, signal_name
+from orchestrator.folder.records import End, Meaning, RankEnd
 from orchestrator.job.witness import lost_hosts
 from orchestrator.network.hosts.same_host import same_host
 from orchestrator.network.placement.mapping import Placement

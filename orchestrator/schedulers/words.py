@@ -9,7 +9,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from signal import Signals
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.spec.kinds import CONTROL
@@ -93,8 +92,3 @@ def listed_hosts(path: str) -> list[str]:
     if not found:
         raise SiteError(f"{path}: the list of the job's hosts is empty")
     return list(found)
-
-
-def signal_name(number: int) -> str:
-    """The name of a signal: SIGKILL for 9; 'signal 99' for an unknown number."""
-    return Signals(number).name if number in set(Signals) else f"signal {number}"

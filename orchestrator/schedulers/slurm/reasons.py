@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.schedulers.words import signal_name
+from orchestrator.base.signals import signal_name
+from training.counted import first_of
 
-MOST_HOSTS = 8
 RELEASE = "`scontrol release {job}` releases it"
 
 # Why a pending job waits, if it can start sooner or later.
@@ -199,8 +199,7 @@ def _one_of(hosts: Sequence[str]) -> str:
     """The affected host in words, which is known only for a job on one node. `hosts` are all hosts of the job."""
     if len(hosts) == 1:
         return hosts[0]
-    listed = ", ".join(hosts[:MOST_HOSTS]) + (f" and {len(hosts) - MOST_HOSTS} more" if len(hosts) > MOST_HOSTS else "")
-    return f"at least one of its nodes ({listed})" if hosts else "a node of it"
+    return f"at least one of its nodes ({first_of(hosts)})" if hosts else "a node of it"
 
 
 def _with(meant: str, *words: str) -> str:
