@@ -351,6 +351,10 @@ def test_what_an_image_file_says_beside_a_dockerfile(folder: Path, lines: list[s
 def test_a_here_document_begins_a_word_outside_quotes(folder: Path) -> None:
     text = definition(folder, TINY + "RUN echo \"see <<EOF\" && python3 -c 'print(1 <<n)' && echo $((a<<b))\n")
     assert "see <<EOF" in text and "(1 <<n)" in text and "$((a<<b))" in text
+    with pytest.raises(UserError, match="a ' is not closed"):
+        definition(folder, TINY + "RUN echo it's <<EOF\nEOF\n")
+    ticks = definition(folder, "# escape=`\n" + TINY + 'RUN echo "a\\" <<EOF\nx\nEOF\n')
+    assert "\nx\n" in ticks, "a backslash is no escape in this file, so the quoted text ends before <<"
 
 
 @pytest.mark.parametrize("hostile", ["%post", "Bootstrap: x", "{{ a }}", "a\\\n  %files", "'%test", "$(", "\\"])

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.base.errors import UserError
 from orchestrator.spec.problems import Mark, Problem, SpecError
 from training.recipe.near import did_you_mean
 
@@ -21,8 +22,7 @@ WORDS = (
 )  # fmt: skip
 WITH_FLAGS = ("ADD", "COPY", "FROM", "HEALTHCHECK", "RUN")
 WITH_DOCUMENTS = ("ADD", "COPY", "RUN")
-# A quoted text, in which nothing is a here-document, or a word that begins with `<<`: docs.docker.com, here-documents.
-HERE = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'[^']*'|(?<!\S)\d*<<(-?)(["']?)([A-Za-z_][A-Za-z0-9_.]*)\2""")
+HERE = re.compile(r"""\d*<<(-?)(["']?)([A-Za-z_][A-Za-z0-9_.]*)\2""")  # at the beginning of a word
 FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?(?:\s+|$)")
 DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*")
 
@@ -112,9 +112,7 @@ def _read(lines: list[str], source: str, escape: str) -> Iterator[Instruction]:
             pieces.append(line.rstrip().removesuffix(escape) if goes_on else line.rstrip())
         found = _instruction(pieces, Mark(source, start + 1, 1), escape)
         documents = []
-        for dash, quote, name in HERE.findall(found.text) if found.word in WITH_DOCUMENTS else ():
-            if not name:
-                continue
+        for dash, quote, name in _begun(found):
             content, at = _document(lines, at, name, bool(dash), found)
             documents.append(Document(name, content, not quote))
         yield Instruction(
@@ -135,6 +133,19 @@ def _instruction(pieces: list[str], mark: Mark, escape: str) -> Instruction:
         flags.append((flag[1], flag[2] or ""))
         text, lines = text[flag.end() :], []  # the lines are for reading alone
     return Instruction(word, text, mark, tuple(flags), (), tuple(lines), escape)
+
+
+def _begun(one: Instruction) -> list[tuple[str, str, str]]:
+    """('-' or '', its quote, its name) of every here-document of an instruction: a word that begins with `<<`."""
+    if one.word not in WITH_DOCUMENTS or "<<" not in one.text:
+        return []
+    from orchestrator.images.definitions.dockerfile.words import split  # imported late: it imports jinja2
+
+    try:
+        found = [HERE.match(word) for word in split(one.text, one.escape)]
+    except UserError as error:
+        raise one.wrong(str(error)) from None
+    return [(match[1], match[2], match[3]) for match in found if match]
 
 
 def _document(lines: list[str], at: int, name: str, dash: bool, of: Instruction) -> tuple[str, int]:
