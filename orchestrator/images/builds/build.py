@@ -112,7 +112,7 @@ def _build(
     image = work.with_name(f"{work.name}.sif")
     secrets = read_secrets(options.secrets, options.secrets_beside)
     try:
-        _check_paths(work, options)
+        _check_paths(work, options, secrets)
         source = inputs.lay_out(work)
         if inputs.key != key:
             raise BuildFailed(f"{name} was not built: its files changed while the build began; build it again")
@@ -234,8 +234,9 @@ def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets, built
     return {**kept, "PATH": path, **times, **secrets.environment(runtime.prefix), **folder}
 
 
-def _check_paths(work: Path, options: Options) -> None:
+def _check_paths(work: Path, options: Options, secrets: Secrets) -> None:
     places = {"container.cache": work, "container.temporary": options.temporary, "--wheelhouse": options.wheelhouse}
+    places |= {f"the secret file {name}": path for path, name in secrets.bound()}
     for what, place in places.items():
         if place and (bad := UNFIT.search(str(place.absolute()))):
             shown = place.parent if place == work else place

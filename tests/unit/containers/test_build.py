@@ -279,7 +279,11 @@ def test_no_secret_reaches_a_log_or_a_watcher(small: Path, tmp_path: Path, monke
 @pytest.mark.parametrize("mark", [",", ":", "'", '"'])
 def test_a_path_that_the_runtime_would_take_apart_is_refused(small: Path, tmp_path: Path, mark: str) -> None:
     name, inputs = ready(small)
+    secret = tmp_path / "d" / f"a{mark}b"
+    secret.parent.mkdir()
+    secret.write_text("machine example.org login me password it\n")
     for cache, options in (
+        (tmp_path / "c", Options(secrets={"netrc": f"file:{secret}"})),
         (tmp_path / f"a{mark}b", Options()),
         (tmp_path / "c", Options(temporary=tmp_path / f"a{mark}b")),
         (tmp_path / "c", Options(wheelhouse=tmp_path / f"a{mark}b")),
