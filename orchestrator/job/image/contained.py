@@ -32,7 +32,7 @@ def contained(
     If the site asks for one mount per node, the mount stays until `held` is closed.
 
     Values that the runtime cannot pass are written beside the rank's records, and read from there in the image.
-    Raises ImageError if the image cannot be used, and SiteError if the values cannot be written.
+    Raises ImageError if the image cannot be used, and SiteError if a value cannot be passed in or written.
     """
     file = attempt.rank_variables(rank)
     try:
@@ -42,9 +42,9 @@ def contained(
             image = replace(image, writable=str(node_folder.of_rank(image.writable, attempt, rank)))
         if image.instance:
             held.enter_context(mounted(image, inherited))
-        started = start(image, command, given, inherited, file, secret)
     except SiteError as error:
         raise ImageError(str(error)) from None
+    started = start(image, command, given, inherited, file, secret)
     if started.file_text:
         with explained(f"{file}: cannot be written"):
             private.write_bytes(file, started.file_text.encode("utf-8", "surrogateescape"))
