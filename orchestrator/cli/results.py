@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 
 from orchestrator.base import ending
-from orchestrator.base.terminal.remarks import set_quiet
+from orchestrator.base.terminal.remarks import printed, set_quiet
 
 SCHEMA = 1
 
@@ -28,4 +28,4 @@ def as_json(act: Callable[[], int]) -> int:
     finally:
         results = text.getvalue().splitlines()
         if done or results:
-            print(json.dumps({"schema": SCHEMA, "results": results}, indent=1), flush=True)
+            printed(json.dumps({"schema": SCHEMA, "results": results}, indent=1))

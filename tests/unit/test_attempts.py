@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import time
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -328,6 +329,18 @@ def test_a_lost_run_counts_as_at_work_for_a_pattern_of_cancel_and_for_gc(
     assert status(capsys)["state"] == "LOST"
     assert main(["gc", "--keep-checkpoints", "1", "--yes"]) == 0 and len(list(run.checkpoints.iterdir())) == 2
     assert main(["cancel", "*", "--yes"]) == 0 and (cluster.home / "ended").read_text() == "1\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_id_of_a_submitted_run_is_a_remark_if_standard_output_is_full(
+    options: list[str], cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.takes()
+    with suppress(OSError), open("/dev/full", "w") as full, redirect_stdout(full):  # it cannot be closed, either
+        assert main(["submit", str(cluster.home / "run.yaml"), *options]) == 3
+    (run,) = index.runs()
+    said = capsys.readouterr().err
+    assert "this result could not be printed: " in said and run.run_id in said
 
 
 def test_on_one_machine_a_lost_run_is_over_and_no_process_that_has_its_number_is_ended(

@@ -55,6 +55,15 @@ def redrawn(text: str) -> None:
     print(f"\r\x1b[K{plain(text)[: columns - 1]}", end="", file=sys.stderr, flush=True)
 
 
+def printed(text: str) -> None:
+    """Print a result that must not be lost, such as the id of a run; if it cannot be printed, a remark has it."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        warn(f"this result could not be printed: {text}")
+        raise
+
+
 def result(value: str, sentence: str) -> None:
     """Print the result of a verb in a sentence; when quiet, the bare value, such as the id of a run."""
     print(value if _quiet else sentence, flush=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 
 from orchestrator.base.errors import DONE, RUN_FAILED
-from orchestrator.base.terminal.remarks import say, warn
+from orchestrator.base.terminal.remarks import printed, say, warn
 from orchestrator.cli.verbs import shared_arguments
 
 
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from orchestrator.cli.api import hold
 
     held = hold(args.file, time=args.time, idle=args.idle, name=args.name, site=args.site, settings=args.settings)
-    print(held.id, flush=True)
+    printed(held.id)
     if not args.wait:
         return DONE
     view = held.wait_until_held()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE
 from orchestrator.base.process import NoAnswer
-from orchestrator.base.terminal.remarks import is_quiet
+from orchestrator.base.terminal.remarks import is_quiet, printed
 from orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         return as_json(lambda: run(argparse.Namespace(**{**vars(args), "json": False})))
     original = open_run(args.run_id)
     new = _submitted(original)
-    print(new.id, flush=True)
+    printed(new.id)
     if not args.wait:
         return DONE
     from orchestrator.cli.verbs.watch import follow_to_end
@@ -68,7 +68,7 @@ def _submitted(original: Run) -> Run:
     try:
         return Run(reproduce(original.folder, planned))
     except NoAnswer:  # the run stays, and its user needs the id to query it
-        print(planned.run_id, flush=True)
+        printed(planned.run_id)
         raise
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.base.errors import DONE, UserError
 from orchestrator.base.process import NoAnswer
-from orchestrator.base.terminal.remarks import say
+from orchestrator.base.terminal.remarks import printed, say
 from orchestrator.cli.verbs import shared_arguments
 from training.counted import counted
 
@@ -91,9 +91,9 @@ def run(args: argparse.Namespace) -> int:
             held=args.held, planned=planned,
         )  # fmt: skip
     except NoAnswer:  # the run stays, and its user needs the id to query it
-        print(planned.run_id, flush=True)
+        printed(planned.run_id)
         raise
-    print(submitted.id, flush=True)
+    printed(submitted.id)
     if not args.wait:
         return DONE
     from orchestrator.cli.verbs.watch import follow_to_end
@@ -120,9 +120,9 @@ def _sweep(args: argparse.Namespace) -> int:
     try:
         submitted = sweep(args.file, after=args.after, after_any=args.after_any, planned=planned, **options)
     except NoAnswer:
-        print(planned.folder.sweep_id, flush=True)
+        printed(planned.folder.sweep_id)
         raise
-    print(submitted.id, flush=True)
+    printed(submitted.id)
     if not args.wait:
         return DONE
     from orchestrator.cli.verbs.watch import follow_sweep_to_end
