@@ -78,6 +78,19 @@ def test_measured_values_replace_those_of_the_sites_file(tmp_path: Path, run_fil
         load(run_file)
 
 
+def test_a_site_that_was_named_from_the_working_directory_gets_the_measurement(
+    tmp_path: Path, run_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    Path("mine.yaml").write_text(SITE)
+    measured = run_that_measured(tmp_path, rows())
+    assert (
+        measurements.keep(str(run_file), measured, site="./mine.yaml", settings=[])[0].resolve()
+        == Path("mine.measured").resolve()
+    )
+
+
 def test_a_measurement_that_differs_beyond_all_bounds_leaves_a_site_that_can_be_read(
     tmp_path: Path, run_file: Path
 ) -> None:

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.base import private
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import State
 from orchestrator.base.typed import record_of
@@ -27,7 +29,7 @@ from orchestrator.remote.links import connecting
 from orchestrator.remote.links.frames import Unpacker, packed
 from orchestrator.remote.links.host import LinkLost, LoginHost
 from orchestrator.remote.links.openssh import OpenSSH
-from orchestrator.remote.login_node import boot, sent_files, store
+from orchestrator.remote.login_node import boot, calls, sent_files, store
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
 from orchestrator.runs.state.view import View
@@ -186,6 +188,41 @@ def test_no_name_of_a_call_leaves_its_folder(far: Path) -> None:
         for name in ("../x", "", ".hidden", "a/b", "x" * 300):
             with pytest.raises(SiteError, match="is not the name of a call"):
                 there.ask({"ask": "start", "call": name})
+
+
+def test_calls_are_removed_after_days_whatever_is_missing_in_one(home: Path) -> None:
+    private.make(calls.place())
+    for name in ("a", "b", "c"):
+        (calls.place() / name).mkdir()
+        if name != "a":
+            (calls.place() / name / "read").touch()
+            os.utime(calls.place() / name / "read", (0, 0))
+        os.utime(calls.place() / name, (0, 0))
+    (calls.place() / "now").mkdir()
+    calls.clean()
+    assert [folder.name for folder in calls.place().iterdir()] == ["now"]
+
+
+def test_a_call_that_cannot_be_started_leaves_no_request(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls.sys, "executable", str(home / "none"))
+    with pytest.raises((OSError, SiteError)):
+        calls.start("call", b"a secret")
+    assert not list(calls.place().iterdir())
+
+
+def test_a_call_is_not_gone_because_the_clock_of_its_files_is_behind(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private.make(calls.place())
+    folder = calls.folder_of("call")
+    folder.mkdir()
+    for name in ("request.json", "read"):
+        (folder / name).touch()
+    now_s = time.time()
+    monkeypatch.setattr(calls.time, "time", lambda: now_s + 10 * calls.BEGINS_S)
+    assert not calls._gone(folder)
+    os.utime(folder / "request.json", (0, 0))
+    assert calls._gone(folder), "it must be gone if its process has not begun for long by that clock"
 
 
 def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
