@@ -76,9 +76,7 @@ class LarsKeys:
         0.001, "the trust coefficient", source="NVIDIA's MLPerf 0.6 submission, verified"
     )
     eps: Annotated[float, Limits(at_least=0, at_most=1.0)] = key(0.0, "added to the norm of the gradient")
-    lr_in_momentum: bool = key(
-        True, "the learning rate scales the gradient before it enters the velocity, not the velocity (MLPerf)"
-    )
+    lr_in_momentum: bool = key(True, "the learning rate scales the gradient, not the velocity (MLPerf)")
     clip: bool = key(False, "limit each tensor's own rate to the learning rate (apex's LARC)")
     nesterov: bool = key(False, "look ahead along the velocity")
     ratio_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(
@@ -112,8 +110,7 @@ class OptimizerKeys:
     nesterov: bool = key(False, "look ahead along the velocity; LARS has lars.nesterov")
     lr_in_momentum: bool = key(
         False,
-        "the learning rate scales the gradient before it enters the velocity, not the "
-        "velocity; LARS has lars.lr_in_momentum",
+        "the learning rate scales the gradient, not the velocity; LARS has lars.lr_in_momentum",
     )
     momentum_correction: bool = key(
         False,
@@ -224,15 +221,11 @@ class LossScaleKeys:
 class CheckpointKeys:
     """Which checkpoints stay; the others are deleted."""
 
-    last: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(
-        3, "how many of the newest ones are kept", short=True
-    )
+    last: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(3, "number of the newest ones", short=True)
     every_epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = key(
         None, "keep also the first one in each interval of this many epochs", unit="epochs"
     )
-    best: bool = key(
-        False, "save a checkpoint after an evaluation that is better than all before; the best one is kept"
-    )
+    best: bool = key(False, "save after an evaluation that is better than all before; the best one is kept")
     memory: bool = key(
         False,
         "after every step the ranks of a node copy the state to its memory (two copies, in /dev/shm), from which the "
@@ -267,14 +260,11 @@ class Train:
         source="torch.optim.swa_utils, verified",
     )
     mixup: Annotated[float, MIXING] = key(
-        0.0,
-        "above 0: mix training images in pairs, with a share drawn from Beta(mixup, mixup)",
-        source="Zhang et al. 2018",
+        0.0, "above 0: mix training images in pairs, by a share from Beta(mixup, mixup)", source="Zhang et al. 2018"
     )
     cutmix: Annotated[float, MIXING] = key(
         0.0,
-        "above 0: paste a part of another training image, its share drawn from Beta(cutmix, cutmix); "
-        "with mixup a batch uses one of the two",
+        "above 0: paste a part of another image, by a share from Beta(cutmix, cutmix); a batch uses this or mixup",
         source="Yun et al. 2019",
     )
     accumulate: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
@@ -293,8 +283,7 @@ class Train:
     seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = key(1, "for the random weights, order and shifts")
     checkpoint_every_steps: Annotated[int, STEPS] | None = key(
         None,
-        "interval between checkpoints; default: sqrt(2 x what a save costs, as measured, "
-        "x the mean time between failures)",
+        "interval; default: sqrt(2 x the measured time of a save x the mean time between failures)",
         unit="steps",
         source="Young 1974, Daly 2006",
     )
