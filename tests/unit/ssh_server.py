@@ -25,7 +25,7 @@ class SshServer(paramiko.ServerInterface):
         port = self._listener.getsockname()[1]
         self.host, self.name = LoginHost(f"me@127.0.0.1:{port}", connect="fabric"), f"[127.0.0.1]:{port}"
         self.line = f"{self.key.get_name()} {self.key.get_base64()}"
-        self._transports: list[paramiko.Transport] = []
+        self.transports: list[paramiko.Transport] = []
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
@@ -34,7 +34,7 @@ class SshServer(paramiko.ServerInterface):
             while True:
                 transport = paramiko.Transport(self._listener.accept()[0])
                 transport.add_server_key(self.key)
-                self._transports.append(transport)
+                self.transports.append(transport)
                 transport.start_server(server=self, event=threading.Event())
 
     def __enter__(self) -> SshServer:
@@ -44,7 +44,7 @@ class SshServer(paramiko.ServerInterface):
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._listener.close()
-        for transport in self._transports:
+        for transport in self.transports:
             transport.close()
 
     def get_allowed_auths(self, username: str) -> str:

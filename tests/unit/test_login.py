@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
+import socket
+import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.base.process import Streams
 from orchestrator.remote.links import host_keys
 from orchestrator.remote.links.host import HostRefused, LinkLost
+from orchestrator.remote.links.relay import relay
 from orchestrator.remote.links.through_fabric import ThroughFabric
 from tests.unit.ssh_server import SshServer
 from tests.unit.terminals import Terminal
@@ -165,3 +170,32 @@ def test_a_login_without_any_key_is_refused(home: Path, server: SshServer) -> No
     with pytest.raises(HostRefused, match="does not let you in: No authentication methods available") as raised:
         ThroughFabric(server.host, "true")
     assert not isinstance(raised.value, LinkLost)
+
+
+@pytest.mark.timeout(120)
+def test_a_program_that_prints_much_before_it_reads_much_input_ends(server: SshServer, tmp_path: Path) -> None:
+    """Each side waits for the other if one sends all before it takes anything: more than the window of a channel."""
+    much = os.urandom(5 << 20)
+    (tmp_path / "input").write_bytes(much)
+    with socket.create_connection(("127.0.0.1", int(server.host.address.rpartition(":")[2]))) as link:
+        client = paramiko.Transport(link)
+        client.start_client(timeout=60)
+        client.auth_publickey("me", OTHER)
+        channel = client.open_session(timeout=60)
+        there = server.transports[0].accept(60)
+        got = bytearray()
+
+        def program() -> None:
+            there.sendall(much)
+            while data := there.recv(1 << 16):
+                got.extend(data)
+            there.send_exit_status(7)
+            there.close()
+
+        at_work = threading.Thread(target=program, daemon=True)
+        at_work.start()
+        with open(tmp_path / "input", "rb") as read, open(tmp_path / "output", "wb") as written:
+            assert relay(channel, Streams(read.fileno(), written.fileno()), terminal=False) == 7
+        at_work.join(60)
+        client.close()
+    assert bytes(got) == much == (tmp_path / "output").read_bytes()
