@@ -112,6 +112,9 @@ def test_runs_on_a_login_node_that_a_pattern_selects_are_shown_first(
         remote_runs.keep(Known(name, HERE, "site", 1000.0))
     assert main(["cancel", "far-*"]) == 2
     assert "this would cancel 2 runs: far-1, far-2; add --yes" in capsys.readouterr().err
+    here = make(write_specs(home), End(State.COMPLETED, ""))
+    assert main(["rm", "far-1"]) == 2 and "remove it there" in capsys.readouterr().err
+    assert main(["rm", "*", "--yes"]) == 0 and not here.folder.exists(), "a pattern means the runs of this machine"
     for verb in ("cancel", "resume"):
         assert main([verb, "far-1", "--state", "failed"]) == 2, "the option must not be ignored"
         assert "select runs of this machine" in capsys.readouterr().err
@@ -198,6 +201,10 @@ def test_a_sweep_is_submitted_followed_and_resumed_on_the_login_node(
     (far / "torusrun/enough").touch()
     assert main(["resume", sweep[:-1], "--wait"]) == 0
     assert f"1 member of {sweep} resumed: {sweep}.1\n" in capsys.readouterr().out
+    assert main(["collect", sweep, str(run_file.parent / "members")]) == 0
+    assert {path.name for path in (run_file.parent / "members").iterdir()} == {f"{sweep}.0", f"{sweep}.1"}
+    sent = [*far.glob(".local/state/torusrun/calls/submit-*")]
+    assert sent and not [*far.glob(".local/state/torusrun/calls/submit-*/code")], "the run has the copy of its code"
     assert main(["cancel", sweep]) == 2
     assert "none of which is waiting or running" in capsys.readouterr().err
     there = api.open_sweep("last")
