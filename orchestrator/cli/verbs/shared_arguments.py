@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orchestrator.base.errors import SiteError, UserError, explained
-from orchestrator.spec.paths import expanded, read_bytes
+from orchestrator.spec.paths import absolute, expanded, read_bytes
 
 if TYPE_CHECKING:
     from orchestrator.network.cost.links import Network
@@ -37,6 +38,54 @@ def settings(parser: argparse.ArgumentParser) -> None:
         dest="settings",
         help="override one key; may be repeated",
     )
+
+
+def keys(parser: argparse.ArgumentParser, *, beside_file: bool) -> None:
+    """Add the options that are keys of a run. They join the values of --set, and the last one wins.
+
+    If a verb has a run file, paths in its keys begin `beside_file`, and those of options become absolute.
+    """
+    add = functools.partial(parser.add_argument, action=_Key, default=[], dest="settings")
+    add("-n", "-N", "--nodes", metavar="N", help="nodes to ask for")
+    ranks = parser.add_mutually_exclusive_group()
+    of_ranks = functools.partial(ranks.add_argument, action=_Key, default=[], dest="settings", metavar="N")
+    of_ranks("--gpus", help="GPUs to use on a node, with one rank for each")
+    of_ranks("--ranks-per-node", help="ranks on a node; default: the site's")
+    add("--time", metavar="TIME", help="time limit, as in 2h; default: 1h")
+    add(
+        "--image",
+        metavar="IMAGE",
+        type=_image if beside_file else str,
+        help="the container image of the ranks; default: none",
+    )
+    add("--queue", metavar="NAME", help="partition or queue; default: the site's")
+    add("--account", metavar="NAME", help="account to charge; default: the site's")
+    add("--env", metavar="NAME=VALUE", help="a variable for the ranks; may be repeated")
+    code = "folder of your code, which is copied; none: no code"
+    add("--code", metavar="FOLDER", type=_code if beside_file else str, help=code)
+    add("--name", metavar="NAME", help="a name for the run")
+
+
+class _Key(argparse.Action):
+    """Adds an option that is a key of a run to the settings, as '--nodes=4'."""
+
+    def __call__(self, _: object, args: argparse.Namespace, value: object, *__: object) -> None:
+        long = next(name for name in self.option_strings if name.startswith("--"))
+        args.settings = [*args.settings, f"{long}={value}"]
+
+
+def _image(text: str) -> str:
+    """The image that --image names, whose path begins at the working directory."""
+    from orchestrator.images import source
+
+    return source.beside(text, Path())
+
+
+def _code(text: str) -> str:
+    """The folder that --code names, which begins at the working directory."""
+    from orchestrator.spec.run import NO_CODE
+
+    return text if text == NO_CODE else str(absolute(text))
 
 
 def sweep(parser: argparse.ArgumentParser) -> None:
