@@ -39,7 +39,7 @@ SHAPES = st.lists(
 )  # fmt: skip
 KEYS = st.builds(
     LarsKeys, trust=st.floats(1e-3, 1.0), eps=st.sampled_from([0.0, 1e-6]),
-    lr_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
+    lr_in_momentum=st.booleans(), ratio_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
     ratio_decay=st.none() | st.floats(0.0, 0.1),
 )  # fmt: skip
 RATES = st.just(0.0) | st.floats(1e-3, 2.0)  # a norm may be 0 in float32 alone

@@ -46,7 +46,7 @@ def assert_close(state: dict[str, Any], wanted: dict[str, Any]) -> None:
         ((1, 2), 2, {}),
         ((2, 1), 1, {"lr_in_momentum": False}),
         ((2, 2), 3, {"clip": True, "nesterov": True}),
-        ((3,), 2, {"ratio_decay": 0.2}),
+        ((3,), 2, {"ratio_decay": 0.2, "ratio_in_momentum": False}),
         ((2, 2), 2, {"momentum_correction": True}),
         ((4, 1), 10, {"form": "foreach"}),
         ((2, 1, 2), 2, {"skip": "nothing"}),
