@@ -23,7 +23,7 @@ from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.states import Cause, State
 from orchestrator.folder import ledger
 from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import LeftOut, Started
+from orchestrator.folder.events import Ended, LeftOut, Started
 from orchestrator.folder.how_ended import How
 from orchestrator.folder.records import End
 from orchestrator.folder.run_folder import Attempt, RunFolder
@@ -235,14 +235,14 @@ class Jobs:
         return next_job.later_jobs(ledger.events(self.run.ledger), self.first, self.job)
 
     def _nothing_left(self, step: Step) -> State:
-        """This job, and the later ones, have nothing to do."""
+        """This job, and the later ones, have nothing to do; how the run ended, which its exit code must not hide."""
         if not isinstance(step, Resume):
             print(f"torusrun: no further attempt of {self.run.run_id}: {step.why}", flush=True)
-        if isinstance(step, Stop) and step.later_job:
-            return State.COMPLETED
-        self._leave_no_jobs()
-        self._send_notices()
-        return State.COMPLETED
+        if not (isinstance(step, Stop) and step.later_job):
+            self._leave_no_jobs()
+            self._send_notices()
+        end = ledger.last(ledger.events(self.run.ledger), Ended, which.newest_of(self.run))
+        return end.state if end else State.LOST
 
     def _leave_no_jobs(self) -> None:
         """Remove the run's later jobs from the queue. If this node cannot, each ends as soon as it begins."""

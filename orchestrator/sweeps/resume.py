@@ -11,6 +11,7 @@ from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import State
 from orchestrator.base.terminal.remarks import say
 from orchestrator.folder import index, ledger, settled
+from orchestrator.folder.alone import alone
 from orchestrator.folder.changes import Changes
 from orchestrator.folder.events import Ended, Refused, Submitted
 from orchestrator.folder.run_folder import RunFolder
@@ -18,7 +19,6 @@ from orchestrator.folder.sweep_folder import SweepFolder
 from orchestrator.planning.attempt_plan import AttemptPlan
 from orchestrator.runs.attempts import create
 from orchestrator.runs.attempts.resume import MayNotResume, next_attempt
-from orchestrator.runs.attempts.submit import alone
 from orchestrator.runs.state import which
 from orchestrator.runs.state.attention import counts
 from orchestrator.runs.state.decide import Policy

@@ -16,6 +16,7 @@ from orchestrator.base import process
 from orchestrator.base.errors import UserError
 from orchestrator.base.states import State
 from orchestrator.folder import ledger
+from orchestrator.folder.alone import alone
 from orchestrator.folder.end_words import ended
 from orchestrator.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
 from orchestrator.folder.how_ended import How
@@ -29,13 +30,15 @@ from orchestrator.planning import attempt_plan, plan_files
 from orchestrator.planning.image.recorded import Image
 from orchestrator.planning.job_request import request
 from orchestrator.planning.plan import plan
-from orchestrator.runs.attempts import create, submit
+from orchestrator.runs.attempts import create
 from orchestrator.runs.attempts.keep_going import Here, next_step
 from orchestrator.runs.attempts.script import scripts
 from orchestrator.runs.state.decide import Resume, Stop
+from orchestrator.runs.state.poll import look
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.site import ContainerSettings
 from tests.unit.clock import Clock
+from tests.unit.slurm_programs import SlurmPrograms
 from tests.waiting import until
 
 SITE = f"""scheduler: slurm
@@ -127,7 +130,7 @@ def test_a_setup_that_fails_before_anything_began_closes_the_run_with_its_end_on
 
 def test_a_job_of_another_submission_or_a_superseded_one_leaves_the_run_alone(run: RunFolder) -> None:
     over(run, LIMIT)
-    with submit.alone(run):
+    with alone(run):
         planned = replace(plan_files.read_attempt(run, 1), number=2)
         create.attempt(run.attempt(2), planned, scripts(planned, run.attempt(2), request(planned, run.attempt(2))))
         ledger.append(run.ledger, Submitting(2, "kept.2", jobs=5))  # whether it was submitted is not known
@@ -146,12 +149,15 @@ from orchestrator.folder.run_folder import RunFolder
 from orchestrator.planning import plan_files
 from orchestrator.runs.state.decide import Stop
 run = RunFolder(Path(sys.argv[1]))
-Jobs(run, run.attempt(1), plan_files.read_first(run, 1))._nothing_left(Stop("is over", later_job=sys.argv[2] == "True"))
+jobs, step = Jobs(run, run.attempt(1), plan_files.read_first(run, 1)), Stop("is over", later_job=sys.argv[2] == "True")
+state = jobs._nothing_left(step)
+assert state.value == "TIMEOUT", "its exit code says how the run ended"
 """
 
 
 @pytest.mark.parametrize("later_job", [True, False])
 def test_a_job_keeps_later_tasks_if_one_of_them_works_for_the_run(run: RunFolder, home: Path, later_job: bool) -> None:
+    over(run, LIMIT)
     (home / "bin").mkdir()
     (home / "bin" / "scancel").write_text(f'#!/bin/sh\necho "$*" >> {home}/cancelled\n')
     (home / "bin" / "scancel").chmod(0o755)
@@ -231,7 +237,7 @@ def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path)
     texts = scripts(first, made.attempt(1), request(first, made.attempt(1)))
     create.run(first, home, texts, Submitting(1, "kept.1", jobs=9))
     argv = [sys.executable, "-m", "orchestrator.job.keep_going", str(made.attempt(1).folder)]
-    with submit.alone(made), open(home / "said", "wb") as said:
+    with alone(made), open(home / "said", "wb") as said:
         job = subprocess.Popen(argv, stdout=said, stderr=said)
         until(lambda: b"on " in (home / "said").read_bytes(), "the job to begin")
         job.send_signal(signal.SIGTERM)
@@ -248,3 +254,42 @@ def test_the_record_of_an_end_that_cannot_be_read_stays(run: RunFolder, monkeypa
     assert keep_going._end_of(run.attempt(1)) == End.read(path)
     LIMIT.write(path)
     assert keep_going._end_of(run.attempt(1)) == LIMIT
+
+
+WRITTEN = {  # while a slow squeue is asked, by the jobs of the run
+    "the end of the run": [
+        Ended.by(1, ended(How.NO_END)),
+        Submitting(2, "kept.1", follows=1, within=True, jobs=5),
+        Submitted(2, "7", "slurm"),
+        Started(2, "7_1", ("n1",), (8,)),
+        Ended.by(2, ended(How.NO_END)),
+        KeptGoing(2, "2 attempts in a row made no new checkpoint"),
+    ],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "done", "state"),
+    [
+        ("the end of the run", False, State.FAILED),
+        ("nothing", False, State.LOST),
+        ("nothing", True, State.COMPLETED),
+    ],
+)
+def test_a_run_is_not_completed_by_the_exit_code_of_its_jobs(
+    run: RunFolder, home: Path, monkeypatch: pytest.MonkeyPatch, written: str, done: bool, state: State
+) -> None:
+    ledger_now, later = run.ledger.read_bytes(), home / "later.jsonl"
+    for event in WRITTEN[written]:
+        ledger.append(run.ledger, event)
+    later.write_bytes(run.ledger.read_bytes()[len(ledger_now) :])
+    run.ledger.write_bytes(ledger_now)
+    slurm = SlurmPrograms(home, monkeypatch, "command: [sleep, '600']")
+    is_done = f"""; echo '{{"attempt": 1}}' > "{run.attempt(1).done}" """ if done else ""
+    slurm.program("squeue", f'cat "{later}" >> "{run.ledger}"{is_done}')
+    slurm.program("sacct", "printf '7_0|FAILED|0:9|n1\\n7_1|FAILED|0:9|n1\\n7_2|COMPLETED|0:0|n1\\n'")
+    seen = look(run)
+    assert seen.state is state, seen.reason
+    told = [event.state for event in ledger.events(run.ledger) if isinstance(event, Ended)]
+    assert (State.COMPLETED in told) == done and (state is State.LOST) == (told == [])

@@ -12,6 +12,7 @@ from orchestrator import schedulers
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.base.states import Cause, State, Status
 from orchestrator.folder import ledger, metrics
+from orchestrator.folder.alone import alone
 from orchestrator.folder.bad_nodes.left_out import listed
 from orchestrator.folder.bad_nodes.noted import note
 from orchestrator.folder.changes import Changes
@@ -66,7 +67,7 @@ def next_step(run: RunFolder, here: Here, *, begin: bool) -> Step:
     Wait leaves it to the next job. If none follows, the ledger says why. Raises SiteError or UserError if the attempt
     cannot be made.
     """
-    with submit.alone(run, LOCK_S):
+    with alone(run, LOCK_S):
         newest = _Newest(run, here)
         step = decide(newest.history, Policy.KEEP_GOING)
         if begin and isinstance(step, Resume) and step.attempt > newest.number:

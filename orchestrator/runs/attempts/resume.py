@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orchestrator.base.errors import SiteError, UserError
 from orchestrator.folder import allocation, claim, index, ledger
+from orchestrator.folder.alone import alone
 from orchestrator.folder.changes import Changes
 from orchestrator.folder.events import Started
 from orchestrator.folder.records import End
@@ -43,7 +44,7 @@ def resume(
     two never train at once (folder/claim.py). It is submitted `into` a held allocation, or to the scheduler.
     """
     index.own(run)
-    with submit.alone(run):
+    with alone(run):
         seen = look(run, newest=True)
         policy = Policy.FORCED if force else Policy.USER
         planned, checkpoint = next_attempt(run, seen, changes, policy, new_image=new_image)

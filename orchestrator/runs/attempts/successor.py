@@ -8,6 +8,7 @@ from orchestrator.base.errors import TorusrunError
 from orchestrator.base.process import NoAnswer
 from orchestrator.base.states import State
 from orchestrator.folder import ledger
+from orchestrator.folder.alone import alone
 from orchestrator.folder.changes import Changes
 from orchestrator.folder.end_words import ended
 from orchestrator.folder.events import CancelRequested, Submitted
@@ -54,7 +55,7 @@ def submit_next(run: RunFolder, number: int, plan: Plan) -> Step:
     It returns the decision: Resume has the attempt that follows, which the user may have submitted meanwhile. Raises
     SiteError or UserError if the submission failed, NoAnswer if it is unknown.
     """
-    with submit.alone(run, LOCK_S):
+    with alone(run, LOCK_S):
         events, checkpoint = ledger.events(run.ledger), newest_complete(run.checkpoints)
         epochs = checkpoint.epoch if checkpoint else 0.0
         following = stretch_at(plan.run, epochs) if checkpoint else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.base.errors import SiteError
@@ -146,12 +146,6 @@ class Record:
     def status(self, job: Status | None, now_s: float) -> Status:
         own = resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
         return next_job.at_the_end(self.events, self.attempt, own) if self.ended else own
-
-    @property
-    def now(self) -> Record:
-        """The same record, with its end read again."""
-        end, end_damage = _end(self.folder, self.attempt)
-        return replace(self, end=end, end_damage=end_damage, done=_done(self.folder.attempt(self.attempt), end))
 
     @property
     def ended(self) -> bool:
