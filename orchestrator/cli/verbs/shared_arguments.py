@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orchestrator.base.errors import SiteError, UserError, explained
+from orchestrator.base.errors import UserError, explained
 from orchestrator.spec.paths import absolute, expanded, read_bytes
 
 if TYPE_CHECKING:
@@ -152,26 +152,22 @@ def held(parser: argparse.ArgumentParser) -> None:
 
 def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:
     """Add the option --hosts, a file that `hosts` reads."""
-    what = "one per line, or a list like n[1-8]; surplus hosts are spares"
+    what = "a host file of a launcher or scheduler, or lists like n[1-8]; surplus hosts are spares"
     parser.add_argument("--hosts", metavar="FILE", help=f"{purpose}: {what}")
 
 
 def hosts(name: str) -> list[str]:
     """The hosts in the file of --hosts, in order. Raises UserError with the wrong line."""
-    from orchestrator.network.hosts.hostlist import MOST_HOSTS, expand
+    from orchestrator.network.hosts.host_file import WrongLine, hosts_of, text_of
 
     try:
-        lines = read_bytes(expanded(name), LARGEST_BYTES).decode().splitlines()
+        found = hosts_of(text_of(read_bytes(expanded(name), LARGEST_BYTES)))
     except OSError as error:
         raise UserError(f"--hosts {name}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"--hosts {name}: this is not UTF-8 text (byte {error.start})") from None
-    found: list[str] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            found += expand(line.split()[0], MOST_HOSTS - len(found)) if line.strip() else []
-        except SiteError as error:
-            raise UserError(f"--hosts {name}:{number}: {error}") from None
+    except WrongLine as error:
+        raise UserError(f"--hosts {name}:{error.number}: {error}") from None
     if not found:
         raise UserError(f"--hosts {name}: it has no hosts; write one per line")
     return found
