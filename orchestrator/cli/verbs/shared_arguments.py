@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orchestrator.base.errors import UserError, explained
-from orchestrator.spec.paths import absolute, expanded, read_bytes
+from orchestrator.spec.paths import absolute, decoded, expanded, read_bytes
 
 if TYPE_CHECKING:
     from orchestrator.network.cost.links import Network
@@ -158,10 +158,10 @@ def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:
 
 def hosts(name: str) -> list[str]:
     """The hosts in the file of --hosts, in order. Raises UserError with the wrong line."""
-    from orchestrator.network.hosts.host_file import WrongLine, hosts_of, text_of
+    from orchestrator.network.hosts.host_file import WrongLine, hosts_of
 
     try:
-        found = hosts_of(text_of(read_bytes(expanded(name), LARGEST_BYTES)))
+        found = hosts_of(decoded(read_bytes(expanded(name), LARGEST_BYTES)))
     except OSError as error:
         raise UserError(f"--hosts {name}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

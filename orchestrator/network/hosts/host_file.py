@@ -46,12 +46,6 @@ def hosts_of(text: str) -> list[str]:
     return list(hosts)
 
 
-def text_of(content: bytes) -> str:
-    """The text of a file, of which Windows may have written the first bytes. Raises UnicodeDecodeError."""
-    utf_16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-    return content.decode("utf-16" if utf_16 else "utf-8-sig")
-
-
 def _of_line(line: str, most: int) -> list[str]:
     if match := GRID_ENGINE.fullmatch(line):
         line = match[1]

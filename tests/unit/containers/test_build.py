@@ -47,6 +47,7 @@ FAILURES = [
      "ERROR: No matching distribution found for torch==99", "no Python package torch==99"),
     ("FATAL:   While performing build: conveyor failed to get: reading manifest x in docker.io/a: manifest unknown",
      "the base image does not exist in its registry"),
+    ("  Host key verification failed.\n  fatal: Could not read from remote repository.", "write git+https://"),
     ("E: No such script: /usr/share/debootstrap/scripts/bookwrm", "debootstrap does not know the suite bookwrm"),
     ("E: Failed getting release file http://deb/dists/x/Release", "the base's package mirror has no such suite"),
     ("FATAL: tar: x: Cannot write: No space left on device\nE: Unable to locate package a", "the disk is full"),
