@@ -9,6 +9,8 @@ from pathlib import Path
 from orchestrator.base import private
 from orchestrator.base.errors import SiteError
 from orchestrator.base.json_files import read_object
+from orchestrator.base.proc import Work
+from orchestrator.base.typed import kept_record
 from orchestrator.base.whole_lines import TAIL_BYTES, tail
 from orchestrator.folder import metrics
 from orchestrator.folder.attempt_folders import recorded
@@ -68,7 +70,8 @@ class RankRecords:
                 if seen := read_object(self.attempt.rank_seen(rank)):
                     shown = seen.get("stack") is not False  # else the newest in the log is of an earlier query
                     frames = stack(self.lines(rank, STACK_LINES)) if shown else []
-                    found[rank] = Where(str(seen.get("process")), frames, seen.get("disk") is True)
+                    work = kept_record(self.attempt.rank_seen(rank), Work, kept) if (kept := seen.get("work")) else None
+                    found[rank] = Where(str(seen.get("process")), frames, seen.get("disk") is True, work)
                 elif not self.attempt.rank_start(rank).exists():
                     found[rank] = Where(NOT_BEGUN)
         return found
