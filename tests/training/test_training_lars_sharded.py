@@ -10,7 +10,6 @@ import pytest
 import torch
 from torus_ranks import Pools
 
-from tests import compiler
 from training.collectives.mesh import wire_bytes
 from training.optim import momentum
 from training.optim.lars import build
@@ -82,7 +81,7 @@ def test_a_checkpoint_continues_in_shards_of_another_grid(pools: Pools, dims: tu
     assert_close(tensors(answers[0]["state"]), {"model": net.state_dict(), "optimizer": optimizer.state_dict()})
 
 
-@pytest.mark.skipif(compiler.is_missing(), reason="there is no C++ compiler on PATH")
+@pytest.mark.needs("c++")
 def test_ranks_take_foreach_if_one_of_them_has_no_compiler(pools: Pools) -> None:
     assert pools.of(3).ask(lars_ranks.settled, -1) == [("Cpp", "")] * 3
     found = pools.of(3).ask(lars_ranks.settled, 1)

@@ -302,7 +302,7 @@ def test_a_secret_of_the_shell_does_not_reach_a_job(small: Path, tmp_path: Path,
         build_in_job(building.prepare(str(small), site), site, sys.executable, lambda line: None)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make folders of somebody else")
+@pytest.mark.needs("users")
 def test_a_strangers_folder_among_the_temporary_ones_stays(small: Path, tmp_path: Path) -> None:
     name, inputs = ready(small)
     planted = tmp_path / f"torusrun-{inputs.key[:12]}-1"
