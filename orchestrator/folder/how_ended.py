@@ -89,7 +89,7 @@ class How(Enum):
     NO_IMAGE = Cause.IMAGE, "{rank}{at}"
     IMAGE_ERROR = Cause.IMAGE, "{why}"
     NOT_STARTED = Cause.UNKNOWN, "{rank}{at}"
-    NO_END = Cause.UNKNOWN, "its job ended, or began again, without a record of the attempt's end"
+    NO_END = Cause.UNKNOWN, "its job ended, or began again, without a record of the attempt's end{supervisor}"
     SHELL_KILLED = Cause.UNKNOWN, "the shell of its job was killed, and its ranks were stopped{at}"
     STILL_AT_WORK = (
         Cause.UNKNOWN,

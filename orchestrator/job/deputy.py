@@ -25,6 +25,8 @@ from pathlib import Path
 from orchestrator.base import process
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.folder import ledger
+from orchestrator.folder.alone import alone
+from orchestrator.folder.attempt_folders import supervised_on
 from orchestrator.folder.bad_nodes.noted import note
 from orchestrator.folder.end_words import ended
 from orchestrator.folder.events import Ended, Started
@@ -41,6 +43,7 @@ from orchestrator.schedulers.interface import Scheduler
 BEAT_S = 5.0
 LOOKS = 2
 SILENT_S = 45.0  # the file system shows a change on other hosts after some seconds
+LOCK_S = 30.0  # for a client that resumes the run
 TRIES = 20  # PBS ends a job only when it knows itself that the host is gone, by default 80 s after its last sign
 
 
@@ -102,7 +105,7 @@ def main() -> None:
         silent_s = silence_s(attempt)
         looks = looks + 1 if silent_s > SILENT_S else 0
     print(f"torusrun: the first host of job {job} does not respond: another job continues the run", flush=True)
-    with contextlib.suppress(SiteError):  # then the next job asks the scheduler how the attempt ended
+    with contextlib.suppress(TorusrunError), alone(run, LOCK_S):  # else the next job asks the scheduler how it ended
         _record(run, job, silent_s)
     for _ in range(TRIES):
         try:
@@ -118,11 +121,8 @@ def _record(run: RunFolder, job: str, silent_s: float) -> None:
     began = ledger.last(ledger.events(run.ledger), Started, attempt.number)
     if not began or began.job != job:
         return
-    try:
-        host = attempt.pulse.read_text().strip()
-    except OSError:
-        return
-    if not attempt.end.exists():
+    host = supervised_on(attempt)
+    if host and not attempt.end.exists():
         end = ended(How.FIRST_HOST_SILENT, hosts=[host], silent=host, silent_s=silent_s)
         end = replace(end, kept_going=True)
         end.write(attempt.end)

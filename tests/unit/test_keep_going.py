@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from orchestrator.folder.events import Ended, KeptGoing, Started, Submitted, Sub
 from orchestrator.folder.how_ended import How
 from orchestrator.folder.records import End
 from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job import around, keep_going
+from orchestrator.job import around, recorded
 from orchestrator.job.image import stage
 from orchestrator.job.image.made_ready import verify
 from orchestrator.job.supervise import Supervisor
@@ -31,9 +32,10 @@ from orchestrator.planning.image.recorded import Image
 from orchestrator.planning.job_request import request
 from orchestrator.planning.plan import plan
 from orchestrator.runs.attempts import create
+from orchestrator.runs.attempts import keep_going as attempts
 from orchestrator.runs.attempts.keep_going import Here, next_step
 from orchestrator.runs.attempts.script import scripts
-from orchestrator.runs.state.decide import Resume, Stop
+from orchestrator.runs.state.decide import Resume, Stop, Wait
 from orchestrator.runs.state.poll import look
 from orchestrator.spec.problems import SpecError
 from orchestrator.spec.site import ContainerSettings
@@ -55,6 +57,7 @@ keep_going: {attempts: 5, min_nodes: 1}
 train: {batch: 64}
 """
 HERE = Here("7", "7_0", first=1, hosts=4)
+TASK = {"SLURM_JOB_NODELIST": "n[1-4]", "SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
 LIMIT = ended(How.TIME_NEAR, limit_s=60.0)
 
 
@@ -141,6 +144,66 @@ def test_a_job_of_another_submission_or_a_superseded_one_leaves_the_run_alone(ru
     assert next_step(run, replace(HERE, job="8", name="8_0", first=2), begin=True) == Resume(2)
 
 
+@pytest.mark.parametrize("begun", [0, 1])
+@pytest.mark.parametrize("started", [True, False])
+def test_a_job_that_a_later_one_has_passed_does_not_end_its_attempt(run: RunFolder, begun: int, started: bool) -> None:
+    """As one that lives on after its scheduler's daemon was killed, or was stopped for a while."""
+    over(run, LIMIT)
+    assert next_step(run, replace(HERE, name="7_1"), begin=True) == Resume(2)
+    if started:
+        ledger.append(run.ledger, Started(2, "7_1", ("n1",), (8,)))
+    before = run.ledger.read_bytes()
+    orphan = replace(HERE, begun=begun, later=("7_1", "7_2"))
+    assert next_step(run, orphan, begin=True) == Stop("continues in another job", later_job=True)
+    assert run.ledger.read_bytes() == before
+    assert next_step(run, replace(HERE, name="7_2", later=("7_3",)), begin=True) == Resume(2 + started), "in charge"
+
+
+FAILS = ended(How.LAUNCHER_FAILED, exit_code=1, said="Unable to contact slurm controller", certain=False)
+
+
+def test_attempts_that_the_launcher_ends_are_not_in_vain_and_follow_more_and_more_slowly(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = []
+    FAILS.write(run.attempt(1).end)
+    for number in range(1, 8):
+        monkeypatch.setattr(attempts, "time", Clock(time.time()))
+        step = next_step(run, replace(HERE, begun=number), begin=True)
+        if isinstance(step, Wait):
+            waits.append(step.for_s)
+            monkeypatch.setattr(attempts, "time", Clock(time.time() + step.for_s))
+            step = next_step(run, replace(HERE, begun=number), begin=True)
+        assert step == Resume(number + 1)
+        ledger.append(run.ledger, Started(number + 1, "7_0", ("n1",), (8,)))
+        FAILS.write(run.attempt(number + 1).end)
+    assert waits == pytest.approx([5, 15, 60, 180, 600, 600], abs=3)
+    step = next_step(run, replace(HERE, begun=8), begin=True)
+    assert isinstance(step, Stop) and step.why.startswith("each of its 8 attempts"), "nothing shows that it can work"
+
+
+PAUSES = """
+import sys, time
+from pathlib import Path
+from orchestrator.job import keep_going
+from orchestrator.folder.run_folder import RunFolder
+from orchestrator.planning import plan_files
+from orchestrator.runs.state.decide import Wait
+from tests.unit.clock import Clock
+keep_going.time = clock = Clock(time.time())
+run = RunFolder(Path(sys.argv[1]))
+jobs, began_s = keep_going.Jobs(run, run.attempt(1), plan_files.read_first(run, 1)), clock.now_s
+assert jobs._pause(Wait("waits", 15.0)) and 15 <= clock.now_s - began_s < 16
+assert not jobs._pause(Wait("waits", 1e6)) and clock.now_s < jobs.until_s, "the next job continues the run"
+jobs.asked_s = clock.now_s
+assert jobs._pause(Wait("waits", 15.0)) and clock.now_s < jobs.until_s
+"""
+
+
+def test_a_job_pauses_as_long_as_it_has_time_and_nobody_ends_it(run: RunFolder) -> None:
+    subprocess.run([sys.executable, "-c", PAUSES, str(run.folder)], env={**os.environ, **TASK}, check=True, timeout=60)
+
+
 ENDS = """
 import sys
 from pathlib import Path
@@ -161,8 +224,7 @@ def test_a_job_keeps_later_tasks_if_one_of_them_works_for_the_run(run: RunFolder
     (home / "bin").mkdir()
     (home / "bin" / "scancel").write_text(f'#!/bin/sh\necho "$*" >> {home}/cancelled\n')
     (home / "bin" / "scancel").chmod(0o755)
-    task = {"SLURM_JOB_NODELIST": "n[1-4]", "SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
-    environment = {**os.environ, **task, "PATH": f"{home}/bin:{os.environ['PATH']}"}
+    environment = {**os.environ, **TASK, "PATH": f"{home}/bin:{os.environ['PATH']}"}
     argv = [sys.executable, "-c", ENDS, str(run.folder), str(later_job)]
     subprocess.run(argv, env=environment, check=True, timeout=60)
     assert (home / "cancelled").exists() != later_job
@@ -246,14 +308,14 @@ def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path)
 
 
 def test_the_record_of_an_end_that_cannot_be_read_stays(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keep_going, "time", Clock())
+    monkeypatch.setattr(recorded, "time", Clock())
     path = run.attempt(1).end
     path.write_text("{")
-    assert not keep_going._end_of(run.attempt(1)).certain and path.read_text() == "{"
+    assert not recorded.end_of(run.attempt(1)).certain and path.read_text() == "{"
     path.unlink()
-    assert keep_going._end_of(run.attempt(1)) == End.read(path)
+    assert recorded.end_of(run.attempt(1)) == End.read(path)
     LIMIT.write(path)
-    assert keep_going._end_of(run.attempt(1)) == LIMIT
+    assert recorded.end_of(run.attempt(1)) == LIMIT
 
 
 WRITTEN = {  # while a slow squeue is asked, by the jobs of the run
