@@ -110,6 +110,12 @@ def here(site: Site, verb: str) -> None:
         raise UserError(f"the site is reached through {site.host}, and `torusrun {verb}` is not: run it there")
 
 
+def context(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--context", metavar="FOLDER", type=absolute, help="where a Dockerfile copies from; default: its own folder"
+    )
+
+
 def run_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="RUN", help=RUN)
 
