@@ -32,12 +32,11 @@ from orchestrator.folder.end_words import ended
 from orchestrator.folder.events import Ended, Started
 from orchestrator.folder.how_ended import How
 from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.network.hosts.same_host import same_host
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.plan_files import read_attempt
 from orchestrator.runs.state import which
 from orchestrator.runs.state.in_vain import attempts_of_submission
-from orchestrator.schedulers import client
+from orchestrator.schedulers import allocated, client
 from orchestrator.schedulers.interface import Scheduler
 
 BEAT_S = 5.0
@@ -78,8 +77,8 @@ class JobPulse:
             self._over.wait(BEAT_S)
 
     def _started(self, hosts: Sequence[str]) -> subprocess.Popen[bytes] | None:
-        here, reach = socket.gethostname(), self._scheduler.reach.remote_command
-        others = [host for host in hosts if not same_host(host, here)]
+        here, reach = allocated.here(self._scheduler, [*hosts]), self._scheduler.reach.remote_command
+        others = [host for host in hosts if host != here]
         if not reach or not others:
             return None
         words = process.module(self._plan.python, "orchestrator.job.deputy", self._attempt.folder, self._job)

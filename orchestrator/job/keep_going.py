@@ -37,7 +37,7 @@ from orchestrator.runs.attempts.keep_going import Here, close, next_step
 from orchestrator.runs.notices import begin
 from orchestrator.runs.state import next_job, which
 from orchestrator.runs.state.decide import Resume, Step, Stop, Wait
-from orchestrator.schedulers import client
+from orchestrator.schedulers import allocated, client
 from training.counted import counted
 
 LOOK_S = 0.05
@@ -64,7 +64,7 @@ class Jobs:
     def __init__(self, run: RunFolder, first: Attempt, plan: Plan) -> None:
         self.run, self.first, self.plan = run, first.number, plan
         self.scheduler = schedulers.get(plan.site.scheduler)
-        self.hosts = [*dict.fromkeys(self.scheduler.hosts(os.environ, socket.gethostname()))]
+        self.hosts = allocated.hosts_of(self.scheduler)
         self.job = self.scheduler.own_job(os.environ)
         self.task = self.scheduler.own_task(os.environ)
         self.name = self.scheduler.own_name(os.environ)

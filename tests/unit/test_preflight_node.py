@@ -132,7 +132,7 @@ def test_only_the_gpus_of_the_job_are_judged(tmp_path: Path, monkeypatch: pytest
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def found(count: int) -> tuple[dict[str, Judgement], object]:
-        on_node = node.alone(WantedNode(gpus=count))
+        on_node = node.alone(WantedNode(gpus=count), "n1")
         return {finding.check: finding.result for finding in on_node.findings}, on_node.gpu_links
 
     every = (*gpus.FROM_SMI, "nvlink", "xid")
@@ -151,9 +151,9 @@ def test_a_node_without_nvidia_smi_skips_its_checks_and_one_that_fails_is_bad(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert {found.result for found in node.alone(WantedNode(gpus=4)).findings if found.check in gpus.FROM_SMI} == {
-        SKIPPED
-    }
+    assert {
+        found.result for found in node.alone(WantedNode(gpus=4), "n1").findings if found.check in gpus.FROM_SMI
+    } == {SKIPPED}
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     assert gpus.Gpus(WantedNode(gpus=4)).health() == [NodeFinding("gpus", BAD, "No devices were found", "4")]

@@ -38,6 +38,7 @@ class GridEngine(Scheduler):
         scratch=("SGE_LOCALDIR",),
         first_host=("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR"),
         cluster=("SGE_ROOT", "SGE_CELL"),
+        host="HOSTNAME",
     )
     traits = Traits(reports_all_jobs=True, cancels_many=True, has_arrays=True, cannot_exclude="", outlives_hosts=True)
     script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path are special for Grid Engine

@@ -47,6 +47,7 @@ class Slurm(Scheduler):
         array="SLURM_ARRAY_JOB_ID",
         task="SLURM_ARRAY_TASK_ID",
         cluster=("SLURM_CONF",),
+        host="SLURMD_NODENAME",
         elsewhere=("SLURM_CLUSTERS",),
     )
     traits = Traits(
