@@ -17,7 +17,7 @@ from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from orchestrator.schedulers.interface import Request, Scheduler
 from orchestrator.schedulers.pbs import facts, states, topology
 from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
-from orchestrator.schedulers.words import clock, directives, listed_hosts, user_name
+from orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
 # PBS sets PATH in /etc/profile.d, which some login shells skip. Its folder comes last: its mpiexec starts no ranks.
@@ -118,10 +118,10 @@ class PBS(Scheduler):
         return ["-N", name, "-W", f"depend=afterany:{before}"]
 
     def job_id(self, stdout: str) -> str:
-        match = re.search(r"^(\d+(?:\[\])?\.[\w.-]+)\s*$", stdout, re.MULTILINE)
-        if not match:
+        job = printed_id(stdout, r"(\d+(?:\[\])?\.[A-Za-z][\w.-]*)", r"(\d+(?:\[\])?\.[\w.-]+)")
+        if not job:
             raise SiteError(f"qsub did not print a job id but {stdout!r}; see qstat for whether it was submitted")
-        return match[1]
+        return job
 
     def task_id(self, job_id: str, index: int) -> str:
         return job_id.replace("[]", f"[{index}]", 1)
