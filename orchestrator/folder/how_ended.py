@@ -55,11 +55,12 @@ class How(Enum):
 
     BAD_HOST = Cause.BAD_HOST, "the preflight blames {why}"
 
-    KILLED = Cause.KILLED, "{rank}{at}"
+    KILLED = Cause.KILLED, "{rank}{at}{said}"
     WRAPPER_KILLED = Cause.KILLED, "the wrapper of {who} was killed by {signal}{at}"
     NO_RECORD = Cause.KILLED, "{who} left no record of an end{at}: killed, most likely; see job.err"
 
     FAILED = Cause.PROGRAM, "{rank}{at}{said}"
+    LEFT_EARLY = Cause.PROGRAM, "{rank}{at} while others were at work, which then lost it{said}"
     NOT_DONE = (
         Cause.PROGRAM,
         "{all} ended with exit code 0, but the training did not record that it is done; see the ranks' logs",

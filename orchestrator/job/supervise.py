@@ -220,7 +220,7 @@ class Supervisor:
             stayed=running.stayed,
             here=self.here,
             told=ranks.told,
-            said=ranks.said(),
+            errors=ranks.errors(),
             launcher=ranks.launcher_said(),
             launcher_code=code,
             step=gather.known_step(self.folder, self.attempt),

@@ -10,11 +10,9 @@ import pytest
 
 from orchestrator.base.states import State
 from orchestrator.cli.main import main
+from orchestrator.folder.log_errors.tracebacks import MOST_BLOCKS, MOST_LINES, Tracebacks
 from orchestrator.folder.records import End, Meaning, RankEnd
 from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.logs.failures import MOST_BLOCKS, MOST_LINES
-from orchestrator.report.logs.failures import tracebacks as tracebacks_of
-from orchestrator.report.logs.source import LogLine
 from tests.unit.run_folders import make, write_specs
 
 CHAINED = """
@@ -33,7 +31,10 @@ def run(home: Path) -> RunFolder:
 
 
 def tracebacks(lines: list[str]) -> list[list[str]]:
-    return [[line.text for line in block] for block in tracebacks_of(LogLine(None, "", text) for text in lines)]
+    reader: Tracebacks[str] = Tracebacks()
+    for line in lines:
+        reader.add(line, line)
+    return [block.rows for block in reader.taken(final=True)]
 
 
 def crash(program: str) -> list[str]:
