@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +15,7 @@ from ..checkpoint.plain import Plain
 from ..checkpoint.writer import Written
 from ..reporting import events
 from ..reporting.metrics import Metrics
+from ..reporting.output import warn
 from ..step.stop import StopRequest
 from .given import Given
 from .heartbeat import HeartbeatFile
@@ -199,4 +199,4 @@ class Checkpoints:
             newest = self._opened.folder.newest
             what = f"{self._folder}: the checkpoint of step {written.order.steps} could not be written"
             older = f"newest complete checkpoint: {newest.name if newest else 'none'}"
-            print(f"torusrun: {what}: {written.error.strerror or written.error}; {older}", file=sys.stderr, flush=True)
+            warn(f"torusrun: {what}: {written.error.strerror or written.error}; {older}")
