@@ -18,6 +18,7 @@ from orchestrator.folder import allocation
 from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.job import around
 from orchestrator.planning.plan_files import read_attempt
+from training.reporting.output import never_fail
 
 
 def main() -> None:
@@ -43,4 +44,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    never_fail()
     main()

@@ -38,6 +38,7 @@ from orchestrator.runs.state import which
 from orchestrator.runs.state.in_vain import attempts_of_submission
 from orchestrator.schedulers import allocated, client
 from orchestrator.schedulers.interface import Scheduler
+from training.reporting.output import never_fail
 
 BEAT_S = 5.0
 LOOKS = 2
@@ -149,4 +150,5 @@ def silence_s(attempt: Attempt) -> float:
 
 
 if __name__ == "__main__":
+    never_fail()
     main()

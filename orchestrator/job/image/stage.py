@@ -30,6 +30,7 @@ from orchestrator.job.image import node_folder
 from training.files import lock, own_folder
 from training.files.checksum import of_stream, sha256_of
 from training.files.trusted import unfinished
+from training.reporting.output import never_fail
 
 if TYPE_CHECKING:
     from orchestrator.planning.image.recorded import Image
@@ -168,4 +169,5 @@ def _clear_old(copy: Path) -> None:
 
 
 if __name__ == "__main__":
+    never_fail()
     sys.exit(main())

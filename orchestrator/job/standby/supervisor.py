@@ -21,6 +21,7 @@ from orchestrator.job.standby import word
 from orchestrator.job.standby.ready_ranks import ReadyRanks
 from orchestrator.job.supervise import supervise
 from orchestrator.planning.plan_files import read_attempt
+from training.reporting.output import never_fail
 
 
 def main() -> None:
@@ -61,4 +62,5 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
+    never_fail()
     main()

@@ -15,6 +15,7 @@ from types import FrameType
 
 from orchestrator.base import process
 from orchestrator.schedulers.launchers.spawn import Spawn
+from training.reporting.output import never_fail
 
 POLL_S = 0.1
 
@@ -66,4 +67,5 @@ def _tell(rank: int, code: int) -> None:
 
 
 if __name__ == "__main__":
+    never_fail()
     sys.exit(main())
