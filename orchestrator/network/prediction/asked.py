@@ -10,7 +10,7 @@ from orchestrator.network.prediction import doubts
 from orchestrator.network.prediction.checkpoints import Saving
 from orchestrator.network.prediction.compute import Device
 from orchestrator.network.prediction.input_time import InputTime
-from orchestrator.network.prediction.interval import Interval
+from orchestrator.network.prediction.interval import Factor, Interval
 from orchestrator.network.prediction.workload import Workload
 
 
@@ -65,7 +65,7 @@ class Asked:
     ranks_per_core: float = 1.0
 
     @property
-    def compute(self) -> doubts.Compute:
+    def compute(self) -> Factor:
         return doubts.same_program(self.device.spread) if self.device.measured else doubts.other_program()
 
     @property
