@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.base.typed import record_of
 from orchestrator.cli.main import main
+from orchestrator.folder.checkpoints import content, newest
 from orchestrator.folder.records import Meaning
 from orchestrator.folder.run_folder import RunFolder
 from orchestrator.network.placement.grid import Grid
@@ -186,3 +187,25 @@ def test_every_rank_gets_the_environment_of_torchrun() -> None:
     assert third["TORCHELASTIC_RESTART_COUNT"] == "1" and third["TORUSRUN_GRID"] == "2x2"
     of_three_levels = place(Grid((2, 1, 2)), ["n1", "n2"], 2)
     assert ranks_environment(of_three_levels, 2, "x", 2)["TORUSRUN_GRID"] == "2x1x2"
+
+
+def test_a_checkpoint_is_new_by_its_name_or_bytes_and_not_because_it_was_touched(tmp_path: Path) -> None:
+    assert content(tmp_path) == ""
+    seen = set()
+
+    def is_new(path: Path, written: str | None = None) -> bool:
+        path.parent.mkdir(exist_ok=True)
+        path.touch() if written is None else path.write_text(written)
+        os.utime(path, (len(seen) + 10, len(seen) + 10))
+        before = len(seen)
+        seen.add(content(tmp_path))
+        return len(seen) > before
+
+    assert is_new(tmp_path / "log.txt", "a") and is_new(tmp_path / "log.txt", "b"), "it may be the only checkpoint"
+    assert is_new(tmp_path / "last.pt", "0" * 300_000) and not is_new(tmp_path / "last.pt")
+    assert is_new(tmp_path / "last.pt", "0" * 150_000 + "1" + "0" * 149_999)
+    assert not is_new(tmp_path / "log.txt", "c") and not is_new(tmp_path / "events.out.tfevents.1700000000.n1", "x")
+    assert newest(tmp_path) == tmp_path / "last.pt"
+    assert is_new(tmp_path / "step-7" / "model.pt", "w") and is_new(tmp_path / "step-8" / "model.pt", "w")
+    (tmp_path / "latest").symlink_to("step-7")
+    assert is_new(tmp_path / "step-8" / "model.pt")
