@@ -18,6 +18,7 @@ from orchestrator.base.terminal.plain import plain
 from orchestrator.folder import kept_forecast, kept_secrets, ledger, metrics
 from orchestrator.folder.events import Event
 from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.secret_names import is_secret_variable
 from orchestrator.network.prediction.forecast import Forecast
 from orchestrator.planning.forecast import forecast_of, named_hosts
 from orchestrator.planning.image.recorded import Image, kept
@@ -34,6 +35,7 @@ from orchestrator.runs.state.view import View
 from orchestrator.runs.support.without_secrets import SHORTEST, forms_of, masked
 
 LARGEST_BYTES = 1_000_000  # of a run's file
+LONG = 8  # characters of a value that no other text has by chance
 
 Value = TypeVar("Value")
 
@@ -71,17 +73,24 @@ class RunFacts:
         return found.images_per_s if found and len(found.phases) < 2 else None
 
     def shown(self, text: str) -> str:
-        """A text about the run in one line, without control characters, values of its `env` and what looks secret."""
+        """A text about the run in one line, without control characters, its secrets and what looks like one."""
         for form, name in self._forms:
             text = text.replace(form, f"[value of {name}]")
         return plain(str(masked(text)))
 
     @cached_property
     def _forms(self) -> list[tuple[str, str]]:
-        """(text, name) of all forms in which the values of `env` may be written, the longest first."""
-        environment = {**(self.plan.environment if self.plan else {}), **self.hidden}
-        found = {(form, name) for name, value in environment.items() for form in forms_of(value)}
-        return sorted((one for one in found if len(one[0]) >= SHORTEST), key=lambda one: (-len(one[0]), one))
+        """(text, name) of all forms in which secrets may be written, the longest first.
+
+        Secrets are the declared ones, and long values of variables with the name of a secret.
+        """
+        named = {
+            name: value
+            for name, value in (self.plan.environment if self.plan else {}).items()
+            if is_secret_variable(name) and len(value) >= LONG
+        }
+        found = {(form, name) for name, value in {**named, **self.hidden}.items() for form in forms_of(value)}
+        return sorted((each for each in found if len(each[0]) >= SHORTEST), key=lambda each: (-len(each[0]), each))
 
 
 def read(run: RunFolder, view: View) -> RunFacts:
