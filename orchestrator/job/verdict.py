@@ -2,7 +2,8 @@
 
 In order: hosts that the launcher lost; ranks that could not start; ranks that a signal ended; wrappers that the
 launcher saw killed; a rank's own error, the first by time; a launcher that was killed; hosts all of whose ranks left
-no record; other ranks without a record; ranks that lost their connection to another. A rank that was asked to stop is
+no record; other ranks without a record; a rank that ended well before others lost it; ranks that lost their connection
+to another. A rank that was asked to stop is
 never the cause.
 """
 
@@ -14,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.base.signals import signal_name
+from orchestrator.base.states import Cause
 from orchestrator.folder.end_words import ended, later, listed
-from orchestrator.folder.how_ended import How
+from orchestrator.folder.how_ended import NEAR, How
 from orchestrator.folder.log_errors.last_error import LoggedError
 from orchestrator.folder.records import End, Meaning, RankEnd
 from orchestrator.job.witness import lost_hosts
@@ -122,8 +124,17 @@ def verdict(evidence: Evidence, stop: End | None) -> End:
     if evidence.well and evidence.needs_record:
         return evidence.end(How.NOT_DONE)
     if stop:
-        return later(stop, evidence.step)
+        return _overdue(evidence, stop) or later(stop, evidence.step)
     return next(_ends(evidence))
+
+
+def _overdue(evidence: Evidence, stop: End) -> End | None:
+    """The end at a time limit that ranks did not stop before; None if they did, or for another request to stop."""
+    killed = [end.rank for end in evidence.ends.values() if end.told and end.signal == signal.SIGKILL]
+    ranks = sorted({*killed, *evidence.stayed})
+    if stop.cause is not Cause.TIME_LIMIT or not ranks:
+        return None
+    return evidence.end(How.TIME_OVER, ranks=ranks, limit=stop.reason.removesuffix(NEAR))
 
 
 def _ends(evidence: Evidence) -> Iterator[End]:
