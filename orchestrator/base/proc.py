@@ -96,6 +96,14 @@ def _moved_bytes(pid: int) -> tuple[int, int]:
         return 0, 0
 
 
+def ancestors() -> list[int]:
+    """The processes above this one in its session, from its parent to the session's first process."""
+    above, first = [os.getpid()], os.getsid(0)
+    while above[-1] != first and (parent := parent_of(above[-1])) and parent != 1:
+        above.append(parent)
+    return above[1:]
+
+
 def parent_of(pid: int) -> int | None:
     """The process that started `pid` or adopted it, 0 if it is not visible from here; None if `pid` has ended."""
     status = _stat(pid)

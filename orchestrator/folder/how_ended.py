@@ -50,7 +50,7 @@ class How(Enum):
     )
     FIRST_HOST_SILENT = (
         Cause.HOST_LOST,
-        "{silent}, the first host of its job, is silent for {silent_s:.0f} s: it is gone, or cut off",
+        "{silent}, the first host of its job, is silent for {silent_s:.0f} s and not reached: it is gone, or cut off",
     )
     DAEMON_GONE = Cause.HOST_LOST, "the scheduler's daemon on {host} ended while the job was running; {before}"
 
@@ -92,7 +92,11 @@ class How(Enum):
     IMAGE_ERROR = Cause.IMAGE, "{why}"
     NOT_STARTED = Cause.UNKNOWN, "{rank}{at}"
     NO_END = Cause.UNKNOWN, "its job ended, or began again, without a record of the attempt's end{supervisor}"
-    SHELL_KILLED = Cause.UNKNOWN, "the shell of its job was killed, and its ranks were stopped{at}"
+    JOB_SILENT = (
+        Cause.UNKNOWN,
+        "the job's process on {silent} is silent for {silent_s:.0f} s, and the host is not: it was stopped or killed",
+    )
+    JOB_KILLED = Cause.UNKNOWN, "a process of its job above the ranks was killed, and they were stopped{at}"
     STILL_AT_WORK = (
         Cause.UNKNOWN,
         "attempt {earlier} is still at work: a process of its ranks holds {path}; end it, or if its hosts are gone for "
