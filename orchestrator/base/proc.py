@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,18 @@ def with_in_environment(text: str) -> list[int]:
             if os.fsencode(text) in (place / "environ").read_bytes() and int(place.name) != os.getpid():
                 found.append(int(place.name))
     return found
+
+
+def with_shared_lock(path: Path) -> list[int]:
+    """The processes of this user that hold a shared lock of a file (flock), or have inherited it."""
+    found, real = [], os.path.realpath(path)
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
+            place = link.parents[1]
+            if os.readlink(link) == real and place.stat().st_uid == os.geteuid():
+                locks = (place / "fdinfo" / link.name).read_text()
+                found += [int(place.name)] if re.search(r"^lock:.*\bREAD\b", locks, re.MULTILINE) else []
+    return [*dict.fromkeys(found)]
 
 
 def state_of(pid: int) -> str:

@@ -99,8 +99,7 @@ class How(Enum):
     JOB_KILLED = Cause.UNKNOWN, "a process of its job above the ranks was killed, and they were stopped{at}"
     STILL_AT_WORK = (
         Cause.UNKNOWN,
-        "attempt {earlier} is still at work: a process of its ranks holds {path}; end it, or if its hosts are gone for "
-        "good remove that file, and resume",
+        "attempt {earlier} is still at work: {who}; end it, or if its host is gone for good remove {path}, and resume",
     )
     ERROR = Cause.UNKNOWN, "{why}"
 
