@@ -180,7 +180,8 @@ def _write_account(run: RunFolder, partial: Below, say: Say) -> None:
         account = json.dumps(read_account(RunFolder(partial.path), state).as_json(), indent=1)
     except SiteError as error:
         return say(f"{error}: the account is left out")
-    with partial.unfinished(ACCOUNT, new_part(), stat.S_IMODE(copied.st_mode)) as file:
+    with partial.unfinished(ACCOUNT, new_part()) as file:
+        os.fchmod(file.fileno(), stat.S_IMODE(copied.st_mode))
         file.write(account.encode() + b"\n")
 
 
