@@ -14,8 +14,10 @@ from orchestrator.cli.main import main
 from orchestrator.folder.records import End
 from orchestrator.folder.run_folder import RunFolder
 from orchestrator.runs.support.archive import TAIL_BYTES
-from orchestrator.runs.support.without_secrets import REMOVED, Cleaner
+from orchestrator.runs.support.secret_forms import REMOVED
+from orchestrator.runs.support.without_secrets import Cleaner
 from tests.unit.run_folders import make, write_specs
+from tests.unit.secret_forms import FORMS, HEX, PLAIN, VALUE
 
 ENV = {
     "PLAIN": "of-the-run-planted5577",
@@ -110,3 +112,12 @@ def test_a_word_after_an_option_for_a_secret_is_removed() -> None:
         "python", "train.py", "--api-key", REMOVED, "--lr", "0.1", f"--token={REMOVED}", "--steps", "10",
     ]  # fmt: skip
     assert Cleaner([("A", "1")]).text("loss 1.5 at step 11, A=1") == f"loss 1.5 at step 11, A={REMOVED}"
+
+
+def test_secrets_in_the_forms_of_many_programs_are_removed_and_other_text_stays() -> None:
+    cleaner = Cleaner(())
+    secrets = (VALUE, VALUE[:20], HEX, "hunter2", "IOSFODNN7EXAMPLE", "abcdefghijklmnopqrstuvwxyzABC")
+    shown = {form: cleaner.text(f"before\n{form}\nafter") for form in FORMS}
+    assert not {form: text for form, text in shown.items() if any(secret in text for secret in secrets)}
+    assert all(any(secret in form for secret in secrets) for form in FORMS)
+    assert [cleaner.text(text) for text in PLAIN] == PLAIN

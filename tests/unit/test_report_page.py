@@ -31,7 +31,7 @@ from orchestrator.report.page.document import document
 from orchestrator.report.page.facts import RunFacts
 from orchestrator.report.page.settings import differing, settings
 from orchestrator.report.placement import outlook
-from orchestrator.runs.support.without_secrets import REMOVED
+from orchestrator.runs.support.secret_forms import REMOVED
 from tests.unit.run_folders import make, write_specs
 
 ROOT = Path(__file__).resolve().parents[2]
