@@ -29,9 +29,10 @@ RUN = "name: mine\nsite: local\nnodes: 1\nranks_per_node: 2\ncommand: [python, t
 
 @pytest.fixture
 def spec(tmp_path: Path, home: Path) -> Path:
-    path = tmp_path / "run.yaml"
+    path = tmp_path / "work" / "run.yaml"
+    path.parent.mkdir()
     path.write_text(RUN)
-    (tmp_path / "train.py").write_text("")
+    (path.parent / "train.py").write_text("")
     return path
 
 

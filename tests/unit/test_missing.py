@@ -12,13 +12,14 @@ from orchestrator.cli.main import main
 from orchestrator.planning import named_files
 from orchestrator.planning.plan import plan
 
-SITE = "scheduler: {scheduler}\nlauncher: spawn\nnode: {{ranks: 2}}\nruns: {folder}/runs\n{more}"
+SITE = "scheduler: {scheduler}\nlauncher: spawn\nnode: {{ranks: 2}}\nruns: {folder}/../runs\n{more}"
 WEIGHTS = "train: {model: {weights: ROOT.safetensors}}"
 DATA = "train: {model: resnet18, data: {name: imagefolder, options: {root: ROOT}}}"
 
 
 @pytest.fixture
 def folder(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path := tmp_path / "work").mkdir()
     for name in ("train.py", "tool.sh", "ready.sif"):
         (tmp_path / name).write_text("")
     (tmp_path / "link").symlink_to("nowhere")
@@ -72,7 +73,7 @@ def test_what_is_missing_is_refused(
         said = capsys.readouterr().err
         assert said.startswith(f"torusrun: {spec}:{place}: ") and said.count("\n") == 1
         assert says.replace("FOLDER", str(folder)) in said
-    assert not (folder / "runs").exists()
+    assert not (folder.parent / "runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -132,9 +133,9 @@ def test_nodes_of_a_cluster_share_its_network_file_systems(
 @pytest.mark.parametrize("name", ["ignored.py", ".venv/bin/python"])
 def test_what_is_not_copied_cannot_be_started(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setenv("HOME", str(folder / "home"))
+    monkeypatch.setenv("HOME", str(folder.parent / "home"))
     subprocess.run(["git", "init", "-q", str(folder)], check=True, timeout=60)
-    (folder / ".gitignore").write_text("ignored.py\nbin\nhome\n")
+    (folder / ".gitignore").write_text("ignored.py\nbin\n")
     (folder / ".venv/bin").mkdir(parents=True)
     (folder / ".venv/pyvenv.cfg").write_text("")
     for path in (folder / "ignored.py", folder / ".venv/bin/python"):
@@ -143,5 +144,5 @@ def test_what_is_not_copied_cannot_be_started(name: str, folder: Path, monkeypat
     spec = written(folder, f"command: [./{name}]")
     with pytest.raises(UserError, match=f"{name} is not copied with the code: git ignores it, or"):
         dry_run(spec)
-    assert main(["submit", str(spec)]) == 2 and not os.listdir(folder / "runs")
+    assert main(["submit", str(spec)]) == 2 and not os.listdir(folder.parent / "runs")
     assert dry_run(written(folder, "command: [python3, train.py]"))
