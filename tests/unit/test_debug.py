@@ -121,3 +121,26 @@ def test_secrets_in_the_forms_of_many_programs_are_removed_and_other_text_stays(
     assert not {form: text for form, text in shown.items() if any(secret in text for secret in secrets)}
     assert all(any(secret in form for secret in secrets) for form in FORMS)
     assert [cleaner.text(text) for text in PLAIN] == PLAIN
+
+
+@pytest.mark.parametrize("linked", ["attempts", "attempts/1", "attempts/1/logs", "attempts/1/ranks"])
+def test_no_linked_folder_of_a_run_is_read(
+    run: RunFolder, tmp_path: Path, linked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of a stranger could lead `debug` and `logs` to files that only their user may read."""
+    (run.folder / linked).rename(mine := tmp_path / "mine")
+    (run.folder / linked).symlink_to(mine)
+    for path in list(mine.rglob("*")):
+        if path.is_file():
+            path.write_text(
+                f'{{"note": "thesis of {path.name}"}}' if path.suffix == ".json" else f"thesis of {path.name}"
+            )
+    assert main(["debug", run.run_id, "--to", "linked.tar.gz"]) == 0
+    with tarfile.open("linked.tar.gz") as packed:
+        found = {name: (packed.extractfile(name) or io.BytesIO()).read() for name in packed.getnames()}
+    assert not [name for name, content in found.items() if b"thesis" in content]
+    for words in ([], ["--errors"], ["--rank", "0"]):
+        main(["logs", run.run_id, *words])
+    main(["explain", run.run_id])
+    said = capsys.readouterr()
+    assert linked.endswith("ranks") or "thesis" not in said.out + said.err

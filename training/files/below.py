@@ -123,6 +123,12 @@ def opened(path: Path, *, foreign: bool = False) -> Iterator[Below]:
         os.close(descriptor)
 
 
+def open_below(top: Path, path: Path) -> int:
+    """A descriptor of the regular file `path` for reading; between the folder `top` and it no link is followed."""
+    with opened(top, foreign=True) as folder:
+        return folder.open(path.relative_to(top).as_posix())
+
+
 def _parts(name: str) -> list[str]:
     parts = name.split("/")
     if not all(parts) or {".", ".."} & {*parts} or "\0" in name:

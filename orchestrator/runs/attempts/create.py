@@ -121,8 +121,8 @@ def fill(
     same_code: RunFolder | None = None,
 ) -> None:
     """Write the files of an unfinished run. It shares the copy of its code with the unfinished run `same_code`."""
-    made.folder.mkdir(mode=private.FOLDER)
-    made.attempts.mkdir(mode=private.FOLDER)
+    for folder in (made.folder, made.attempts):
+        private.new(folder, first.plan.site.umask)
     write_text(made.spec, first.plan.spec_text, secret=bool(first.plan.environment))
     write_json(made.provenance, origin.provenance)
     if origin.diff:
@@ -214,7 +214,7 @@ def take_back(made: Attempt) -> None:
 
 def _fill(made: Attempt, planned: AttemptPlan, texts: Scripts) -> None:
     """Write all files that the job of an attempt needs to begin."""
-    made.folder.mkdir(mode=private.FOLDER)
+    private.new(made.folder, planned.plan.site.umask)
     reserve(made.end)
     write_attempt(made, planned)
     write_text(made.script, texts.attempt, secret=bool(planned.plan.environment))
