@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 from orchestrator.base.errors import SiteError
 from orchestrator.base.private import read_bytes
 from orchestrator.base.states import Cause
-from orchestrator.base.whole_lines import tail
+from orchestrator.folder.log_errors.kinds import LineKind
+from orchestrator.folder.log_errors.last_error import read_last
 from orchestrator.folder.records import End
 from orchestrator.folder.run_folder import Attempt
 
@@ -22,19 +22,17 @@ def placed(attempt: Attempt, end: End) -> End:
     """The end of an attempt; if its program failed, with the place of the error and the step, if they are known."""
     if end.cause is not Cause.PROGRAM or not end.ranks:
         return end
-    place = next(_frames(attempt, end.ranks[0], end.evidence.get("said", "")), "")
+    place = _place(attempt, end.ranks[0])
     evidence = {**end.evidence, "place": place} if place else end.evidence
     return replace(end, step=_heartbeat(attempt) if end.step is None else end.step, evidence=evidence)
 
 
-def _frames(attempt: Attempt, rank: int, said: str) -> Iterator[str]:
-    """The frames before the line that is the reason, as 'train.py:30', from the last one back."""
-    lines = [line.decode(errors="replace") for line in tail(attempt.rank_log(rank))]
-    ends = [n for n, line in enumerate(lines, 1) if said and said in line]
-    for line in reversed(lines[: ends[-1] if ends else len(lines)]):
-        for frame in FRAMES:
-            if match := frame.search(line):
-                yield f"{match[1]}:{match[2]}"
+def _place(attempt: Attempt, rank: int) -> str:
+    """The innermost frame of the error in a rank's log, as 'train.py:30'; '' if it is no traceback."""
+    error = read_last(attempt.rank_log(rank))
+    frames = (match for line in reversed(error.lines) for frame in FRAMES if (match := frame.search(line)))
+    found = next(frames, None) if error.kind is LineKind.TRACEBACK else None
+    return f"{found[1]}:{found[2]}" if found else ""
 
 
 def _heartbeat(attempt: Attempt) -> int | None:

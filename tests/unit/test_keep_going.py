@@ -202,9 +202,20 @@ ValueError: process 4711 has no file
   File "/usr/lib/python3/logging/__init__.py", line 1, in emit
 """
 BOXED = """
-│ /home/me/train.py:41 in main                    │
-│ /home/me/lib/model.py:7 in forward              │
-RuntimeError: bad
+╭──────────────── Traceback (most recent call last) ─────────────────╮
+│ /home/me/train.py:6 in <module>                             │
+│                                                                    │
+│ ❱ 6 main()                                                         │
+│                                                                    │
+│ /home/me/train.py:5 in main                                 │
+│                                                                    │
+│ ❱ 5 │   forward(7)                                                 │
+│                                                                    │
+│ /home/me/train.py:3 in forward                              │
+│                                                                    │
+│ ❱ 3 │   raise RuntimeError(f"bad {x}")                             │
+╰────────────────────────────────────────────────────────────────────╯
+RuntimeError: bad 7
 """
 
 
@@ -212,7 +223,7 @@ RuntimeError: bad
     ("log", "said", "place"),
     [
         (CHAINED, "ValueError: process 4711 has no file", "load.py:12"),
-        (BOXED, "RuntimeError: bad", "model.py:7"),
+        (BOXED, "RuntimeError: bad 7", "train.py:3"),
         ('  File "<string>", line 1, in <module>\nValueError: 7', "ValueError: 7", "<string>:1"),
         ("it is broken\n", "it is broken", None),
         ("", "ValueError: process 4711 has no file", None),

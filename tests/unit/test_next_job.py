@@ -157,6 +157,11 @@ def error(said: str, place: str = "") -> dict[str, object]:
         (error("ValueError: a", "train.py:7"), error("ValueError: a", "train.py:8"), False),
         (error("ValueError: a", "train.py:7"), error("KeyError: a", "train.py:7"), False),
         (error("[rank0]: my.Error: a", "t.py:7"), error("[rank3]: my.Error: b", "t.py:7"), True),
+        (
+            error("rank 1 exited with 1: ValueError: a", "t.py:7"),
+            error("rank 0 exited with 1: ValueError: b", "t.py:7"),
+            True,
+        ),
         (error("worker 4711 at 0x7fAb3c: /tmp/x-8/log is gone"), error("worker 12 at 0x1: /tmp/y.9/log is gone"), True),
         (error("job 3f2a9c81d7 on host7 failed"), error("job 99ab01cd77 on host8 failed"), True),
         (error("cannot open the door"), error("cannot open the window"), False),

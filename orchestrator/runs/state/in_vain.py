@@ -20,7 +20,7 @@ Checkpoint = tuple[str | None, str]  # its name, and a checksum of its content i
 MOST_ALIKE = 3  # errors in a row that count as the same, although files in the folder of checkpoints changed
 # What differs between two errors at the same place: addresses, paths, long identifiers and numbers.
 VARYING = re.compile(r"0x[0-9a-fA-F]+|(?<![\w.])/[^\s'\":,;)]+|\b(?=\w*\d)[0-9a-fA-F]{8,}\b|\d+")
-EXCEPTION = re.compile(r"(?:\[\w+\]:? )*([A-Za-z_][\w.]*)(?::|$)")  # perhaps behind its rank
+EXCEPTION = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)(?::|$)")  # perhaps behind the rank, or behind words of torchrun
 
 
 def in_vain(events: Sequence[Event], attempt: int, newest: Checkpoint, steps: Mapping[int, int] | None = None) -> int:
@@ -103,7 +103,7 @@ def _alike(events: Sequence[Event], attempt: int) -> Iterator[int]:
 def _error(end: Ended) -> str:
     """The type and place of an error, or else its text, without what varies; '' if it is not known."""
     said, place = end.evidence.get("said", ""), end.evidence.get("place", "")
-    kind = EXCEPTION.match(said)
+    kind = EXCEPTION.search(said)
     return f"{kind[1]} at {place}" if kind and place else VARYING.sub("#", said)
 
 
