@@ -67,6 +67,36 @@ def test_what_does_not_fit_is_reported_with_its_place(
 
 
 @pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("[torchrun, --nproc-per-node, '2', train.py]", "torchrun"),
+        ("[/opt/venv/bin/torchrun, train.py]", "torchrun"),
+        ("[python, -u, -m, torch.distributed.run, train.py]", "torch.distributed.run"),
+        ("[bash, -c, 'cd x && OMP_NUM_THREADS=1 torchrun train.py']", "torchrun"),
+        ("[accelerate, launch, train.py]", "accelerate launch"),
+        ("[deepspeed, train.py]", "deepspeed"),
+        ("[torchrun, --standalone, train.py]", ""),
+        ("[torchrun, --rdzv-backend=c10d, --rdzv-endpoint=n1:1, train.py]", ""),
+        ("[python, train.py, --strategy, deepspeed, torchrun]", ""),
+        ("[bash, -c, 'test $LOCAL_RANK != 0 || torchrun train.py']", ""),
+    ],
+)
+def test_several_programs_that_start_the_ranks_of_a_node_are_refused(
+    command: str, program: str, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec.write_text(RUN.replace("[python, train.py]", command))
+    main(["plan", str(spec)])
+    said = capsys.readouterr().err
+    wrong = (
+        f"run.yaml:5:10: 'command': {program} starts the ranks of a node itself, and 2 of it on each node would collide"
+    )
+    assert (wrong in said) is bool(program) and ("collide" in said) is bool(program)
+    spec.write_text(RUN.replace("[python, train.py]", command).replace("ranks_per_node: 2", "ranks_per_node: 1"))
+    main(["plan", str(spec)])
+    assert "collide" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "key", ["code: .", "stop: {before: 5m}", "checkpoints: {folder: x}", "exit_codes: {later: [3]}"]
 )
 def test_a_key_of_a_command_without_one_is_refused(key: str, spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
