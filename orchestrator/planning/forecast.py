@@ -24,6 +24,7 @@ from orchestrator.network.prediction.networks import network, with_ranks_per_nod
 from orchestrator.network.prediction.step import norms_s
 from orchestrator.network.prediction.workload import Workload, workload, workload_of
 from orchestrator.planning.auto_grid import best_grids, placed
+from orchestrator.planning.command_runs import NOTHING
 from orchestrator.planning.gradient import backend_of
 from orchestrator.planning.phase_groups import Stretch, stretches
 from orchestrator.planning.plan import ChosenGrid, Plan
@@ -44,7 +45,7 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
     Without a grid the plan gets the best one there. Raises UserError if no rate is known.
     """
     if plan.run.command:
-        raise UserError("the time of a command cannot be predicted: torusrun does not know what it computes")
+        raise UserError(NOTHING)
     other = otherwise or Otherwise()
     trained = _trained(plan, other)
     backend: Backend = "nccl" if other.gpu else backend_of(plan)

@@ -122,7 +122,7 @@ def test_the_plan_shows_the_command_and_its_code(spec: Path, capsys: pytest.Capt
     assert main(["plan", str(spec)]) == 0
     said = capsys.readouterr().out
     assert "command     python train.py\n" in said and f"code        {spec.parent}, copied at submit\n" in said
-    assert "cannot be predicted" in said
+    assert "the time of this command is not known" in said
 
 
 def test_exit_codes_mean_what_the_run_says(spec: Path) -> None:
