@@ -63,6 +63,15 @@ def about_the_end(said: str) -> list[str]:
     return said.partition("time      ")[0].splitlines()
 
 
+def test_a_missing_package_is_to_be_installed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = "ModuleNotFoundError: No module named 'sklearn.datasets'"
+    run = fails(home, ended(How.FAILED, PLACED, by=rank_end(2, 10.0), said=missing), rank2=[*TRACEBACK, missing])
+    to_do = said(capsys, run.run_id).partition("to do")[2].splitlines()[0].strip()
+    assert to_do == (
+        "install scikit-learn for the Python of the ranks, or in their image: `python -m pip install scikit-learn`"
+    )
+
+
 def test_a_failed_run_is_explained_by_the_rank_that_failed_first(
     failed: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:

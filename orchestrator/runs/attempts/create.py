@@ -21,7 +21,7 @@ from orchestrator.folder.events import Submitting
 from orchestrator.folder.records import reserve
 from orchestrator.folder.run_folder import Attempt, RunFolder
 from orchestrator.images.source import parse
-from orchestrator.planning import secret_values
+from orchestrator.planning import packages, secret_values
 from orchestrator.planning.attempt_plan import AttemptPlan
 from orchestrator.planning.image import recorded as image_kept
 from orchestrator.planning.image.recorded import Image
@@ -106,8 +106,12 @@ def _with_forecast(facts: Origin, plan: Plan) -> Origin:
 
 
 def image_of(plan: Plan, again: RunFolder | None = None) -> Image | None:
-    """The image of a plan, or of the run `again`, checked; None without one. Raises UserError if it does not fit."""
+    """The image of a plan, or of the run `again`, checked; None without one. Raises UserError if it does not fit.
+
+    Without an image the Python of the ranks is checked.
+    """
     if plan.run.image is None:
+        packages.check(plan)
         return None
     from orchestrator.planning.image import checking  # imported late: a fifth of the start time
 
