@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from orchestrator.base.process import Streams
 from orchestrator.remote.links import host_keys
-from orchestrator.remote.links.host import HostRefused, LinkLost
+from orchestrator.remote.links.host import HostRefused, LinkLost, LoginHost
 from orchestrator.remote.links.relay import relay
 from orchestrator.remote.links.through_fabric import ThroughFabric
 from tests.unit.ssh_server import SshServer
@@ -85,6 +85,37 @@ def test_a_setting_about_keys_that_nothing_here_reads_is_refused(home: Path, ser
     config.write_text(f"Host 127.0.0.1\n {line.format(home=home)}\n")
     with pytest.raises(HostRefused, match=f"{line.partition(' ')[0]}.*connect: openssh"):
         ThroughFabric(server.host, "true")
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("Include {home}/.ssh/more\n", "User is other, and fabric takes .*Include.*: write `connect: openssh`"),
+        ("Match tagged x\n User wrong\n", "User is .*, and fabric takes wrong|`ssh` cannot use your configuration: "),
+        ("Host *\n ProxyJump 127.0.0.1\n", "127.0.0.1: .* through itself .ProxyJump.: exclude it, as in 'Host . !127"),
+        ("Host *\n ProxyJump a\nHost a\n ProxyJump b\nHost b\n ProxyJump a\n", "through itself"),
+        ('Host "a\n', 'fabric cannot use your ssh configuration: Unparsable host "a: write `connect: openssh`'),
+        (
+            "CanonicalizeHostname yes\nCanonicalDomains no.invalid\nCanonicalizeFallbackLocal no\n",
+            "it finds no address",
+        ),
+    ],
+)
+def test_a_configuration_that_fabric_reads_otherwise_is_refused(
+    home: Path, server: SshServer, config: str, says: str
+) -> None:
+    knows(home, f"{server.name} {server.line}")
+    (home / ".ssh/more").write_text("User other\n")
+    (home / ".ssh/config").write_text(config.format(home=home))
+    name = "nowhere" if "Canonical" in config else server.host.address.rpartition("@")[2]
+    with pytest.raises(HostRefused, match=says):
+        ThroughFabric(LoginHost(name, connect="fabric"), "true")
+
+
+def test_an_include_that_changes_nothing_for_a_host_lets_it_in(home: Path, server: SshServer) -> None:
+    knows(home, f"{server.name} {server.line}")
+    (home / ".ssh/config").write_text(f"Include {home}/.ssh/gone\n")
+    ThroughFabric(server.host, "true").close()
 
 
 def test_an_authority_is_not_a_host_key(home: Path, server: SshServer) -> None:

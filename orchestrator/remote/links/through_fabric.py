@@ -16,27 +16,22 @@ from typing import Any
 
 import paramiko
 from fabric import Connection
+from fabric.connection import derive_shorthand
+from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
 
 from orchestrator.base.process import STANDARD, Streams
-from orchestrator.remote.links import host_keys
+from orchestrator.remote.links import host_keys, ssh_config
 from orchestrator.remote.links.host import CONNECT_S, SILENCE_S, HostRefused, LinkLost, LoginHost
 from orchestrator.remote.links.host_keys import HostKeys
 from orchestrator.remote.links.relay import relay
 from orchestrator.remote.links.second_factor import SHARE, AskingTransport
+from orchestrator.remote.links.ssh_config import USE_SSH
 
 GREETING_S, AUTHENTICATION_S = 30.0, 30.0  # for a busy login node
 CUT_OFF = ("timeout", "transport shut down")  # paramiko's messages for an authentication in which the link broke
 NO_KEY = "No authentication methods available"  # its message for an authentication without any key
 KNOWN_HOSTS = {"userknownhostsfile": "~/.ssh/known_hosts ~/.ssh/known_hosts2",
                "globalknownhostsfile": "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"}  # fmt: skip
-NO_REVOKED = (
-    "your ssh configuration names a file of keys that no host may have (RevokedHostKeys), which torusrun does not "
-    "read: write `connect: openssh` into the site, so that `ssh` connects"
-)
-NO_ALIAS = (
-    "your ssh configuration names another host whose key this one has (HostKeyAlias), which torusrun does not read: "
-    "write `connect: openssh` into the site, so that `ssh` connects"
-)
 BLOCK_BYTES = 1 << 16
 ALIVE_S = 10.0
 EXIT_S = 2.0  # after the last output of a program, for its exit code
@@ -47,17 +42,19 @@ class Verified(Connection):  # type: ignore[misc]
     """A fabric connection, through its jump hosts, to a host with a known key."""
 
     keys = HostKeys()  # fabric treats an attribute that the class lacks as a setting
+    through: tuple[str, ...] = ()  # the hosts that lead to this one by the configuration of jump hosts
 
-    def __init__(self, address: str, gateway: Any = None) -> None:
+    def __init__(self, address: str, gateway: Any = None, through: tuple[str, ...] = ()) -> None:
+        object.__setattr__(self, "through", (*through, address))  # before fabric asks for the gateway
         options = {
             "banner_timeout": GREETING_S, "auth_timeout": AUTHENTICATION_S, "channel_timeout": GREETING_S,
             "transport_factory": partial(AskingTransport, address),
         }  # fmt: skip
         super().__init__(address, gateway=gateway, connect_timeout=int(CONNECT_S), connect_kwargs=options)
-        if self.ssh_config.get("revokedhostkeys", "none") != "none":
-            raise HostRefused(f"{address}: {NO_REVOKED}")
-        if "hostkeyalias" in self.ssh_config:
-            raise HostRefused(f"{address}: {NO_ALIAS}")
+        used = {**self.ssh_config, "user": self.user, "port": self.port}
+        given = {key for key, value in derive_shorthand(address).items() if value}
+        if why := ssh_config.misfit(self.original_host, used, given):
+            raise HostRefused(f"{address}: {why}")
         self.keys = host_keys.read(self._known_hosts(), self.host, self.port)
         self.client.set_missing_host_key_policy(Refuse(self.keys))
         trusted = self.client.get_host_keys()
@@ -84,7 +81,13 @@ class Verified(Connection):  # type: ignore[misc]
             return super().get_gateway() if "proxyjump" not in self.ssh_config else None
         nearest = None
         for jump in jumps.split(","):
-            nearest = Verified(jump.strip().removeprefix("ssh://"), nearest)
+            address = jump.strip().removeprefix("ssh://")
+            if address in self.through:
+                raise HostRefused(
+                    f"{address}: your ssh configuration reaches it through itself (ProxyJump): exclude it, as in "
+                    f"'Host * !{address}'"
+                )
+            nearest = Verified(address, nearest, self.through)
         return nearest
 
 
@@ -117,12 +120,15 @@ class ThroughFabric:
             if any(words in str(error) for words in CUT_OFF):
                 raise LinkLost(f"{self._name}: the link broke: {error}") from None
             raise HostRefused(_not_let_in(self._name, error)) from None
+        except (ConfigParseError, CouldNotCanonicalize) as error:
+            why = f"it finds no address for {error}" if isinstance(error, CouldNotCanonicalize) else str(error)
+            raise HostRefused(f"{self._name}: fabric cannot use your ssh configuration: {why}: {USE_SSH}") from None
         except ERRORS as error:
             if str(error) == NO_KEY:
                 raise HostRefused(_not_let_in(self._name, error)) from None
             raise LinkLost(f"{self._name} cannot be reached: {_words(error)}") from None
-        except (ValueError, KeyError) as error:  # fabric raises these for an ssh configuration that it cannot use
-            raise HostRefused(f"{self._name}: the ssh configuration cannot be used: {error}") from None
+        except (ValueError, KeyError, RecursionError) as error:  # fabric raises these for an ssh configuration
+            raise HostRefused(f"{self._name}: fabric cannot use your ssh configuration: {error}: {USE_SSH}") from None
 
     def send(self, data: bytes) -> None:
         # paramiko waits without limit for a socket that takes no more bytes. Closing the socket ends the wait.
@@ -209,6 +215,8 @@ def _changed(error: paramiko.BadHostKeyException) -> str:
 
 
 def _not_let_in(name: str, error: BaseException) -> str:
+    if unread := ssh_config.keys_unread(derive_shorthand(name)["host"]):
+        return f"{name} does not let you in: {str(error).rstrip('.')}. {unread[0].upper()}{unread[1:]}"
     return (
         f"{name} does not let you in: {str(error).rstrip('.')}. Load your key into ssh-agent (`ssh-add`). If it asks "
         f"for a password or a second factor, {SHARE}"
