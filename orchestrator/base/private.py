@@ -26,6 +26,7 @@ UMASK = 0o077
 READABLE = 0o644  # the mode of a file that the umask may leave readable for others
 FOLDER = 0o755  # the mode of such a folder
 ATTEMPTS = "attempts"  # the folder of a run that has a folder for each attempt, with its number
+OF_HOME = {"~/.local/state": "XDG_STATE_HOME", "~/.config": "XDG_CONFIG_HOME"}  # folder: the variable for another one
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -47,12 +48,13 @@ def umask(mask: int) -> Iterator[None]:
         os.umask(before)
 
 
-def make(folder: Path, mask: int = UMASK) -> None:
+def make(folder: Path, mask: int = UMASK, mend: str = "") -> None:
     """Make `folder` and its missing parents, with the rights that the umask `mask` leaves.
 
-    An existing folder stays unchanged, and is checked. Raises SiteError unless the folder can be trusted.
+    An existing folder stays unchanged, and is checked. Raises SiteError, with what can `mend` it, unless the folder can
+    be trusted.
     """
-    with explained(f"{folder}: this folder cannot be made"):
+    with _makable(folder, mend):
         missing = [place for place in (folder, *folder.parents) if not place.exists()]
         for place in reversed(missing):
             with suppress(FileExistsError):  # it was made meanwhile, maybe as a link to a folder whose mode must stay
@@ -75,9 +77,21 @@ def new(folder: Path, mask: int = UMASK) -> None:
         os.close(descriptor)
 
 
-def check_makable(folder: Path) -> None:
+@contextmanager
+def _makable(folder: Path, mend: str) -> Iterator[None]:
+    """Within, an OSError becomes a SiteError that says what can be done for a folder of the home folder."""
+    try:
+        with explained(f"{folder}: this folder cannot be made"):
+            yield
+    except SiteError as error:
+        variable = next((name for place, name in OF_HOME.items() if Path(place).expanduser() in folder.parents), "")
+        mend = mend or (f"set {variable} to a folder that you can write" if variable else "")
+        raise SiteError(f"{error}; {mend}" if mend else str(error)) from None
+
+
+def check_makable(folder: Path, mend: str = "") -> None:
     """Raise SiteError if `make` would, and make nothing."""
-    with explained(f"{folder}: this folder cannot be made"):
+    with _makable(folder, mend):
         there = next(place for place in (folder, *folder.parents) if place.exists())
         if there != folder and not there.is_dir():
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))

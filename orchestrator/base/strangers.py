@@ -39,7 +39,8 @@ def objection(folder: str, only_above: bool = False, owners: "tuple[int, ...]" =
         if found.st_mode & others and not found.st_mode & stat.S_ISVTX:
             mode = f"{stat.S_IMODE(found.st_mode):04o}"
             reason = f"other users can write to this folder (mode {mode}) and replace torusrun's files in it"
-            return f"{place}: {reason}; `chmod go-w` it, or name another folder"
+            mine = "`chmod go-w` it, or " if found.st_uid == os.geteuid() else ""
+            return f"{place}: {reason}; {mine}name another folder"
         listed = "" if found.st_mode & stat.S_ISVTX else _listed_writer(place, owners)
         if listed:
             reason = f"its access list lets {listed} write to this folder and replace torusrun's files in it"

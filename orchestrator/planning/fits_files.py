@@ -55,7 +55,8 @@ def _wrong(named: NamedFile, code: Path) -> str:
     if named.interpreter or _may_be_executed(path):
         return ""
     runs_it = RUN_BY.get(path.suffix, "sh")
-    return f"{path} cannot be executed; `chmod +x` it, or write what runs it first, as in [{runs_it}, {word}]"
+    own = "" if os.path.isabs(word) else "`chmod +x` it, or "
+    return f"{path} cannot be executed; {own}write what runs it first, as in [{runs_it}, {word}]"
 
 
 def _may_be_executed(path: Path) -> bool:

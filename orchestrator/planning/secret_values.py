@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from orchestrator.base import private
 from orchestrator.base.errors import UserError
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.kinds import LONGEST_VALUE
-from orchestrator.spec.paths import expanded
+from orchestrator.spec.paths import expanded, home
 from orchestrator.spec.secret import Secret
 
 WEBHOOK = "TORUSRUN_WEBHOOK"  # no name in `env` can begin so
@@ -52,7 +53,9 @@ def _text(key: str, path: Path, code: Path | None) -> str:
     if found.st_uid != os.geteuid():
         raise UserError(f"{key!r}: {path} belongs to another user; copy it to a file of yours")
     if stat.S_IMODE(found.st_mode) & 0o077:
-        raise UserError(f"{key!r}: {path} is open to other users; close it: chmod 600 {path}")
+        own = path.is_relative_to(os.path.realpath(home()))  # others may need a file elsewhere, as /etc/passwd
+        mend = f"close it: chmod 600 {shlex.quote(str(path))}" if own else "write it into a file that only you can read"
+        raise UserError(f"{key!r}: {path} is open to other users; {mend}")
     return text.removesuffix("\n")
 
 

@@ -24,6 +24,7 @@ from orchestrator.runs.attempts.create import no_code
 from orchestrator.runs.code.freeze import freeze
 from orchestrator.spec.load import Loaded, RunSource, load
 from orchestrator.spec.run import NO_CODE
+from orchestrator.spec.site import Site
 from orchestrator.spec.write import as_written
 
 PIECE_BYTES = 1 << 18
@@ -60,8 +61,7 @@ def _request(loaded: Loaded, planned: Plan, settings: Sequence[str]) -> Request:
     folder = loaded.folder
     gathered, diff = provenance.gather(folder, secret=planned.secret_sources)
     asked_from = {"host": socket.gethostname(), "user": user_name(), "folder": str(folder)}
-    values = as_written(replace(loaded.site, host=None, connect=None))
-    site = json.dumps({key: value for key, value in values.items() if value is not None})
+    site = site_text(loaded.site)
     file = Path(loaded.source).name if loaded.source in loaded.files else "run.yaml"
     site_name = Path(loaded.site_source).stem
     files = [(f"spec/{file}", loaded.text), (f"site/{site_name}.yaml", site)]  # below the folder of the call
@@ -79,6 +79,12 @@ def _request(loaded: Loaded, planned: Plan, settings: Sequence[str]) -> Request:
         "origin": {"provenance": provenance_here, "diff": diff, "code": {}},
         "code": None,
     }
+
+
+def site_text(site: Site) -> str:
+    """The file of a site for its login node, from which it is not reached through a host."""
+    values = as_written(replace(site, host=None, connect=None))
+    return json.dumps({key: value for key, value in values.items() if value is not None})
 
 
 def _key(secret: str) -> str:

@@ -17,12 +17,12 @@ from orchestrator.base.terminal.remarks import is_quiet
 from orchestrator.planning.plan import Plan, new_id
 from orchestrator.remote import asking, remote_runs
 from orchestrator.remote.asking import Gone
-from orchestrator.remote.carried import carried
+from orchestrator.remote.carried import carried, site_text
 from orchestrator.remote.links.host import Unanswered, of
 from orchestrator.remote.remote_runs import Known
 from orchestrator.remote.session import Session
 from orchestrator.runs.attempts.make_hold import held_plan
-from orchestrator.spec.load import RunSource
+from orchestrator.spec.load import RunSource, load_site, site_file
 from orchestrator.sweeps.plans import PlannedSweep, SweepOptions
 
 
@@ -117,9 +117,23 @@ def run(
     Raises UserError and SiteError as the verb does.
     """
     with carried(planned, path, site, settings) as (link, request):
-        quiet = ["--quiet"] if is_quiet() else []
-        request = {**request, "do": "verb", "verb": verb, "options": [*options, *quiet]}
-        out, err, code = asking.answer(link, request, tuple[str, str, int], text=str)
+        return _printed(link, {**request, "do": "verb", "verb": verb, "options": options})
+
+
+def of_site(verb: str, name: str, options: Sequence[str]) -> int:
+    """Run `torusrun VERB --site SITE OPTIONS` on the login node of a site; as `run` does for a run file."""
+    site, file = load_site(name), site_file(name)
+    sent = f"site/{file.stem}.yaml"
+    request = {"files": [(sent, site_text(site))], "names": [(sent, str(file))], "settings": [], "code": None}
+    with Session(of(site)) as link:
+        return _printed(link, {**request, "do": "verb", "verb": verb, "options": options})
+
+
+def _printed(link: Session, request: dict[str, Any]) -> int:
+    """Run a verb on the login node and print its output; its exit code."""
+    quiet = ["--quiet"] if is_quiet() else []
+    request = {**request, "options": [*request["options"], *quiet]}
+    out, err, code = asking.answer(link, request, tuple[str, str, int], text=str)
     for stream, text in ((sys.stderr, err), (sys.stdout, out)):
         print(text, end="", file=stream, flush=True)
     return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from orchestrator.spec.read import read
 from orchestrator.spec.site import Site
 from training.recipe.near import did_you_mean
 
+Compose = Callable[["str | None", Choices], tuple[str, str]]
+
 
 @dataclass(frozen=True)
 class Written:
@@ -32,24 +35,31 @@ class Written:
     text: str
 
 
-def make(name: str | None, choices: Choices, *, force: bool = False) -> Written:
-    """Write the site of this login node. Raises UserError for values that are not given, and for an existing file."""
+def make(name: str | None, choices: Choices, *, force: bool = False, compose: Compose | None = None) -> Written:
+    """Write the site of this login node, or of the one where `compose` finds its name and text.
+
+    Raises UserError for values that are not given, and for an existing file.
+    """
     if name is not None:
         _free(_place(name), force)
-    found = _scheduler(choices)
-    for remark in found.facts.remarks:
-        choices.say(remark)
-    known = _cluster(found, choices)
-    name = name or _name(found, known)
+    name, made = (compose or composed)(name, choices)
     place = _place(name)
     _free(place, force)
-    settings = propose(found, known, machine.look(), choices)
-    title = f"{known.title if known else _title(found)}: written by `torusrun init` on {time.strftime('%Y-%m-%d')}."
-    made = text(title, settings, found.facts)
     _check(made, place)
     private.make(place.parent)
     write_text(place, made)
     return Written(name, place, made)
+
+
+def composed(name: str | None, choices: Choices) -> tuple[str, str]:
+    """(the name of this login node's site, the text of its file). Raises UserError for values that are not given."""
+    found = _scheduler(choices)
+    for remark in found.facts.remarks:
+        choices.say(remark)
+    known = _cluster(found, choices)
+    settings = propose(found, known, machine.look(), choices)
+    title = f"{known.title if known else _title(found)}: written by `torusrun init` on {time.strftime('%Y-%m-%d')}."
+    return name or _name(found, known), text(title, settings, found.facts)
 
 
 def _scheduler(choices: Choices) -> Reached:

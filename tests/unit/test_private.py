@@ -42,6 +42,32 @@ def test_a_folder_that_others_may_write_is_refused_with_the_way_to_mend_it(tmp_p
     private.make(tmp_path / "open")  # sticky, as /tmp: nobody can rename what is another's
 
 
+@pytest.mark.parametrize(
+    ("place", "mend"),
+    [
+        (".local/state", "; set XDG_STATE_HOME to a folder that you can write"),
+        (".config", "; set XDG_CONFIG_HOME "),
+        ("x", "$"),
+    ],
+)
+def test_a_folder_of_a_home_that_cannot_be_written_may_be_elsewhere(home: Path, place: str, mend: str) -> None:
+    (home / place).parent.mkdir(exist_ok=True)
+    (home / place).write_text("a file in the place of a folder")
+    for make in (private.make, private.check_makable):
+        with pytest.raises(SiteError, match=f"this folder cannot be made: Not a directory{mend}"):
+            make(home / place / "torusrun" / "runs")
+
+
+@pytest.mark.needs("users")
+def test_a_folder_of_another_user_is_not_to_be_closed(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    os.chown(tmp_path / "open", STRANGER, -1)
+    with pytest.raises(SiteError) as refused:
+        private.make(tmp_path / "open" / "mine")
+    assert "chmod" not in str(refused.value)
+
+
 def test_a_folder_below_one_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)

@@ -55,6 +55,20 @@ def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
     assert "code_limit" in capsys.readouterr().err
 
 
+def test_a_site_is_made_and_examined_on_its_login_node(
+    home: Path, far: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "mine", "--host", HERE.address, "--scheduler", "local", "--yes"]) in (0, 3)
+    said = capsys.readouterr().out
+    file = home / ".config/torusrun/sites/mine.yaml"
+    assert f"\nhost: {HERE.address}\n" in file.read_text() and f"written: {file}" in said
+    assert f"{far}/torusrun/runs" in said, "its checks are of the other machine"
+    assert not list(far.rglob("mine.yaml")), "nothing is kept there"
+    assert main(["doctor", "--site", "mine", "--json"]) in (0, 3)
+    assert {"runs folder", "python"} <= {check["name"] for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert main(["init", "other", "--host", "a b", "--yes"]) == 2 and "--host: 'a b'" in capsys.readouterr().err
+
+
 def test_a_run_without_a_file_is_queried_on_the_login_node(
     run_file: Path, far: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +237,7 @@ def test_a_sweep_whose_members_have_other_code_is_refused(run_file: Path, capsys
 
 def test_verbs_that_go_through_no_login_node_say_so(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = ["--site", str(run_file.parent / "site.yaml")]
-    for words in (["doctor", *site], ["image", "ls", *site], ["build", "x", *site], ["calibrate", str(run_file)]):
+    for words in (["image", "ls", *site], ["build", "x", *site], ["calibrate", str(run_file)]):
         run_file.write_text("name: asked\nsite: ./site.yaml\ntrain: {}\n")
         assert main(words) == 2
         assert f"through {HERE.address}, and `torusrun {words[0]}` is not" in capsys.readouterr().err

@@ -86,6 +86,12 @@ def test_a_file_that_others_may_read_or_that_holds_no_value_is_refused(
     assert "xx" not in str(refused.value), "no message may show a value"
 
 
+def test_a_file_outside_of_the_home_folder_is_not_to_be_closed(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "public").write_text("x")
+    with pytest.raises(UserError, match="public is open to other users; write it into a file that only you can read"):
+        secret_values.read(planned(home, A={"from": str(tmp_path / "public")}))
+
+
 @pytest.mark.needs("users")
 def test_a_file_of_another_user_is_refused(home: Path, file: Path) -> None:
     os.chown(file, 12345, -1)

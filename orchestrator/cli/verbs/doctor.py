@@ -50,7 +50,11 @@ def examine(name: str, *, job: bool = False, wait_s: float = 0.0, as_json: bool 
     from orchestrator.spec.load import load_site, site_file
 
     site, file, found = load_site(name), site_file(name).absolute(), []
-    shared_arguments.here(site, "doctor")
+    if site.host:
+        from orchestrator.remote.of_file import of_site
+
+        flags = {"--job": job, "--json": as_json, f"--wait={wait_s:g}s": job}
+        return of_site("doctor", name, [flag for flag, given in flags.items() if given])
     for check in _checks(name, site, job, wait_s):
         found.append(check)
         if not as_json:

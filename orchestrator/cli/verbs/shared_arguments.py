@@ -107,7 +107,8 @@ def site(parser: argparse.ArgumentParser) -> None:
 def here(site: Site, verb: str) -> None:
     """Raise UserError if the site has a login node and the verb does not work through it."""
     if site.host:
-        raise UserError(f"the site is reached through {site.host}, and `torusrun {verb}` is not: run it there")
+        mend = f"`ssh {site.host}`, install torusrun there, and run it"
+        raise UserError(f"the site is reached through {site.host}, and `torusrun {verb}` is not: {mend}")
 
 
 def context(parser: argparse.ArgumentParser) -> None:

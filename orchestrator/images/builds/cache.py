@@ -89,9 +89,10 @@ class Cache:
         private.check(self.folder, owners=self.owners)
         mode = stat.S_IMODE(self.folder.stat().st_mode)
         if mode & private.OTHERS_WRITE:
+            mine = "`chmod go-w` it, or " if private.is_mine(self.folder) else ""
             raise SiteError(
-                f"{self.folder}: others may put images into this cache (mode {mode:04o}); `chmod go-w` it, "
-                f"or name another folder in 'container.cache' of the site"
+                f"{self.folder}: others may put images into this cache (mode {mode:04o}); {mine}name another folder in "
+                "'container.cache' of the site"
             )
 
     def image(self, key: str) -> Path:

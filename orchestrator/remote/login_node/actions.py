@@ -133,16 +133,16 @@ def _has_sweep(name: str) -> bool:
     return any(run.sweep and run.sweep.name == name for run in index.runs())
 
 
-def _placed(folder: Path, request: Request) -> tuple[Path, Path, list[str]]:
-    """A run file, its site and its overrides, as a verb takes them here."""
+def _placed(folder: Path, request: Request) -> Any:
+    """A run file (not of a verb of a site), its site and its overrides, as a verb takes them here."""
     for name, text in request["files"]:
         (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
         write_text(folder / name, text, secret=True)
-    file, site = (folder / name for name, _ in request["files"])
+    files = [folder / name for name, _ in request["files"]]
     if not request["code"]:
-        return file, site, request["settings"]
+        return *files, request["settings"]
     code = sent_files.assemble(request["code"], folder / sent_files.CODE)
-    return file, site, [*request["settings"], f"code={json.dumps(str(code))}"]
+    return *files, [*request["settings"], f"code={json.dumps(str(code))}"]
 
 
 def _renamed(text: str, folder: Path, request: Request) -> str:
@@ -153,9 +153,9 @@ def _renamed(text: str, folder: Path, request: Request) -> str:
 
 
 def _verb(folder: Path, request: Request) -> Any:
-    """The output of a verb of a run file, and its exit code."""
-    file, site, settings = _placed(folder, request)
-    words = [request["verb"], file, f"--site={site}", *(f"--set={text}" for text in settings), *request["options"]]
+    """The output of a verb of a run file, or of a site alone, and its exit code."""
+    *file, site, settings = _placed(folder, request)
+    words = [request["verb"], *file, f"--site={site}", *(f"--set={text}" for text in settings), *request["options"]]
     command = process.module(sys.executable, "orchestrator", *words)
     ended = process.run(command, timeout_s=VERB_S, environment=os.environ)
     printed = [_renamed(text, folder, request) for text in (ended.stdout, ended.stderr)]
@@ -190,6 +190,14 @@ def _collect(folder: Path, request: Request) -> Any:
     return [asdict(entry) for entry in sent_files.listing(copy)]
 
 
+def _init(folder: Path, request: Request) -> Any:
+    """The name of this login node's site, and the text of its file."""
+    from orchestrator.sites.choices import Choices  # imported late, as only this action makes sites
+    from orchestrator.sites.make import composed
+
+    return composed(request["name"], Choices(request["options"], request["yes"]))
+
+
 def _report(folder: Path, request: Request) -> Any:
     """The page about runs, as text."""
     from orchestrator.report.page import made  # imported late: other actions need neither Jinja2 nor predictions
@@ -208,6 +216,7 @@ ACTIONS: dict[str, Callable[[Path, Request], Any]] = {
     "run": _of_run,
     "collect": _collect,
     "report": _report,
+    "init": _init,
 }
 
 

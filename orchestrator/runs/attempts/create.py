@@ -32,6 +32,8 @@ from orchestrator.runs.attempts.script import Scripts
 from orchestrator.runs.code.freeze import chosen, copy_again, freeze, share
 from orchestrator.runs.code.select import SelectedCode
 
+OTHER_RUNS = "name one that you can write as 'runs' in a site file, as of --site ./mine.yaml"
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -67,7 +69,7 @@ def run(
     facts = facts_of(plan, source, origin)
     if idle_s is None:
         facts = _with_forecast(facts, plan)
-    private.make(plan.folder.parent, plan.site.umask)
+    private.make(plan.folder.parent, plan.site.umask, OTHER_RUNS)
     with index.announced(folder), private.umask(plan.site.umask):
         try:
             fill(RunFolder(folder.unfinished), first, texts, image, facts)
@@ -177,7 +179,7 @@ def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
     """
     made, image = RunFolder(plan.folder), image_of(plan)
     secret_values.read(plan)
-    private.check_makable(plan.folder.parent)
+    private.check_makable(plan.folder.parent, OTHER_RUNS)
     private.check_makable(index.place())
     if not plan.code:
         return image, None
