@@ -16,8 +16,8 @@ from benchmarks.large_batch.cell import SIDES, Cell, cells
 from benchmarks.large_batch.results import UNSTABLE, Found, Scores, missing, read
 from benchmarks.large_batch.results import found as found_in
 from benchmarks.large_batch.study import CHOOSES, MNIST
-from orchestrator.report.page.chart import Chart, ChartLine
-from training.recipe.published import names
+from torusrun.orchestrator.report.page.chart import Chart, ChartLine
+from torusrun.training.recipe.published import names
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results" / "large-batch.jsonl"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 from tests.lab.cluster import packages
-from training.optim import cpp
+from torusrun.training.optim import cpp
 
 
 def is_missing() -> bool:

@@ -7,9 +7,9 @@ import errno
 import os
 from pathlib import Path
 
-from orchestrator.base.errors import explained
-from orchestrator.base.private import READABLE, open_regular
-from training.files import lock
+from torusrun.orchestrator.base.errors import explained
+from torusrun.orchestrator.base.private import READABLE, open_regular
+from torusrun.training.files import lock
 
 TAIL_BYTES = 65_536
 LOCK_S = 10.0  # a write takes milliseconds, but any user who may read the file can lock it, too

@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 
-from orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.errors import UserError
 
 TYPE_CHECKING = False  # as in verb_list
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
         word = unknown.split()[0]
         if not word.startswith("-"):
             return f"{verb}: {unknown!r} is one argument too many"
-        from training.recipe.near import did_you_mean
+        from torusrun.training.recipe.near import did_you_mean
 
         known = (name for action in self._actions for name in action.option_strings)
         return f"{verb} has no option {word.partition('=')[0]}{did_you_mean(word.partition('=')[0], known)}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 
-from orchestrator.base.version import __version__
-from orchestrator.cli.complaint import Parser
+from torusrun.orchestrator.base.version import __version__
+from torusrun.orchestrator.cli.complaint import Parser
 
 TYPE_CHECKING = False  # without `typing`, which takes a tenth of the start
 if TYPE_CHECKING:
@@ -101,13 +101,13 @@ def top_parser() -> argparse.ArgumentParser:
 
 def no_verb(verb: str) -> str:
     """The message about a verb that does not exist."""
-    from training.recipe.near import did_you_mean
+    from torusrun.training.recipe.near import did_you_mean
 
     return f"there is no verb {verb!r}{did_you_mean(verb, VERBS)} (verbs: {', '.join(VERBS)})"
 
 
 def module_of(verb: str) -> ModuleType:
-    return importlib.import_module(f"orchestrator.cli.verbs.{verb}")
+    return importlib.import_module(f"torusrun.orchestrator.cli.verbs.{verb}")
 
 
 def parser_of(verb: str) -> argparse.ArgumentParser:

@@ -15,8 +15,8 @@ import stat
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from orchestrator.base.private import FOLDER, NOT_REGULAR, READABLE, SECRET, open_regular
-from training.files.trusted import unfinished
+from torusrun.orchestrator.base.private import FOLDER, NOT_REGULAR, READABLE, SECRET, open_regular
+from torusrun.training.files.trusted import unfinished
 
 BLOCK_BYTES = 1 << 20
 DEEPEST = 8  # levels of folders; a run folder has four

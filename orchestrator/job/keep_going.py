@@ -17,29 +17,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from orchestrator import schedulers
-from orchestrator.base import private, process
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.states import Cause, State
-from orchestrator.folder import ledger
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import LeftOut, Started
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job import around, copies, study
-from orchestrator.job.deputy import JobPulse
-from orchestrator.job.standby.beside_attempt import Standby
-from orchestrator.network.hosts.same_host import without
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.plan_files import read_attempt
-from orchestrator.runs.attempts import bad_hosts
-from orchestrator.runs.attempts.keep_going import Here, close, next_step
-from orchestrator.runs.notices import begin
-from orchestrator.runs.state import next_job, which
-from orchestrator.runs.state.decide import Resume, Step, Stop, Wait
-from orchestrator.schedulers import client
-from training.counted import counted
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import LeftOut, Started
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job import around, copies, study
+from torusrun.orchestrator.job.deputy import JobPulse
+from torusrun.orchestrator.job.standby.beside_attempt import Standby
+from torusrun.orchestrator.network.hosts.same_host import without
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.orchestrator.runs.attempts import bad_hosts
+from torusrun.orchestrator.runs.attempts.keep_going import Here, close, next_step
+from torusrun.orchestrator.runs.notices import begin
+from torusrun.orchestrator.runs.state import next_job, which
+from torusrun.orchestrator.runs.state.decide import Resume, Step, Stop, Wait
+from torusrun.orchestrator.schedulers import client
+from torusrun.training.counted import counted
 
 LOOK_S = 0.05
 READABLE_S = 5.0  # how long the record of an end may be unreadable

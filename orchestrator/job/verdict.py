@@ -14,15 +14,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.base.signals import signal_name
-from orchestrator.folder.end_words import ended, later, listed
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End, Meaning, RankEnd
-from orchestrator.job.witness import lost_hosts
-from orchestrator.network.hosts.same_host import same_host
-from orchestrator.network.placement.mapping import Placement
-from orchestrator.schedulers.launchers.launcher import Words
-from training.reporting.exits import EXIT_BAD_CONFIG
+from torusrun.orchestrator.base.signals import signal_name
+from torusrun.orchestrator.folder.end_words import ended, later, listed
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.job.witness import lost_hosts
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.training.reporting.exits import EXIT_BAD_CONFIG
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know the cause: a limit, too little memory
 # Messages for a lost rank, of programs that have no exit code for it.

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Ended, Event
-from orchestrator.folder.ledger import last
-from orchestrator.folder.records import End, RankEnd
-from orchestrator.report.account import time_lines
-from orchestrator.report.logs.failures import bad_ends, tracebacks
-from orchestrator.report.logs.files import Logs
-from orchestrator.report.logs.source import FollowedFile, LogLine
-from orchestrator.report.logs.tail import tail
-from orchestrator.runs.state.account import Account, read_account
-from orchestrator.runs.state.advice import ADVICE
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Ended, Event
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.report.account import time_lines
+from torusrun.orchestrator.report.logs.failures import bad_ends, tracebacks
+from torusrun.orchestrator.report.logs.files import Logs
+from torusrun.orchestrator.report.logs.source import FollowedFile, LogLine
+from torusrun.orchestrator.report.logs.tail import tail
+from torusrun.orchestrator.runs.state.account import Account, read_account
+from torusrun.orchestrator.runs.state.advice import ADVICE
 
 MOST_ENDS = 8
 MOST_LINES = 40  # of the first error: its end

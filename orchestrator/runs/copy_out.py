@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.folder.patterns import Pattern
-from orchestrator.runs.collect import not_copied, partial_copy
-from orchestrator.spec.paths import absolute
-from training.counted import counted
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.folder.patterns import Pattern
+from torusrun.orchestrator.runs.collect import not_copied, partial_copy
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.training.counted import counted
 
 
 @dataclass(frozen=True)

@@ -12,31 +12,31 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base import process
-from orchestrator.base.errors import UserError
-from orchestrator.base.states import State
-from orchestrator.folder import ledger
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job import around, keep_going
-from orchestrator.job.image import stage
-from orchestrator.job.image.made_ready import verify
-from orchestrator.job.supervise import Supervisor
-from orchestrator.planning import attempt_plan, plan_files
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.job_request import request
-from orchestrator.planning.plan import plan
-from orchestrator.runs.attempts import create, submit
-from orchestrator.runs.attempts.keep_going import Here, next_step
-from orchestrator.runs.attempts.script import scripts
-from orchestrator.runs.state.decide import Resume, Stop
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.site import ContainerSettings
 from tests.unit.clock import Clock
 from tests.waiting import until
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job import around, keep_going
+from torusrun.orchestrator.job.image import stage
+from torusrun.orchestrator.job.image.made_ready import verify
+from torusrun.orchestrator.job.supervise import Supervisor
+from torusrun.orchestrator.planning import attempt_plan, plan_files
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.job_request import request
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.runs.attempts import create, submit
+from torusrun.orchestrator.runs.attempts.keep_going import Here, next_step
+from torusrun.orchestrator.runs.attempts.script import scripts
+from torusrun.orchestrator.runs.state.decide import Resume, Stop
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.site import ContainerSettings
 
 SITE = f"""scheduler: slurm
 launcher: mpirun
@@ -141,10 +141,10 @@ def test_a_job_of_another_submission_or_a_superseded_one_leaves_the_run_alone(ru
 ENDS = """
 import sys
 from pathlib import Path
-from orchestrator.job.keep_going import Jobs
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning import plan_files
-from orchestrator.runs.state.decide import Stop
+from torusrun.orchestrator.job.keep_going import Jobs
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.runs.state.decide import Stop
 run = RunFolder(Path(sys.argv[1]))
 Jobs(run, run.attempt(1), plan_files.read_first(run, 1))._nothing_left(Stop("is over", later_job=sys.argv[2] == "True"))
 """
@@ -230,7 +230,7 @@ def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path)
     made = RunFolder(first.plan.folder)
     texts = scripts(first, made.attempt(1), request(first, made.attempt(1)))
     create.run(first, home, texts, Submitting(1, "kept.1", jobs=9))
-    argv = [sys.executable, "-m", "orchestrator.job.keep_going", str(made.attempt(1).folder)]
+    argv = [sys.executable, "-m", "torusrun.orchestrator.job.keep_going", str(made.attempt(1).folder)]
     with submit.alone(made), open(home / "said", "wb") as said:
         job = subprocess.Popen(argv, stdout=said, stderr=said)
         until(lambda: b"on " in (home / "said").read_bytes(), "the job to begin")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder.records import End, Meaning, RankEnd
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.logs.failures import MOST_BLOCKS, MOST_LINES
-from orchestrator.report.logs.failures import tracebacks as tracebacks_of
-from orchestrator.report.logs.source import LogLine
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.logs.failures import MOST_BLOCKS, MOST_LINES
+from torusrun.orchestrator.report.logs.failures import tracebacks as tracebacks_of
+from torusrun.orchestrator.report.logs.source import LogLine
 
 CHAINED = """
 def inner(): raise KeyError("a")

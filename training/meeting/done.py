@@ -7,11 +7,11 @@ import sys
 
 import torch
 
-from training.config import Config
-from training.files.trusted import put
-from training.meeting.agree import agreed
-from training.meeting.ranks import Ranks
-from training.progress import Progress
+from torusrun.training.config import Config
+from torusrun.training.files.trusted import put
+from torusrun.training.meeting.agree import agreed
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.progress import Progress
 
 SCHEMA = 1
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from training.recipe.train import Train
-from training.schedule.phases import Course
+from torusrun.training.recipe.train import Train
+from torusrun.training.schedule.phases import Course
 
 PREFIX = ":::MLLOG "
 

@@ -7,8 +7,8 @@ import sys
 import torch
 import torch.distributed as dist
 
-from training.recipe.protocols import DataSet
-from training.recipe.reading import ConfigError
+from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.reading import ConfigError
 
 SHOWN = 3
 

@@ -17,12 +17,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.cli.verbs import shared_arguments
-from training.counted import counted
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.cli.verbs import shared_arguments
+from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
-    from orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.folder.run_folder import RunFolder
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.file.endswith(".json"):
         return _printed(Path(args.file), args.json)
-    from orchestrator.planning.measurements import keep, words
+    from torusrun.orchestrator.planning.measurements import keep, words
 
     folder = _measured(args)
     place, found = keep(args.file, folder, site=args.site, settings=args.settings)
@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _measured(args: argparse.Namespace) -> RunFolder:
     """The folder of a COMPLETED measuring run: that of --from, or of a new run, after waiting for it."""
-    from orchestrator.cli.api import State, open_run, plan, submit
-    from orchestrator.report.screen import live
+    from torusrun.orchestrator.cli.api import State, open_run, plan, submit
+    from torusrun.orchestrator.report.screen import live
 
     settings = [*args.settings, "program=measure"]
     shared_arguments.here(plan(args.file, site=args.site, settings=settings).site, "calibrate")
@@ -63,7 +63,7 @@ def _measured(args: argparse.Namespace) -> RunFolder:
 
 
 def _printed(path: Path, as_json: bool) -> int:
-    from orchestrator.network.prediction import calibration
+    from torusrun.orchestrator.network.prediction import calibration
 
     try:
         found = calibration.fits(calibration.read(_read(path)))

@@ -15,10 +15,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
-    from orchestrator.runs.copy_out import ChosenFiles
+    from torusrun.orchestrator.runs.copy_out import ChosenFiles
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +28,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.terminal.remarks import busy
-    from orchestrator.runs.copy_out import copy_out
+    from torusrun.orchestrator.base.terminal.remarks import busy
+    from torusrun.orchestrator.runs.copy_out import copy_out
 
     asked = [_asked(text) for text in args.sources]
     with busy("copying"):
@@ -40,13 +40,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _asked(text: str) -> ChosenFiles:
     """RUN:PATH. Raises UserError if it is none, or if there is no such run."""
-    from orchestrator.base.terminal.remarks import warn
-    from orchestrator.folder import index, patterns
-    from orchestrator.folder.copying import keep_only
-    from orchestrator.remote import remote_runs
-    from orchestrator.remote.collect import fetch
-    from orchestrator.runs.collect import copy_chosen
-    from orchestrator.runs.copy_out import ChosenFiles
+    from torusrun.orchestrator.base.terminal.remarks import warn
+    from torusrun.orchestrator.folder import index, patterns
+    from torusrun.orchestrator.folder.copying import keep_only
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.remote.collect import fetch
+    from torusrun.orchestrator.runs.collect import copy_chosen
+    from torusrun.orchestrator.runs.copy_out import ChosenFiles
 
     word, _, path = text.partition(":")
     if not word or not path:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import busy
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 MOVED = {
     "--published": "torusrun records",
@@ -39,9 +39,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.planning.forecast import Otherwise, forecast_of, forecasts_of_stretches, named_hosts
-    from orchestrator.planning.plan import plan
-    from orchestrator.report.prediction.run import run
+    from torusrun.orchestrator.planning.forecast import Otherwise, forecast_of, forecasts_of_stretches, named_hosts
+    from torusrun.orchestrator.planning.plan import plan
+    from torusrun.orchestrator.report.prediction.run import run
 
     most = shared_arguments.MOST_IMAGES
     if args.images_per_s is not None and not 0 < args.images_per_s <= most:

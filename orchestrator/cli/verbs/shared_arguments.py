@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orchestrator.base.errors import SiteError, UserError, explained
-from orchestrator.spec.paths import expanded, read_bytes
+from torusrun.orchestrator.base.errors import SiteError, UserError, explained
+from torusrun.orchestrator.spec.paths import expanded, read_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.network.cost.links import Network
-    from orchestrator.network.prediction.compute import Device
-    from orchestrator.runs.state.selection import Selection
-    from orchestrator.spec.site import Site
+    from torusrun.orchestrator.network.cost.links import Network
+    from torusrun.orchestrator.network.prediction.compute import Device
+    from torusrun.orchestrator.runs.state.selection import Selection
+    from torusrun.orchestrator.spec.site import Site
 
 LARGEST_BYTES = 64_000_000  # of a file with hosts
 MOST_IMAGES = 1_000_000_000  # of a GPU, in a step or a second
@@ -81,7 +81,7 @@ def filters(parser: argparse.ArgumentParser) -> None:
 
 def selection(args: argparse.Namespace, elsewhere: Collection[str] = ()) -> Selection:
     """What the options of `filters` select; `elsewhere` are the sites of runs on login nodes. Raises UserError."""
-    from orchestrator.runs.state import selection
+    from torusrun.orchestrator.runs.state import selection
 
     return selection.Selection(
         selection.states(args.state) if args.state is not None else frozenset(),
@@ -109,7 +109,7 @@ def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:
 
 def hosts(name: str) -> list[str]:
     """The hosts in the file of --hosts, in order. Raises UserError with the wrong line."""
-    from orchestrator.network.hosts.hostlist import MOST_HOSTS, expand
+    from torusrun.orchestrator.network.hosts.hostlist import MOST_HOSTS, expand
 
     try:
         lines = read_bytes(expanded(name), LARGEST_BYTES).decode().splitlines()
@@ -149,8 +149,8 @@ def without_run(parser: argparse.ArgumentParser) -> None:
 
 def links_and_device(args: argparse.Namespace) -> tuple[Network, Device]:
     """What the options of `without_run` name. Raises UserError."""
-    from orchestrator.network.prediction.compute import device
-    from orchestrator.network.prediction.networks import network
+    from torusrun.orchestrator.network.prediction.compute import device
+    from torusrun.orchestrator.network.prediction.networks import network
 
     if not 1 <= args.local_batch <= MOST_IMAGES:
         raise UserError(f"--local-batch: must be from 1 to {MOST_IMAGES}")

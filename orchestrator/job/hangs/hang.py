@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.how_ended import WAITS_FOR_DISK, How
-from orchestrator.folder.records import End
-from orchestrator.job.hangs.patience import Symptom
-from orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.how_ended import WAITS_FOR_DISK, How
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.job.hangs.patience import Symptom
+from torusrun.orchestrator.network.placement.mapping import Placement
 
 NOT_BEGUN = "not begun"
 STANDS = {

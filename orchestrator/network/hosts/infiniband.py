@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.hostlist import by_numbers
-from orchestrator.network.hosts.tree import Tree
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.hostlist import by_numbers
+from torusrun.orchestrator.network.hosts.tree import Tree
 
 SWITCH = re.compile(r'^Switch\s+\d+\s+"S-(\w+)"\s*#\s*"[^"]*".*\n((?:^\[.*\n?)*)', re.MULTILINE)  # GUID, ports
 LINE = re.compile(r'^\[\d+\](?:\(\w+\))?\s+"([SHR])-\w+"\[\d+\](?:\(\w+\))?\s*(?:#\s*(.*))?$')

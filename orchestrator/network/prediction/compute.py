@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from orchestrator.network.prediction import constants
+from torusrun.orchestrator.network.prediction import constants
 
 BACKWARD_SHARE = 2 / 3
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.logs import failures
-from orchestrator.report.logs.files import Logs, all_logs, logs, named
-from orchestrator.report.logs.merge import new_lines
-from orchestrator.report.logs.source import FollowedFile, LogLine
-from orchestrator.runs.state.follow import follow
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.logs import failures
+from torusrun.orchestrator.report.logs.files import Logs, all_logs, logs, named
+from torusrun.orchestrator.report.logs.merge import new_lines
+from torusrun.orchestrator.report.logs.source import FollowedFile, LogLine
+from torusrun.orchestrator.runs.state.follow import follow
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.base.private import open_regular
-from orchestrator.folder.copying import written
-from orchestrator.folder.log_times import LogTimes
-from orchestrator.report.logs.tail import drawn
+from torusrun.orchestrator.base.private import open_regular
+from torusrun.orchestrator.folder.copying import written
+from torusrun.orchestrator.folder.log_times import LogTimes
+from torusrun.orchestrator.report.logs.tail import drawn
 
 BLOCK_BYTES = 1 << 20
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from orchestrator.report.page.facts import RunFacts
-from orchestrator.runs.support.without_secrets import masked
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.write import as_written
+from torusrun.orchestrator.report.page.facts import RunFacts
+from torusrun.orchestrator.runs.support.without_secrets import masked
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.write import as_written
 
 NAMES_ONLY = ("env",)  # its values may be secret
 COUNTED_ONLY = ("setup",)  # its lines may set variables

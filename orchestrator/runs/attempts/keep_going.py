@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.folder import ledger, metrics
-from orchestrator.folder.bad_nodes.left_out import listed
-from orchestrator.folder.bad_nodes.noted import note
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import (
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.folder import ledger, metrics
+from torusrun.orchestrator.folder.bad_nodes.left_out import listed
+from torusrun.orchestrator.folder.bad_nodes.noted import note
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import (
     CancelRequested,
     Ended,
     GivenBadHosts,
@@ -25,19 +25,25 @@ from orchestrator.folder.events import (
     Started,
     Submitting,
 )
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.ledger import last
-from orchestrator.folder.records import End, is_done
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning import plan_files
-from orchestrator.planning.attempt_plan import AttemptPlan, derive
-from orchestrator.runs.attempts import continues_from, submit
-from orchestrator.runs.notices import begin
-from orchestrator.runs.state import which
-from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
-from orchestrator.runs.state.in_vain import bad_hosts_again, ever_began, first_of_submission, in_vain, same_error
-from orchestrator.runs.state.outcome import resolve
-from orchestrator.schedulers.client import Client
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.records import End, is_done
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan, derive
+from torusrun.orchestrator.runs.attempts import continues_from, submit
+from torusrun.orchestrator.runs.notices import begin
+from torusrun.orchestrator.runs.state import which
+from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
+from torusrun.orchestrator.runs.state.in_vain import (
+    bad_hosts_again,
+    ever_began,
+    first_of_submission,
+    in_vain,
+    same_error,
+)
+from torusrun.orchestrator.runs.state.outcome import resolve
+from torusrun.orchestrator.schedulers.client import Client
 
 LOCK_S = 120.0  # a client that resumes the run holds its lock during the submission
 ANSWER_S = 10.0  # for the scheduler's word about the job before; many nodes cannot query it

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.folder import checkout
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.folder import checkout
 
 MOST_LOOKED_AT = 100_000  # names; a folder with more, as a home can be, is read in part
 LEFT_OUT = {".git", "__pycache__"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.base.states import Cause
-from orchestrator.folder.events import Ended, Event, GivenBadHosts, Started, Submitting
-from orchestrator.folder.ledger import last
+from torusrun.orchestrator.base.states import Cause
+from torusrun.orchestrator.folder.events import Ended, Event, GivenBadHosts, Started, Submitting
+from torusrun.orchestrator.folder.ledger import last
 
 NOT_ITS_OWN = (Cause.BAD_HOST, Cause.HOST_LOST, Cause.PREEMPTED)  # causes that say nothing about the run itself
 SAME_BAD_HOST = 3  # jobs in a row that a bad host may end before they began anything

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from orchestrator.spec.software import Software
+from torusrun.orchestrator.spec.software import Software
 
 REMOVED = "***"
 SHORTEST = 4  # characters of a value that is looked for in text; "1" would be everywhere

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.base.errors import SiteError
-from orchestrator.schedulers.cluster_facts import (
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.schedulers.cluster_facts import (
     Ask,
     ClusterFacts,
     NodeKind,
@@ -18,8 +18,8 @@ from orchestrator.schedulers.cluster_facts import (
     optional,
     size_bytes,
 )
-from orchestrator.schedulers.gridengine import topology
-from orchestrator.schedulers.gridengine.states import xml
+from torusrun.orchestrator.schedulers.gridengine import topology
+from torusrun.orchestrator.schedulers.gridengine.states import xml
 
 VERSION = ("qstat", "-help")
 QUEUES = ("qconf", "-sq", "*")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.base import process
-from orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi
 
 
 class Spawn(Launcher):
@@ -19,4 +19,4 @@ class Spawn(Launcher):
     built_in = True
 
     def command(self, launch: Launch) -> list[str]:
-        return process.module(launch.python, "orchestrator.schedulers.launchers.spawner", str(launch.ranks))
+        return process.module(launch.python, "torusrun.orchestrator.schedulers.launchers.spawner", str(launch.ranks))

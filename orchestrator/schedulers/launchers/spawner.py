@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from orchestrator.base import process
-from orchestrator.schedulers.launchers.spawn import Spawn
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.schedulers.launchers.spawn import Spawn
 
 POLL_S = 0.1
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training.files.trusted import put
-from training.sync.buckets.layout import Layout
+from torusrun.training.files.trusted import put
+from torusrun.training.sync.buckets.layout import Layout
 
 SCHEMA = 1
 NAME = "buckets.json"  # beside the metrics

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.images.definitions.dockerfile.instructions import Instruction
-from orchestrator.images.definitions.inputs import is_copied, refuse_loops
-from orchestrator.spec.problems import Mark, Problem, SpecError
+from torusrun.orchestrator.images.definitions.dockerfile.instructions import Instruction
+from torusrun.orchestrator.images.definitions.inputs import is_copied, refuse_loops
+from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
 
 
 class Context:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from orchestrator.base.json_files import parsed
-from orchestrator.planning.program.sources.growing import Growing, Lines
-from orchestrator.planning.program.sources.rows import STEPS, LossName, Row, finite, row, whole
+from torusrun.orchestrator.base.json_files import parsed
+from torusrun.orchestrator.planning.program.sources.growing import Growing, Lines
+from torusrun.orchestrator.planning.program.sources.rows import STEPS, LossName, Row, finite, row, whole
 
 NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?:nan|inf)(?:inity)?)", re.IGNORECASE | re.ASCII)
 
