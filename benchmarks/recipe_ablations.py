@@ -48,10 +48,11 @@ def batch_control(train: Train) -> Train:
 
 
 def image_sizes(train: Train) -> Train:
-    """The data set's own size in all phases."""
+    """The data set's own size in all phases, of test images too."""
     if len({phase.size for phase in train.phases if phase.size}) < 2:
         return train
-    return _phases(train, lambda phase: replace(phase, size=None, test_size=None))
+    same = _phases(train, lambda phase: replace(phase, size=None, test_size=None))
+    return replace(same, data=replace(train.data, test_size=None))
 
 
 def augmentation_off(train: Train) -> Train:

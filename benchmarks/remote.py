@@ -13,7 +13,7 @@ import time
 from tests.lab.cluster.settings import REPO
 from tests.lab.cluster.user import python
 from tests.lab.login.laptop import LOGIN_ADDRESS
-from tests.lab.login.place import FOLDER, USER, Away, checkout, make_user
+from tests.lab.login.place import FOLDER, USER, Away, alone, checkout, make_user
 
 CUTS_S = (30.0, 30.0, 30.0, 300.0)
 BETWEEN_S, EVERY_S = 20.0, 0.25
@@ -23,14 +23,15 @@ PROGRAM = "i=0; while [ $i -lt {lines} ]; do i=$((i+1)); echo line $i; sleep {ev
 
 def main() -> int:
     cuts_s = tuple(map(float, sys.argv[1:])) or CUTS_S
-    make_user()
-    source = checkout()
-    place = Away(FOLDER, USER, python(REPO, source), source)
-    try:
-        place.start()
-        return followed(place, cuts_s)
-    finally:
-        place.stop()
+    with alone():
+        make_user()
+        source = checkout()
+        place = Away(FOLDER, USER, python(REPO, source), source)
+        try:
+            place.start()
+            return followed(place, cuts_s)
+        finally:
+            place.stop()
 
 
 def followed(place: Away, cuts_s: tuple[float, ...]) -> int:

@@ -72,7 +72,8 @@ torusrun plan examples/recipes/digits.yaml --set train.recipe=fujitsu-70s --set 
 `phases` in the run file replace all of the recipe's, and a `schedule` there says the learning rate in place of the phases. Another
 `optimizer.name` leaves out the recipe's other keys of the optimizer, except momentum and weight decay.
 
-In all recipes the order of samples, the random crops and the mirrors are torusrun's, images are scaled bilinearly, and keys that a file does not name
+In all recipes the order of samples, the random crops and the mirrors are torusrun's, images are scaled bilinearly, training JPEGs of which
+fewer pixels are needed are decoded at a half, a quarter or an eighth of their size (`data: {options: {draft: false}}` decodes them whole), and keys that a file does not name
 have torusrun's defaults. What was read of the publications names no interval between checkpoints, except that fast.ai's code saves at every phase and at every
 new best accuracy above 93 %. In all recipes torusrun chooses the interval ([checkpoints](../guides/checkpoints.md)) unless `checkpoint_every_steps` is
 given. Other differences are named with each recipe.

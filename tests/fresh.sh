@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the README's two commands, or COMMAND, in a clone inside a minimal Debian on which nobody installed anything.
+# Runs the README's three commands, or COMMAND, in a clone inside a minimal Debian on which nobody installed anything.
 #   tests/fresh.sh [COMMAND]        as root on Debian; what is not committed is not tried
 # The new system shares this machine's kernel and network. It takes over how packages and hosts are found, and nothing else.
 set -euo pipefail
 repo=$(git -C "$(dirname "$0")" rev-parse --show-toplevel)
-command=${1:-make demo && make test}
+command=${1:-make demo && make test && make test-labs}
 prerequisites=ca-certificates,git,make,python3,python3-pip
 if [[ $EUID != 0 ]]; then echo "tests/fresh.sh: only root can make a system: run it as root" >&2; exit 2; fi
 if [[ $(git -C "$repo" status --porcelain) ]]; then echo "tests/fresh.sh: changes that are not committed are left out" >&2; fi

@@ -4,7 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+from dataclasses import dataclass
 from pathlib import Path
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a process and those that it started have done so far. Times are seconds since the machine's start.
+
+    Ended children count as far as their parents have noticed their end. Bytes are those of read(2) and write(2),
+    0 where the kernel refuses them. `youngest_s` is the start of the youngest one that it started, 0 without any.
+    """
+
+    at_s: float
+    cpu_s: float
+    read_bytes: int
+    written_bytes: int
+    youngest_s: float
+    pids: tuple[int, ...]
+    stopped: bool  # whether one of them is, as by SIGSTOP
 
 
 def children(pid: int) -> list[int]:
@@ -50,6 +71,29 @@ def waits_for_disk(pid: int) -> bool:
     if any(state_of(int(thread)) == "D" for thread in threads):
         return True
     return any(map(waits_for_disk, children(pid)))
+
+
+def work_of(pid: int) -> Work:
+    """The work of `pid` and of its descendants."""
+    stats = {each: stat for each in descendants(pid) if (stat := _stat(each))}
+    cpu_ticks = sum(int(ticks) for stat in stats.values() for ticks in stat[11:15])
+    begins = [int(stat[19]) / TICKS_PER_S for each, stat in stats.items() if each != pid]
+    moved = [_moved_bytes(each) for each in stats]
+    return Work(
+        at_s=time.clock_gettime(time.CLOCK_BOOTTIME), cpu_s=cpu_ticks / TICKS_PER_S,
+        read_bytes=sum(read for read, _ in moved), written_bytes=sum(written for _, written in moved),
+        youngest_s=max(begins, default=0.0), pids=tuple(sorted(stats)),
+        stopped=any(stat[0] == "T" for stat in stats.values()),
+    )  # fmt: skip
+
+
+def _moved_bytes(pid: int) -> tuple[int, int]:
+    """(read, written) by a process and by the children whose end it has noticed."""
+    try:
+        lines = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+        return int(lines["rchar"]), int(lines["wchar"])
+    except (OSError, ValueError, KeyError):
+        return 0, 0
 
 
 def parent_of(pid: int) -> int | None:

@@ -6,8 +6,12 @@ The text of this file is sent to a login node before torusrun is there. It stand
 import errno
 import os
 import stat
+import struct
 
 ROOT = 0
+ACCESS_LIST = "system.posix_acl_access"  # linux/posix_acl_xattr.h: a version, then (tag, permissions, id) of each entry
+NAMED_USER, NAMED_GROUP, MASK = 0x02, 0x08, 0x10
+WRITE = 2
 MOST_LINKS = 40  # as the kernel follows
 
 
@@ -36,6 +40,10 @@ def objection(folder: str, only_above: bool = False, owners: "tuple[int, ...]" =
             mode = f"{stat.S_IMODE(found.st_mode):04o}"
             reason = f"other users can write to this folder (mode {mode}) and replace torusrun's files in it"
             return f"{place}: {reason}; `chmod go-w` it, or name another folder"
+        listed = "" if found.st_mode & stat.S_ISVTX else _listed_writer(place, owners)
+        if listed:
+            reason = f"its access list lets {listed} write to this folder and replace torusrun's files in it"
+            return f"{place}: {reason}; `setfacl -b` it, or name another folder"
         if place == os.path.dirname(place):
             return ""
         place, trusted = os.path.dirname(place), False
@@ -64,6 +72,22 @@ def _objection_to_link(link: str, owners: "tuple[int, ...]") -> str:
     owner = os.lstat(link).st_uid
     if _is_stranger(owner, owners) and os.stat(os.path.dirname(link)).st_mode & stat.S_IWOTH:
         return f"{link}: this link belongs to user {owner}, who can change its target; name a folder of your own"
+    return ""
+
+
+def _listed_writer(folder: str, owners: "tuple[int, ...]") -> str:
+    """The first user or group in the access list of a folder that may write and is a stranger; '' without any."""
+    try:
+        content = os.getxattr(folder, ACCESS_LIST)[4:]
+    except (AttributeError, OSError):  # another system, or no list
+        return ""
+    entries = list(struct.iter_unpack("<HHI", content[: len(content) // 8 * 8]))
+    mask = next((allowed for tag, allowed, _ in entries if tag == MASK), WRITE)
+    for tag, allowed, number in entries:
+        if allowed & mask & WRITE and tag == NAMED_USER and _is_stranger(number, owners):
+            return f"user {number}"
+        if allowed & mask & WRITE and tag == NAMED_GROUP and number not in [os.getegid()] + os.getgroups():
+            return f"group {number}"
     return ""
 
 

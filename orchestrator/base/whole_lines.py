@@ -12,6 +12,7 @@ from torusrun.orchestrator.base.private import READABLE, open_regular
 from torusrun.training.files import lock
 
 TAIL_BYTES = 65_536
+BLOCK_BYTES = 1 << 20
 LOCK_S = 10.0  # a write takes milliseconds, but any user who may read the file can lock it, too
 
 
@@ -41,6 +42,26 @@ def last_lines(path: Path, largest_bytes: int) -> tuple[list[bytes], bytes]:
         content = file.read(largest_bytes)
     *lines, rest = content.split(b"\n")
     return (lines[1:] if start else lines), rest
+
+
+def start_of_last(descriptor: int, lines: int, largest_bytes: int) -> int:
+    """The offset of the last `lines` lines of an open file, or of those in its last `largest_bytes`.
+
+    The file is read from its end, in blocks. A last line without a line break counts. Raises OSError.
+    """
+    size = os.fstat(descriptor).st_size
+    first, at, block = max(size - largest_bytes, 0), size, b""
+    left = lines + (size > 0 and os.pread(descriptor, 1, size - 1) == b"\n")
+    while at > first:
+        begin = max(at - BLOCK_BYTES, first)
+        block = os.pread(descriptor, at - begin, begin)
+        if left <= (breaks := block.count(b"\n")):
+            end = len(block)
+            for _ in range(left):
+                end = block.rfind(b"\n", 0, end)
+            return begin + end + 1 if left else size
+        left, at = left - breaks, begin
+    return at + (block.find(b"\n") + 1 if at else 0)
 
 
 def tail(path: Path, largest_bytes: int = TAIL_BYTES) -> list[bytes]:

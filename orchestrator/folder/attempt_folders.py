@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from itertools import islice
 
+from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
@@ -15,6 +16,7 @@ from torusrun.orchestrator.folder.shown_plan import as_grid
 NUMBER = re.compile(r"[1-9]\d{0,4}")
 RECORD = re.compile(r"(\d{4,8})\.(\w+)\.json")
 MOST_ENTRIES = 100_000
+LARGEST_NAME = 1_000
 
 
 def attempts(run: RunFolder) -> list[int]:
@@ -38,6 +40,14 @@ def recorded(attempt: Attempt) -> dict[str, set[int]]:
     except OSError:
         pass
     return found
+
+
+def supervised_on(attempt: Attempt) -> str:
+    """The host of the attempt's supervisor, the first of its job; '' if it has not begun, or is not known."""
+    try:
+        return private.read_bytes(attempt.pulse, LARGEST_NAME).decode(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def placed(attempt: Attempt) -> tuple[tuple[int, ...] | None, dict[str, list[int]]]:

@@ -13,10 +13,9 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Collection
-from pathlib import Path
 
-from torusrun.orchestrator.base.private import FOLDER, NOT_REGULAR, READABLE, SECRET, open_regular
-from torusrun.training.files.trusted import unfinished
+from torusrun.orchestrator.base.private import FOLDER, NOT_REGULAR, READABLE, SECRET
+from torusrun.training.files.below import Below
 
 BLOCK_BYTES = 1 << 20
 DEEPEST = 8  # levels of folders; a run folder has four
@@ -29,43 +28,38 @@ Wanted = Callable[[str], bool]
 
 
 def copy_folder(
-    source: Path, target: Path, left_behind: Collection[str], say: Say, wanted: Wanted = lambda path: True
-) -> set[Path]:
-    """Copy `source` into the existing folder `target`, without names in `left_behind` and names with a leading dot.
+    source: Below, target: Below, left_behind: Collection[str], say: Say, wanted: Wanted = lambda path: True
+) -> set[str]:
+    """Copy the content of `source` into `target`, without names in `left_behind` and names with a leading dot.
 
-    Returns the copied files. Copies of the user's own files keep their readers. Copies of another user's files are
-    private. `say` gets a sentence about everything else that is left out. Raises OSError if `source` cannot be read or
-    `target` cannot be written.
+    Returns the names of the copied files below `target`. Copies of the user's own files keep their readers. Copies of
+    another user's files are private. `say` gets a sentence about everything else that is left out. Raises OSError if
+    `source` cannot be read or `target` cannot be written.
     """
-    descriptor = os.open(source, CAREFULLY | os.O_DIRECTORY)
-    try:
-        target.chmod(folder_mode(os.fstat(descriptor)))
-        copy = _Copy(source, target, left_behind, say, wanted)
-        copy.content(descriptor, "", 1)
-        return copy.files
-    finally:
-        os.close(descriptor)
+    os.fchmod(target.descriptor, folder_mode(os.fstat(source.descriptor)))
+    copy = _Copy(source, target, left_behind, say, wanted)
+    copy.content(source.descriptor, "", 1)
+    return copy.files
 
 
-def keep_only(folder: Path, files: Collection[Path]) -> None:
+def keep_only(folder: Below, files: Collection[str]) -> None:
     """Remove all other files below a folder, which an earlier copy left, and the folders that are empty without them.
 
     Raises OSError.
     """
-    for top, folders, names in os.walk(folder, topdown=False):
-        others = [path for name in names if (path := Path(top, name)) not in files]
-        for path in others:
-            path.unlink()
-        if Path(top) != folder and (others or not all(Path(top, name).exists() for name in folders)):
-            with contextlib.suppress(OSError):
-                os.rmdir(top)
+    emptied = set()
+    for name, is_folder in list(folder.entries()):
+        if name not in files and (not is_folder or name in emptied):
+            with contextlib.suppress(OSError) if is_folder else contextlib.nullcontext():
+                folder.remove_one(name)
+                emptied.add(os.path.dirname(name))
 
 
 class _Copy:
-    def __init__(self, source: Path, target: Path, left_behind: Collection[str], say: Say, wanted: Wanted) -> None:
+    def __init__(self, source: Below, target: Below, left_behind: Collection[str], say: Say, wanted: Wanted) -> None:
         self._source, self._target = source, target
         self._left_behind, self._say, self._wanted = left_behind, say, wanted
-        self.files: set[Path] = set()
+        self.files: set[str] = set()
 
     def content(self, folder: int, at: str, depth: int) -> None:
         """Copy what is in an open folder, whose path below the source is `at`."""
@@ -84,34 +78,23 @@ class _Copy:
                 os.close(descriptor)
 
     def _entry(self, descriptor: int, path: str, depth: int) -> None:
-        found, target = os.fstat(descriptor), self._target / path
+        found = os.fstat(descriptor)
         if stat.S_ISREG(found.st_mode):
             if self._wanted(path):
-                copy_file(descriptor, target)
-                self.files.add(target)
+                copy_file(descriptor, self._target, path)
+                self.files.add(path)
         elif depth == DEEPEST:
             self._leave_out(path, "it is nested too deeply")
         else:
-            make_folder(target, folder_mode(found))
-            self.content(descriptor, path, depth + 1)
+            with self._target.folder(path, folder_mode(found)):
+                self.content(descriptor, path, depth + 1)
             if not self._wanted(path):
                 with contextlib.suppress(OSError):
-                    target.rmdir()  # unless something in it was copied
+                    self._target.remove_one(path)  # unless something in it was copied
 
     def _leave_out(self, path: str, why: str) -> None:
         if self._wanted(path):
-            self._say(f"{self._source / path}: left out: {why}")
-
-
-def make_folder(target: Path, mode: int) -> None:
-    """Make a folder of this mode, unless there is one. Raises OSError."""
-    try:
-        target.mkdir(mode=0o700)
-    except FileExistsError:
-        if not target.is_dir():
-            raise
-    else:
-        target.chmod(mode)
+            self._say(f"{self._source.path / path}: left out: {why}")
 
 
 def folder_mode(found: os.stat_result) -> int:
@@ -143,18 +126,18 @@ def _is_wanted(mode: int) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
-def part_of(target: Path) -> Path:
-    """A new unique name for a file that is being copied to `target`."""
-    return target.with_name(f"{PART}{secrets.token_hex(8)}")
+def new_part() -> str:
+    """A new unique name for a file that is being copied."""
+    return f"{PART}{secrets.token_hex(8)}"
 
 
-def copy_file(source: int, target: Path) -> None:
-    """Copy an open file to `target`, unless that has the same content. Its holes stay holes. Raises OSError."""
+def copy_file(source: int, target: Below, name: str) -> None:
+    """Copy an open file to `name`, unless that has the same content. Its holes stay holes. Raises OSError."""
     found = os.fstat(source)
     size_bytes = found.st_size
-    if _is_copied(source, size_bytes, target):
+    if _is_copied(source, size_bytes, target, name):
         return
-    with unfinished(target, part_of(target), SECRET) as file:
+    with target.unfinished(name, new_part(), SECRET) as file:
         os.fchmod(file.fileno(), READABLE & (SECRET | _for_others(found)))
         start = 0
         while (at := written(source, start)) is not None and at < size_bytes:
@@ -167,10 +150,10 @@ def copy_file(source: int, target: Path) -> None:
         file.truncate(size_bytes)
 
 
-def _is_copied(source: int, size_bytes: int, target: Path) -> bool:
-    """Whether the file `target` has the content of an open file. What both files never wrote is not read."""
+def _is_copied(source: int, size_bytes: int, target: Below, name: str) -> bool:
+    """Whether the file `name` has the content of an open file. What both files never wrote is not read."""
     try:
-        copy = open_regular(target)
+        copy = target.open(name)
     except OSError:
         return False
     try:

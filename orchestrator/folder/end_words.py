@@ -97,10 +97,12 @@ def _named(placement: Placement | None, ranks: Sequence[int], hosts: Sequence[st
 
 
 def _quoted(placement: Placement | None, evidence: dict[str, object]) -> dict[str, str]:
-    """Quoted lines and the first rank that noticed, as additions to a sentence."""
+    """Quoted lines, the first rank that noticed and the like, as additions to a sentence."""
     quoted = {"said": f": {evidence['said']}"} if "said" in evidence else {}
     if placement and type(witness := evidence.get("witness")) is int:
         quoted["witness"] = f"; {name(placement, witness)} lost its connection to another rank"
+    if "supervisor" in evidence:
+        quoted["supervisor"] = f"; its supervisor was on {evidence['supervisor']}"
     if "doing" in evidence:
         quoted["while"] = f" for {evidence['doing']}"
     if "first_at" in evidence:

@@ -55,11 +55,12 @@ class How(Enum):
 
     BAD_HOST = Cause.BAD_HOST, "the preflight blames {why}"
 
-    KILLED = Cause.KILLED, "{rank}{at}"
+    KILLED = Cause.KILLED, "{rank}{at}{said}"
     WRAPPER_KILLED = Cause.KILLED, "the wrapper of {who} was killed by {signal}{at}"
     NO_RECORD = Cause.KILLED, "{who} left no record of an end{at}: killed, most likely; see job.err"
 
     FAILED = Cause.PROGRAM, "{rank}{at}{said}"
+    LEFT_EARLY = Cause.PROGRAM, "{rank}{at} while others were at work, which then lost it{said}"
     NOT_DONE = (
         Cause.PROGRAM,
         "{all} ended with exit code 0, but the training did not record that it is done; see the ranks' logs",
@@ -89,7 +90,7 @@ class How(Enum):
     NO_IMAGE = Cause.IMAGE, "{rank}{at}"
     IMAGE_ERROR = Cause.IMAGE, "{why}"
     NOT_STARTED = Cause.UNKNOWN, "{rank}{at}"
-    NO_END = Cause.UNKNOWN, "its job ended, or began again, without a record of the attempt's end"
+    NO_END = Cause.UNKNOWN, "its job ended, or began again, without a record of the attempt's end{supervisor}"
     SHELL_KILLED = Cause.UNKNOWN, "the shell of its job was killed, and its ranks were stopped{at}"
     STILL_AT_WORK = (
         Cause.UNKNOWN,

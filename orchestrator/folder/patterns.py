@@ -38,6 +38,20 @@ class Pattern:
                 return "/".join(names[:end])
         return ""
 
+    @property
+    def names_by_word(self) -> bool:
+        """Whether it is 'checkpoints/last' or 'checkpoints/best', whose names the machine of the run chooses."""
+        return self.parts[0] == OF_CHECKPOINTS and self.parts[1:2] in ((LAST,), (BEST,))
+
+    def allows(self, path: str, *, is_folder: bool = False) -> bool:
+        """Whether a path that another machine announces may come of this pattern; a folder may lie above matches."""
+        if self.names_by_word:
+            names = (OF_CHECKPOINTS, "*", *self.parts[2:])
+            return Pattern(self.text, names, True).allows(path, is_folder=is_folder)
+        above = path.split("/")
+        leads_there = not self.from_top or all(map(fnmatchcase, above, self.parts))
+        return bool(self.chosen(path)) or (is_folder and leads_there)
+
 
 def parse(text: str, *, from_top: bool = False) -> Pattern:
     """A pattern. Raises UserError for one that leads out of the run folder, or names a hidden file."""
@@ -67,7 +81,7 @@ def found_in(run: RunFolder, patterns: Sequence[Pattern]) -> tuple[Pattern, ...]
 
 def _meant(run: RunFolder, pattern: Pattern) -> Pattern:
     top, word, *below = (*pattern.parts, "", "")
-    if top != OF_CHECKPOINTS or word not in (LAST, BEST) or (run.checkpoints / word).exists():
+    if not pattern.names_by_word or (run.checkpoints / word).exists():
         return pattern
     if word == LAST:
         complete = newest_complete(run.checkpoints)

@@ -36,6 +36,7 @@ class Planned:
     notices: tuple[str, ...] = ()  # the moments of notices, if there are any
     command: bool = False  # whether the run is a user's program, which need not record steps
     time_s: float | None = None  # the time limit of its jobs; None if the plan does not have it
+    pattern: bool = False  # whether the steps of a user's program are read from its log
     stop_before_s: float = 0.0  # how long before the limit the request to stop comes
 
 
@@ -88,6 +89,7 @@ def read(path: Path) -> Planned | None:
         _moments(spec.get("notify"), site.get("notify")),
         bool(spec.get("command")),
         _limit_s(spec.get("time")),
+        bool(isinstance(spec.get("metrics"), dict) and spec["metrics"].get("pattern")),
         _stop_before_s(spec, site),
     )
 

@@ -84,9 +84,13 @@ def dotted(version: Version) -> str:
     return ".".join(map(str, version))
 
 
+PRODUCT = re.compile(r"\b(apptainer|singularity(?:-?ce|-?pro)?)\s+version\s+v?(\d+(?:\.\d+)+)", re.IGNORECASE)
+BARE = re.compile(r"^\s*()v?(\d+(?:\.\d+)+)", re.MULTILINE)  # Singularity until 3.0
+
+
 def parse_version(command: str, said: str) -> Runtime:
     """A runtime from the output of `--version`. Raises SiteError if that is not a version."""
-    match = re.search(r"(?:(apptainer|singularity(?:-?ce|-?pro)?)\s+version\s+)?v?(\d+(?:\.\d+)+)", said, re.IGNORECASE)
+    match = PRODUCT.search(said) or BARE.search(said)  # sites print lines before it
     if not match:
         raise SiteError(f"{command} --version said {said.strip()!r}, which is not a version")
     product = re.sub("-?(ce|pro)$", r"-\1", (match[1] or "singularity").lower())

@@ -10,7 +10,6 @@ import contextlib
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.network.hosts.same_host import without
 from torusrun.orchestrator.planning.plan import Plan
 from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.orchestrator.schedulers import allocated
 from torusrun.training.checkpoint import node_memory
 from torusrun.training.counted import first_of
 
@@ -52,9 +52,9 @@ def _remove(run: RunFolder, plan: Plan, lost: Collection[str]) -> None:
     if plan.run.command or not plan.run.train.checkpoints.memory:
         return
     node_memory.remove(folder)
-    here, scheduler = socket.gethostname(), schedulers.get(plan.site.scheduler)
-    reach, hosts = scheduler.reach.remote_command, dict.fromkeys(scheduler.hosts(os.environ, here))
-    others = without(hosts, [*lost, here])
+    scheduler = schedulers.get(plan.site.scheduler)
+    reach, hosts = scheduler.reach.remote_command, allocated.hosts_of(scheduler)
+    others = without(hosts, [*lost, allocated.here(scheduler, hosts)])
     if not others or not reach:
         return
     own = [f"PYTHONPATH={os.environ['PYTHONPATH']}"] if "PYTHONPATH" in os.environ else []

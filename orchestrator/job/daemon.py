@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 
 from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.states import State
@@ -24,12 +23,12 @@ class Daemon:
         """Whether the daemon has ended, though the session that it started has not."""
         return self.pid not in (None, 0, 1) and proc.parent_of(self.leader) not in (None, self.pid)
 
-    def blamed(self, end: End) -> End:
-        """`end`, or the end by the lost daemon if the daemon is gone and no other cause is certain."""
+    def blamed(self, end: End, host: str) -> End:
+        """`end`, or the end by the lost daemon of this `host` if the daemon is gone and no other cause is certain."""
         known = end.certain and end.state is not State.NODE_FAIL
         if known or end.state is State.COMPLETED or not self.gone:
             return end
-        host, before = socket.gethostname(), end.reason
         return ended(
-            How.DAEMON_GONE, hosts=[host], step=end.step, certain=end.certain, again=end.again, host=host, before=before
-        )
+            How.DAEMON_GONE, hosts=[host], step=end.step, certain=end.certain, again=end.again,
+            host=host, before=end.reason,
+        )  # fmt: skip

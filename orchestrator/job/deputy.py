@@ -25,22 +25,24 @@ from pathlib import Path
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.attempt_folders import supervised_on
 from torusrun.orchestrator.folder.bad_nodes.noted import note
 from torusrun.orchestrator.folder.end_words import ended
 from torusrun.orchestrator.folder.events import Ended, Started
 from torusrun.orchestrator.folder.how_ended import How
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.network.hosts.same_host import same_host
 from torusrun.orchestrator.planning.plan import Plan
 from torusrun.orchestrator.planning.plan_files import read_attempt
 from torusrun.orchestrator.runs.state import which
 from torusrun.orchestrator.runs.state.in_vain import attempts_of_submission
-from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.schedulers import allocated, client
 from torusrun.orchestrator.schedulers.interface import Scheduler
 
 BEAT_S = 5.0
 LOOKS = 2
 SILENT_S = 45.0  # the file system shows a change on other hosts after some seconds
+LOCK_S = 30.0  # for a client that resumes the run
 TRIES = 20  # PBS ends a job only when it knows itself that the host is gone, by default 80 s after its last sign
 
 
@@ -75,8 +77,8 @@ class JobPulse:
             self._over.wait(BEAT_S)
 
     def _started(self, hosts: Sequence[str]) -> subprocess.Popen[bytes] | None:
-        here, reach = socket.gethostname(), self._scheduler.reach.remote_command
-        others = [host for host in hosts if not same_host(host, here)]
+        here, reach = allocated.here(self._scheduler, [*hosts]), self._scheduler.reach.remote_command
+        others = [host for host in hosts if host != here]
         if not reach or not others:
             return None
         words = process.module(self._plan.python, "torusrun.orchestrator.job.deputy", self._attempt.folder, self._job)
@@ -102,7 +104,7 @@ def main() -> None:
         silent_s = silence_s(attempt)
         looks = looks + 1 if silent_s > SILENT_S else 0
     print(f"torusrun: the first host of job {job} does not respond: another job continues the run", flush=True)
-    with contextlib.suppress(SiteError):  # then the next job asks the scheduler how the attempt ended
+    with contextlib.suppress(TorusrunError), alone(run, LOCK_S):  # else the next job asks the scheduler how it ended
         _record(run, job, silent_s)
     for _ in range(TRIES):
         try:
@@ -118,11 +120,8 @@ def _record(run: RunFolder, job: str, silent_s: float) -> None:
     began = ledger.last(ledger.events(run.ledger), Started, attempt.number)
     if not began or began.job != job:
         return
-    try:
-        host = attempt.pulse.read_text().strip()
-    except OSError:
-        return
-    if not attempt.end.exists():
+    host = supervised_on(attempt)
+    if host and not attempt.end.exists():
         end = ended(How.FIRST_HOST_SILENT, hosts=[host], silent=host, silent_s=silent_s)
         end = replace(end, kept_going=True)
         end.write(attempt.end)

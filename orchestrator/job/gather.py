@@ -9,9 +9,12 @@ from pathlib import Path
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.proc import Work
+from torusrun.orchestrator.base.typed import kept_record
 from torusrun.orchestrator.base.whole_lines import TAIL_BYTES, tail
 from torusrun.orchestrator.folder import metrics
 from torusrun.orchestrator.folder.attempt_folders import recorded
+from torusrun.orchestrator.folder.log_errors.last_error import LoggedError, read_last
 from torusrun.orchestrator.folder.records import RankEnd
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack
@@ -21,8 +24,6 @@ from torusrun.orchestrator.schedulers.launchers.launcher import Words
 from torusrun.training.checkpoint.manifest import TEMPORARY_PREFIX
 from torusrun.training.reporting.events import STEP
 
-LARGEST_QUOTE = 300
-LAST_LINES = 40
 STACK_LINES = 400  # that may hold a main thread: faulthandler writes up to 100 frames of each
 MOST_LOGS = 256  # the most logs that are read: those of the ranks that failed first
 
@@ -46,15 +47,14 @@ class RankRecords:
         """The ranks that received a request to stop."""
         return {*recorded(self.attempt)["told"], *(end.rank for end in self.ends.values() if end.told)}
 
-    def said(self) -> dict[int, list[str]]:
-        """The last log lines of the ranks that ended badly, of at most MOST_LOGS of them."""
+    def errors(self) -> dict[int, LoggedError]:
+        """The errors in the logs of the ranks that ended badly, of at most MOST_LOGS of them."""
         bad = sorted((end for end in self.ends.values() if not end.good), key=lambda end: end.ended_s)
-        return {end.rank: self.lines(end.rank) for end in bad[:MOST_LOGS]}
+        return {end.rank: read_last(self.attempt.rank_log(end.rank)) for end in bad[:MOST_LOGS]}
 
-    def lines(self, rank: int, most: int = LAST_LINES) -> list[str]:
-        """The last lines of a rank's log, each cut to LARGEST_QUOTE characters."""
-        lines = tail(self.attempt.rank_log(rank))
-        return [line.decode(errors="replace")[:LARGEST_QUOTE] for line in lines if line.strip()][-most:]
+    def lines(self, rank: int, most: int) -> list[str]:
+        """The last lines of a rank's log."""
+        return [line.decode(errors="replace") for line in tail(self.attempt.rank_log(rank)) if line.strip()][-most:]
 
     def answered(self) -> set[int]:
         """The ranks whose wrappers have answered where they are."""
@@ -68,7 +68,8 @@ class RankRecords:
                 if seen := read_object(self.attempt.rank_seen(rank)):
                     shown = seen.get("stack") is not False  # else the newest in the log is of an earlier query
                     frames = stack(self.lines(rank, STACK_LINES)) if shown else []
-                    found[rank] = Where(str(seen.get("process")), frames, seen.get("disk") is True)
+                    work = kept_record(self.attempt.rank_seen(rank), Work, kept) if (kept := seen.get("work")) else None
+                    found[rank] = Where(str(seen.get("process")), frames, seen.get("disk") is True, work)
                 elif not self.attempt.rank_start(rank).exists():
                     found[rank] = Where(NOT_BEGUN)
         return found

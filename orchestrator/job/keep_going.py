@@ -19,16 +19,15 @@ from types import FrameType
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private, process
-from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.events import LeftOut, Started
-from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.events import Ended, LeftOut, Started
 from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import around, copies, study
 from torusrun.orchestrator.job.deputy import JobPulse
+from torusrun.orchestrator.job.recorded import end_of
 from torusrun.orchestrator.job.standby.beside_attempt import Standby
 from torusrun.orchestrator.network.hosts.same_host import without
 from torusrun.orchestrator.planning.plan import Plan
@@ -38,11 +37,10 @@ from torusrun.orchestrator.runs.attempts.keep_going import Here, close, next_ste
 from torusrun.orchestrator.runs.notices import begin
 from torusrun.orchestrator.runs.state import next_job, which
 from torusrun.orchestrator.runs.state.decide import Resume, Step, Stop, Wait
-from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.schedulers import allocated, client
 from torusrun.training.counted import counted
 
 LOOK_S = 0.05
-READABLE_S = 5.0  # how long the record of an end may be unreadable
 LONGER_S = 20.0  # an attempt that has not ended this long after kill_after is killed
 OF_THE_JOB = (Cause.TIME_LIMIT, Cause.PREEMPTED)  # causes that end the job, too
 
@@ -66,7 +64,7 @@ class Jobs:
     def __init__(self, run: RunFolder, first: Attempt, plan: Plan) -> None:
         self.run, self.first, self.plan = run, first.number, plan
         self.scheduler = schedulers.get(plan.site.scheduler)
-        self.hosts = [*dict.fromkeys(self.scheduler.hosts(os.environ, socket.gethostname()))]
+        self.hosts = allocated.hosts_of(self.scheduler)
         self.job = self.scheduler.own_job(os.environ)
         self.task = self.scheduler.own_task(os.environ)
         self.name = self.scheduler.own_name(os.environ)
@@ -103,6 +101,8 @@ class Jobs:
         while True:
             step = next_step(self.run, self._here(), begin=not self.asked_s)
             if isinstance(step, Wait):
+                if self._pause(step):
+                    continue
                 return self._refuse(step)
             if not isinstance(step, Resume):
                 return self._nothing_left(step)
@@ -115,7 +115,27 @@ class Jobs:
 
     def _here(self) -> Here:
         bad = {} if self.begun else self._bad_hosts()
-        return Here(self.job, self.name, self.first, len(self._hosts()), self.begun, bad)
+        return Here(self.job, self.name, self.first, len(self._hosts()), self.begun, bad, self._names_after())
+
+    def _names_after(self) -> Sequence[str]:
+        """The names of the jobs of the run that begin after this one."""
+        if self.task is None:
+            return self._later_jobs()
+        return [self.scheduler.task_id(self.job, task) for task in range(self.task + 1, self.plan.jobs)]
+
+    def _pause(self, step: Wait) -> bool:
+        """Wait as long as a step asks for; whether this job has time left then."""
+        if not step.for_s:
+            return False
+        print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
+        until_s = time.time() + step.for_s
+        while time.time() < until_s and not self.asked_s and self._has_time:
+            time.sleep(LOOK_S)
+        return bool(self.asked_s) or self._has_time or self._next_turn()
+
+    @property
+    def _has_time(self) -> bool:
+        return time.time() < self.until_s - self.plan.stop_before_s
 
     def _bad_hosts(self) -> Mapping[str, str]:
         """The bad hosts of this job, with the reason for each, if it has too few others; {} else."""
@@ -146,7 +166,7 @@ class Jobs:
             if not self.asked_s:
                 self.standby.look(number, lost)
             time.sleep(LOOK_S)
-        end = _end_of(attempt)
+        end = end_of(attempt)
         print(f"torusrun: attempt {number}: {end.state.value}: {end.reason}", flush=True)
         return end
 
@@ -155,8 +175,7 @@ class Jobs:
         self._learn(number, end)
         alone = self.scheduler.traits.one_machine  # then no scheduler ends the job, whoever stopped the attempt
         ended_with_job = end.cause in OF_THE_JOB or (end.cause is Cause.STOPPED and not end.certain and not alone)
-        no_time = time.time() >= self.until_s - self.plan.stop_before_s
-        if self.asked_s or ((ended_with_job or no_time) and not self._next_turn()):
+        if self.asked_s or ((ended_with_job or not self._has_time) and not self._next_turn()):
             return False
         return len(self._hosts()) >= self._fewest
 
@@ -235,14 +254,14 @@ class Jobs:
         return next_job.later_jobs(ledger.events(self.run.ledger), self.first, self.job)
 
     def _nothing_left(self, step: Step) -> State:
-        """This job, and the later ones, have nothing to do."""
+        """This job, and the later ones, have nothing to do; how the run ended, which its exit code must not hide."""
         if not isinstance(step, Resume):
             print(f"torusrun: no further attempt of {self.run.run_id}: {step.why}", flush=True)
-        if isinstance(step, Stop) and step.later_job:
-            return State.COMPLETED
-        self._leave_no_jobs()
-        self._send_notices()
-        return State.COMPLETED
+        if not (isinstance(step, Stop) and step.later_job):
+            self._leave_no_jobs()
+            self._send_notices()
+        end = ledger.last(ledger.events(self.run.ledger), Ended, which.newest_of(self.run))
+        return end.state if end else State.LOST
 
     def _leave_no_jobs(self) -> None:
         """Remove the run's later jobs from the queue. If this node cannot, each ends as soon as it begins."""
@@ -263,25 +282,6 @@ class Jobs:
         if self.child and self.child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.child.pid, number)
-
-
-def _end_of(attempt: Attempt) -> End:
-    """The recorded end of an attempt that is over; without a record, for example if its script was killed, NO_END.
-
-    A record that cannot be read stays: it may only be unreadable for a moment.
-    """
-    until_s = time.time() + READABLE_S
-    while True:
-        try:
-            if end := End.read(attempt.end):
-                return end
-            end = ended(How.NO_END, certain=False)
-            end.write(attempt.end)
-            return end
-        except SiteError:
-            if time.time() >= until_s:
-                return ended(How.NO_END, certain=False)
-        time.sleep(LOOK_S)
 
 
 if __name__ == "__main__":

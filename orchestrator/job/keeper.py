@@ -52,7 +52,7 @@ def keep(run: RunFolder, number: int, job: str) -> End:
         if checked.state is not State.COMPLETED:
             return checked
         plan = supervisor.plan
-        with of_node(attempt, *ordered(attempt), os.sched_getaffinity(0)):
+        with of_node(attempt, *ordered(attempt), supervisor.here, cores=os.sched_getaffinity(0)):
             keeper = Keeper(run, attempt, plan, allocation.idle_limit_s(run), began_s + plan.run.time_s)
             afterwards.callback(keeper.remove_copies)
             return keeper.keep()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,9 +26,10 @@ from torusrun.orchestrator.folder.records import Meaning, RankEnd, is_done
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job.ranks.beginning import begin
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
-from torusrun.orchestrator.job.start.launch_order import Rank, ordered
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered
+from torusrun.orchestrator.network.hosts.this_host import this_host
 from torusrun.orchestrator.network.placement.binding import bind
-from torusrun.orchestrator.network.placement.mapping import misplaced
+from torusrun.orchestrator.network.placement.mapping import Placement, misplaced
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.job.ranks.elastic import ElasticProgram
@@ -62,7 +62,7 @@ def _work(attempt: Attempt, *, waits: bool) -> int:
     order, placement = ordered(attempt)
     os.umask(order.umask)  # not every launcher passes its own on
     number, local_rank = identity(order.numbers, os.environ)
-    host = socket.gethostname()
+    host = _host(order, placement, number)
     if wrong := misplaced(placement, number, host, local_rank):
         print(f"torusrun: {wrong}", file=sys.stderr, flush=True)
         if not waits:
@@ -83,6 +83,12 @@ def _work(attempt: Attempt, *, waits: bool) -> int:
         ready.ready()
         found = ready.placed()
         return _ranked(found, ready.begin, cores, held)[0] if found else 0
+
+
+def _host(order: LaunchOrder, placement: Placement, number: int) -> str:
+    """This host by its name in the placement, its own name if it is none of them."""
+    expected = [slot.host for slot in placement.slots[max(number, 0) :][:1]]  # first, as it needs fewest look-ups
+    return this_host([*expected, *placement.hosts], os.environ.get(order.host_variable, ""))
 
 
 def _elastic(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> int:
@@ -115,7 +121,7 @@ def _ranked(
     attempt, order = rank.attempt, rank.order
 
     def record(**how: Any) -> RankEnd:
-        end = RankEnd(rank.number, socket.gethostname(), rank.slot.local_rank, time.time(), **how)
+        end = RankEnd(rank.number, rank.slot.host, rank.slot.local_rank, time.time(), **how)
         end.write(attempt.rank_end(rank.number))
         return end
 
@@ -160,7 +166,7 @@ def _run(
         child = begin(rank, lock, log, held)
         start = {
             "rank": rank.number,
-            "host": socket.gethostname(),
+            "host": rank.slot.host,
             "local_rank": rank.slot.local_rank,
             "pid": child.pid,
             "wrapper": os.getpid(),
@@ -172,7 +178,7 @@ def _run(
             from torusrun.training.checkpoint import node_memory
 
             node_memory.remove_overdue(time.time())
-            watched.enter_context(of_node(attempt, rank.order, rank.placement, cores))
+            watched.enter_context(of_node(attempt, rank.order, rank.placement, rank.slot.host, cores=cores))
         return RankProgram(child, rank, times, elastic).wait()
 
 

@@ -13,6 +13,7 @@ from torusrun.orchestrator.base import defect
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.folder import ledger, shown_plan
+from torusrun.orchestrator.folder.attempt_folders import supervised_on
 from torusrun.orchestrator.folder.bad_nodes.noted import note
 from torusrun.orchestrator.folder.end_words import ended
 from torusrun.orchestrator.folder.events import Ended, Started
@@ -24,6 +25,8 @@ from torusrun.orchestrator.runs.notices import begin
 
 POLL_S = 0.25
 RECORDED_S = 10.0
+READABLE_S = 5.0  # how long the record of an end may be unreadable
+LOOK_S = 0.05
 
 
 def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps_going: bool = False) -> End:
@@ -87,6 +90,25 @@ def settled_end(run: RunFolder, attempt: Attempt) -> End | None:
     if seen := ledger.last(ledger.events(run.ledger), Ended, attempt.number):
         return seen.end
     return None
+
+
+def end_of(attempt: Attempt) -> End:
+    """The recorded end of an attempt that is over; without a record, for example if its script was killed, NO_END.
+
+    A record that cannot be read stays: it may only be unreadable for a moment.
+    """
+    until_s = time.time() + READABLE_S
+    while True:
+        try:
+            if end := End.read(attempt.end):
+                return end
+            end = ended(How.NO_END, supervisor=supervised_on(attempt), certain=False)
+            end.write(attempt.end)
+            return end
+        except SiteError:
+            if time.time() >= until_s:
+                return ended(How.NO_END, supervisor=supervised_on(attempt), certain=False)
+        time.sleep(LOOK_S)
 
 
 def forget_first(run: RunFolder, attempt: Attempt) -> None:

@@ -6,7 +6,8 @@ import contextlib
 import re
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -23,18 +24,22 @@ LONGEST_S = 2.0  # for one read of one source; the supervisor waits meanwhile
 class Relay:
     """Reads the progress that a program reports, and appends it to the metrics of its run."""
 
-    def __init__(self, program: Program, run: RunFolder, attempt: Attempt) -> None:
+    def __init__(
+        self, program: Program, run: RunFolder, attempt: Attempt, clock: Callable[[], float] = time.time
+    ) -> None:
         self._metrics = Metrics(run.metrics, attempt.number)
         self._sources: list[LineSource | TensorBoard] = []
+        self._unmatched: list[PatternSource] = []
         where = program.metrics
         if where and where.file:
-            self._sources.append(JsonLines(Path(where.file)))
+            self._sources.append(JsonLines(Path(where.file), clock))
         if where and where.tensorboard:
             event_files = TensorBoard(Path(where.tensorboard))
             event_files.new_rows()  # rows of earlier attempts are in the run's metrics already
             self._sources.append(event_files)
         if where and where.pattern:
-            self._sources.append(PatternSource(attempt.rank_log(0), re.compile(where.pattern)))
+            self._unmatched.append(PatternSource(attempt.rank_log(0), re.compile(where.pattern), clock))
+            self._sources += self._unmatched
 
     def pass_on(self, *, final: bool = False) -> None:
         """Append the rows that are new since the last call; `final` if no more will come.
@@ -56,6 +61,9 @@ class Relay:
                     self._metrics.write(events.STEP, **row)
                 else:
                     self._metrics.write(events.CHECKPOINT, **row, seconds=waited_s)
+        for source in [source for source in self._unmatched if source.complaint]:
+            print(f"torusrun: {source.complaint}", file=sys.stderr)
+            self._unmatched.remove(source)  # said once
 
 
 class _TookTooLong(Exception):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -40,7 +39,7 @@ NEVER = float("inf")
 class Running:
     """A running launcher. `asked` returns the attempt's end if it has to stop, else None; it is called often.
 
-    The launcher writes to the file `messages`; default: the attempt's.
+    The launcher writes to the file `messages`; default: the attempt's. `here` is the host of this process.
     """
 
     def __init__(
@@ -54,7 +53,9 @@ class Running:
         asked: Callable[[], End | None],
         stop_signal: signal.Signals,
         messages: Path | None = None,
+        here: str = "",
     ) -> None:
+        self.here = here
         self.plan, self.folder, self.attempt, self.placement = plan, run, attempt, placement
         self.program, self.launcher, self.asked, self.stop_signal = program, launcher, asked, stop_signal
         self.relay = Relay(program, run, attempt)
@@ -190,5 +191,5 @@ class Running:
     def _lost(self) -> set[int]:
         """The ranks on hosts that are silent, or that the launcher lost."""
         silent = self.hang.hosts if self.hang and self.hang.cause is Cause.HOST_LOST else ()
-        hosts = {*silent, *lost_hosts(self.ranks.launcher_said(), self.placement, socket.gethostname())}
+        hosts = {*silent, *lost_hosts(self.ranks.launcher_said(), self.placement, self.here)}
         return {slot.rank for slot in self.placement.slots if slot.host in hosts}

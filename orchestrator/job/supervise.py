@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -50,6 +49,7 @@ from torusrun.orchestrator.planning.plan_files import read_attempt
 from torusrun.orchestrator.runs.notices import begin
 from torusrun.orchestrator.runs.state import dependencies
 from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, decide
+from torusrun.orchestrator.schedulers import allocated
 from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
 
 LOOK_S = 2.0  # between looks for a newer attempt
@@ -122,6 +122,7 @@ class Supervisor:
         self.limit_s = self.around.left_s if self.around else self.plan.run.time_s
         self.short = ""  # the cores that the scheduler did not give, in words
         self.looked_s = 0.0
+        self.scheduler = schedulers.get(self.plan.site.scheduler)
         process.die_with_parent(signal.SIGTERM)  # the job's shell, the only process that waits for the supervisor
 
     def run(self, job: str) -> End:
@@ -142,7 +143,9 @@ class Supervisor:
             how = unmet[1].value if unmet[1] else "not known to have ended"
             return ended(How.DROPPED, awaited=unmet[0], state=how)
         claim.take(self.folder, self.attempt.number)
-        write_text(self.attempt.pulse, socket.gethostname() + "\n")
+        self.hosts = allocated.hosts_of(self.scheduler)
+        self.here = allocated.here(self.scheduler, self.hosts)
+        write_text(self.attempt.pulse, self.here + "\n")
         if end := self._wait_for_earlier() or settled_end(self.folder, self.attempt):
             return end
         forget_first(self.folder, self.attempt)
@@ -175,6 +178,7 @@ class Supervisor:
             self._asked,
             starter.stop_signal,
             messages,
+            self.here,
         )
         code = running.watch()
         if running.left:
@@ -191,7 +195,7 @@ class Supervisor:
 
             return hand_over(self.folder, self.attempt.number, self.plan)
         end = verdict(evidence, stop)
-        return end if schedulers.get(self.plan.site.scheduler).traits.one_machine else self.daemon.blamed(end)
+        return end if self.scheduler.traits.one_machine else self.daemon.blamed(end, self.here)
 
     def _launched(self, starter: Launcher, image: Image | None) -> subprocess.Popen[bytes]:
         return process.start(
@@ -214,9 +218,9 @@ class Supervisor:
             running.placement,
             ranks.ends,
             stayed=running.stayed,
-            here=socket.gethostname(),
+            here=self.here,
             told=ranks.told,
-            said=ranks.said(),
+            errors=ranks.errors(),
             launcher=ranks.launcher_said(),
             launcher_code=code,
             step=gather.known_step(self.folder, self.attempt),
@@ -250,8 +254,7 @@ class Supervisor:
 
     def _count_cores(self) -> None:
         """Note how many cores the scheduler did not give, if it says so."""
-        scheduler = schedulers.get(self.plan.site.scheduler)
-        self.short = scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
+        self.short = self.scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
         if self.short:
             print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
 
@@ -260,9 +263,7 @@ class Supervisor:
 
         A job that begins another attempt has had its preflight.
         """
-        hosts = schedulers.get(self.plan.site.scheduler).hosts(os.environ, socket.gethostname())
-        if self.around:
-            hosts = without(dict.fromkeys(hosts), self.around.lost)
+        hosts = without(self.hosts, self.around.lost) if self.around else self.hosts
         if not self.plan.has_preflight or (self.around and self.around.checked):
             return hosts
         from torusrun.orchestrator.job.preflight.preflight import passed

@@ -8,15 +8,15 @@ never the cause.
 
 from __future__ import annotations
 
-import re
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torusrun.orchestrator.base.signals import signal_name
 from torusrun.orchestrator.folder.end_words import ended, later, listed
 from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.log_errors.last_error import LoggedError
 from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
 from torusrun.orchestrator.job.witness import lost_hosts
 from torusrun.orchestrator.network.hosts.same_host import same_host
@@ -25,18 +25,9 @@ from torusrun.orchestrator.schedulers.launchers.launcher import Words
 from torusrun.training.reporting.exits import EXIT_BAD_CONFIG
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know the cause: a limit, too little memory
-# Messages for a lost rank, of programs that have no exit code for it.
-LOST_PEER = re.compile(
-    r"connection (reset|closed|refused|was broken)|broken pipe|nccl(Remote|System)Error|socket timeout|timed out",
-    re.IGNORECASE,
-)
-TRACEBACK, FRAME = "Traceback (most recent call last)", 'File "'
-CHAINED = re.compile(r"another exception occurred:|direct cause of the following exception:")  # before a traceback
-DEVICE_FULL = re.compile(r"(\[rank\d+\]: )?torch\.(cuda\.)?OutOfMemoryError: ")  # the last line of a traceback
 UNSTARTED = {Meaning.MISPLACED: How.MISPLACED, Meaning.NO_IMAGE: How.NO_IMAGE}
-OF_A_STACK = re.compile(
-    r' *File "|(Current )?[Tt]hread 0x|Fatal Python error|Extension modules|\s*$'
-)  # of faulthandler
+SKEW_S = 1.0  # between the clocks of two hosts
+NOTHING = LoggedError()
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,7 @@ class Evidence:
     """The evidence about an attempt's ranks once its launcher has ended.
 
     `ends` are the records of the ranks that wrote one, `told` the ranks that were asked to stop, `stayed` those that
-    had not ended when their launcher was given up, `said` the last lines of a rank's log, `launcher` the messages of
+    had not ended when their launcher was given up, `errors` the errors in the ranks' logs, `launcher` the messages of
     the launcher, `launcher_code` its exit code (negative: a signal; None if the supervisor ended it), `here` the host
     of the supervisor, `step` the last step of this attempt, `done` whether the program recorded that it is done.
     `needs_record`: without that record it is not done. `says_later`: it has an exit code for "continue later", so
@@ -56,7 +47,7 @@ class Evidence:
     here: str = ""
     told: Collection[int] = ()
     stayed: Collection[int] = ()
-    said: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    errors: Mapping[int, LoggedError] = field(default_factory=dict)
     launcher: Words = field(default_factory=Words)
     launcher_code: int | None = None
     step: int | None = None
@@ -93,45 +84,33 @@ class Evidence:
     def lost_hosts(self) -> list[str]:
         return lost_hosts(self.launcher, self.placement, self.here)
 
-    def last_line(self, rank: int) -> str:
-        """The last line of a rank's log that is not of a stack; '' without one."""
-        lines = [line for line in self.said.get(rank, ()) if not OF_A_STACK.match(line)]
-        return lines[-1].strip() if lines else ""
+    def error(self, rank: int) -> LoggedError:
+        """The error in a rank's log."""
+        return self.errors.get(rank, NOTHING)
 
     def end(self, how: How, **more: Any) -> End:
         """An end with this attempt's placement and last step."""
         return ended(how, self.placement, step=self.step, **more)
 
     def cut_off(self, end: RankEnd) -> bool:
-        """Whether a rank ended because another rank was lost: by its exit code, or by its last log lines."""
+        """Whether a rank ended because another rank was lost: by its exit code, or by the error in its log."""
         if end.cut_off:
             return True
         by_itself = end.signal in (None, signal.SIGABRT) and end.meaning is Meaning.FAILED and not end.error
         if not by_itself or self.placement.grid.ranks == 1:
             return False
-        # NCCL's watchdog aborts with a stack of C++ after its message.
-        lines = self.said.get(end.rank, ()) if end.signal else self._last_error(end.rank)
-        return any(LOST_PEER.search(line) for line in lines)
-
-    def _last_error(self, rank: int) -> list[str]:
-        """The last error in a rank's log: from its traceback on, or from the first of a chain of them.
-
-        Without a traceback, what follows the last frame of a stack that is cut off, and the last line.
-        """
-        lines = self.said.get(rank, ())
-        starts = [n for n, line in enumerate(lines) if TRACEBACK in line]
-        while len(starts) > 1 and CHAINED.search(lines[starts[-1] - 1]):
-            starts.pop()
-        if starts:
-            return list(lines[starts[-1] :])
-        frames = [n for n, line in enumerate(lines) if FRAME in line]
-        return [*(lines[frames[-1] :] if frames else ()), self.last_line(rank)]
+        return self.error(end.rank).lost_peer
 
     @property
     def first_cut_off(self) -> RankEnd | None:
         """The first rank that lost its connection to another."""
         cut_off = [end for end in self.ends.values() if not end.good and self.cut_off(end)]
         return min(cut_off, key=lambda end: (end.told, end.ended_s), default=None)
+
+    def left_before(self, cut_off: RankEnd) -> RankEnd | None:
+        """The first rank that ended well while others worked, which `cut_off` then lost."""
+        left = [end for end in self.ends.values() if end.good and end.ended_s <= cut_off.ended_s + SKEW_S]
+        return min(left, key=lambda end: end.ended_s, default=None)
 
 
 def verdict(evidence: Evidence, stop: End | None) -> End:
@@ -167,7 +146,10 @@ def _ends(evidence: Evidence) -> Iterator[End]:
     if evidence.silent:  # on hosts that live: their wrappers ended too fast to write a record
         yield evidence.end(How.NO_RECORD, ranks=evidence.silent, certain=False)
     if cut_off:  # for an unknown reason
-        yield evidence.end(How.CUT_OFF, by=cut_off, said=evidence.last_line(cut_off.rank), certain=False)
+        said = evidence.error(cut_off.rank).reason
+        if left := evidence.left_before(cut_off):
+            yield evidence.end(How.LEFT_EARLY, by=left, said=said, witness=witness)
+        yield evidence.end(How.CUT_OFF, by=cut_off, said=said, certain=False)
     later = [end for end in evidence.ends.values() if end.meaning is Meaning.LATER and not end.told]
     if later and not evidence.needs_record:  # our training only stops if asked
         yield evidence.end(How.LATER, by=min(later, key=lambda end: end.ended_s))
@@ -178,7 +160,9 @@ def _recorded(evidence: Evidence) -> End | None:
     """The end by a rank that recorded its own cause, or whose wrapper the launcher saw killed."""
     bad = [end for end in evidence.ends.values() if not end.good and not end.told]
     own = [end for end in bad if not end.stopped and not evidence.cut_off(end)]
-    culprit = min(own, key=lambda end: (not end.error, end.signal is None, end.ended_s), default=None)
+    # What ends a process from outside may end others by their errors before its own record has its time.
+    first = {end.rank: (not end.error, end.signal not in FROM_OUTSIDE, end.ended_s) for end in own}
+    culprit = min(own, key=lambda end: first[end.rank], default=None)
     by_itself = culprit is None or (culprit.signal is None and not culprit.error)
     killed = evidence.launcher.killed  # a launcher ends the other wrappers by SIGTERM, also those that still start
     blamed = (n for n in killed if n in evidence.silent and not (culprit and killed[n] == signal.SIGTERM))
@@ -193,19 +177,22 @@ def _of_rank(evidence: Evidence, culprit: RankEnd) -> End:
     """The end by a rank that failed on its own, was killed, or did not start."""
     if culprit.error:
         return evidence.end(UNSTARTED.get(culprit.meaning, How.NOT_STARTED), by=culprit)
-    if culprit.signal is not None:
-        return evidence.end(How.KILLED, by=culprit, certain=culprit.signal not in FROM_OUTSIDE)
+    error = evidence.error(culprit.rank)
     if culprit.meaning is Meaning.UNSAVED:  # rank 0 logs why, but others may end first, which stops it
-        return evidence.end(How.UNSAVED, ranks=[0], said=evidence.last_line(0))
-    said, again = evidence.last_line(culprit.rank), culprit.meaning is not Meaning.NEVER
-    return evidence.end(_own_error(evidence, culprit), by=culprit, said=said, again=again)
-
-
-def _own_error(evidence: Evidence, culprit: RankEnd) -> How:
-    if any(DEVICE_FULL.match(line) for line in evidence.said.get(culprit.rank, ())):
-        return How.OUT_OF_DEVICE_MEMORY
-    ours = evidence.needs_record
-    return How.BAD_CONFIGURATION if ours and culprit.exit_code == EXIT_BAD_CONFIG else How.FAILED
+        return evidence.end(How.UNSAVED, ranks=[0], said=evidence.error(0).reason)
+    if error.device_full:
+        return evidence.end(How.OUT_OF_DEVICE_MEMORY, by=culprit, said=error.reason)
+    if culprit.signal is not None:
+        outside = culprit.signal in FROM_OUTSIDE
+        said = error.reason if error.known and not outside else ""
+        return evidence.end(How.KILLED, by=culprit, said=said, certain=not outside)
+    again = culprit.meaning is not Meaning.NEVER
+    if error.worker and error.worker.signal:
+        certain = error.worker.signal not in FROM_OUTSIDE
+        return evidence.end(How.KILLED, by=culprit, said=error.reason, again=again, certain=certain)
+    ours = evidence.needs_record and culprit.exit_code == EXIT_BAD_CONFIG
+    how = How.BAD_CONFIGURATION if ours else How.FAILED
+    return evidence.end(how, by=culprit, said=error.reason, again=again)
 
 
 def _rest(evidence: Evidence) -> str:

@@ -54,7 +54,7 @@ def check(loaded: Loaded, *, later: bool = False) -> None:
     except UserError as error:
         raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {error}")]) from None
     run, site, folder = loaded.run, loaded.site, loaded.folder
-    found = [(misfit.key, str(misfit)) for misfit in misfits(run, site)]
+    found = [(misfit.key, str(misfit)) for misfit in (*misfits(run, site), *_gpus(loaded))]
     found += fits_command.misfits(run, loaded.marks, folder)
     found += fits_files.misfits(run, site, folder, later=later)
     found += fits_mpi.misfits(run, site, folder, later=later)
@@ -62,6 +62,14 @@ def check(loaded: Loaded, *, later: bool = False) -> None:
     problems += [loaded.site_problem(misfit.key, str(misfit)) for misfit in _site_misfits(run, site)]
     if problems:
         raise SpecError(problems)
+
+
+def _gpus(loaded: Loaded) -> Iterator[Misfit]:
+    """A misfit if the option --gpus names more than a node of the site has. The key itself counts ranks."""
+    ranks, gpus = loaded.run.ranks_per_node, loaded.site.node.gpus
+    if ranks and ranks > gpus and str(loaded.marks.get("ranks_per_node", "")).startswith("--gpus "):
+        has = f"a node of the site {loaded.run.site!r} has {gpus or 'no'} GPUs (node.gpus)"
+        yield Misfit("ranks_per_node", has, f"for ranks without GPUs of their own, write --ranks-per-node {ranks}")
 
 
 def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:

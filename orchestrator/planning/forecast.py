@@ -17,6 +17,7 @@ from torusrun.orchestrator.network.placement.grid import Grid
 from torusrun.orchestrator.network.placement.timing import HostsLayout
 from torusrun.orchestrator.network.prediction.asked import Asked, Communication, PhaseSteps
 from torusrun.orchestrator.network.prediction.compute import Device, device, device_for, measured, power_w
+from torusrun.orchestrator.network.prediction.constants import table
 from torusrun.orchestrator.network.prediction.forecast import Forecast, forecast
 from torusrun.orchestrator.network.prediction.input_time import InputTime
 from torusrun.orchestrator.network.prediction.networks import network, with_ranks_per_node
@@ -72,7 +73,7 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
             workload=trained,
             device=_device(plan, trained, other),
             network=named or _links(plan),
-            communication=found,
+            communication=replace(found, placed=found.placed + _beyond(plan, other)),
             saving=saving(plan, trained),
             links_error=_links_error(plan, other),
             recipe=plan.run.train.recipe,
@@ -121,7 +122,8 @@ def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend)
     """The plan with its grid, and its communication on a regular network, with the ranks in node order."""
     used = links.holding(plan.ranks)
     sync, layout = plan.run.train.sync, regular.RegularLayout(used, backend)
-    best = regular.best(used, trained.gradient_bytes, backend, sync)[0] if plan.run.nodes > 1 else (plan.ranks,)
+    several = plan.run.nodes > 1
+    best = regular.best(used, trained.gradient_bytes, backend, sync).dims if several else (plan.ranks,)
     plan = _with(plan, best)
     best_s = cost_of(sync, layout, best)(trained.gradient_bytes)
     all_reduce_s = cost_of(sync, layout, plan.grid.dims)
@@ -143,6 +145,16 @@ def _on_hosts(plan: Plan, hosts: ExpectedHosts, trained: Workload, backend: Back
 def _with(plan: Plan, best: tuple[int, ...]) -> Plan:
     """The plan with its grid, which is the best one if the run leaves it to the job."""
     return plan if plan.has_grid else replace(plan, chosen=ChosenGrid(Grid(best), "auto"))
+
+
+def _beyond(plan: Plan, other: Otherwise) -> str:
+    """That the run takes more nodes than the shipped network of this name has; '' if it does not, or is of no name."""
+    name = other.network or plan.run.site
+    known = network(name) if name in table("networks") else None
+    if known is None or plan.ranks <= known.ranks:
+        return ""
+    nodes = counted(known.ranks // known.levels[0].members, "node")
+    return f"; {name} has {nodes}: the others are assumed to have the same links"
 
 
 def _norms_s(layout: Layout, trained: Workload) -> float:

@@ -9,14 +9,15 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.private import OTHERS_WRITE
-from torusrun.orchestrator.folder.copying import keep_only, part_of
+from torusrun.orchestrator.folder.copying import keep_only, new_part
 from torusrun.orchestrator.folder.patterns import Pattern
 from torusrun.orchestrator.remote import asking
 from torusrun.orchestrator.remote.links.frames import PIECE_BYTES
@@ -26,8 +27,8 @@ from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.session import Session
 from torusrun.orchestrator.runs.collect import collecting
 from torusrun.orchestrator.spec.paths import absolute
-from torusrun.training.files.checksum import sha256_of
-from torusrun.training.files.trusted import unfinished
+from torusrun.training.files.below import Below
+from torusrun.training.files.checksum import of_stream
 
 COPIED_S = 86400.0  # for the copy on the login node: checkpoints may be large, and the file system slow
 BLOCK_BYTES = 4096  # the size of the smallest file on disk
@@ -44,28 +45,42 @@ def collect(run: Known, into: Path, checkpoints: str, only: Sequence[Pattern] = 
     return absolute(into)
 
 
-def fetch(run: Known, into: Path, checkpoints: str, only: Sequence[Pattern]) -> None:
-    """Copy a run into a folder that has only what earlier calls fetched. Raises UserError, SiteError, OSError."""
+def fetch(run: Known, into: Below, checkpoints: str, only: Sequence[Pattern]) -> None:
+    """Copy a run into a folder that has only what earlier calls fetched. Raises UserError, SiteError, OSError.
+
+    The login node announces names: those that nobody asked for are refused, before anything is fetched.
+    """
     name = f"collect-{secrets.token_hex(12)}"
     with Session(run.host) as link, _forgotten(link, name):
         request = {"do": "collect", "run": run.run, "checkpoints": checkpoints, "only": [asdict(one) for one in only]}
         announced = asking.answer(link, request, tuple[SentEntry, ...], name, text=str, within_s=COPIED_S)
+        for entry in announced:
+            _check(link, entry, only)
         entries = [entry for entry in announced if not _is_here(entry, into)]
-        _check_room(link, entries, into)
+        _check_room(link, entries, into.path)
         for entry in entries:
             _fetch(link, name, entry, into)
-        keep_only(into, {into / entry.name for entry in announced})
+        keep_only(into, {entry.name for entry in announced})
 
 
-def _is_here(entry: SentEntry, into: Path) -> bool:
+def _check(link: Session, entry: SentEntry, only: Sequence[Pattern]) -> None:
+    """Raise SiteError unless an announced entry has a name below the run, no hidden one, that was asked for."""
+    if not _is_below(entry.name):
+        raise BadAnswer(f"{link.host.address}: {entry.name!r} is not the name of a file below the run")
+    if any(part.startswith(".") for part in entry.name.split("/")):
+        raise BadAnswer(f"{link.host.address}: it announces {entry.name!r}, and hidden files are not copied")
+    is_folder = entry.kind == "folder"
+    if only and not any(pattern.allows(entry.name, is_folder=is_folder) for pattern in only):
+        raise BadAnswer(f"{link.host.address}: it announces {entry.name!r}, which was not asked for")
+
+
+def _is_here(entry: SentEntry, into: Below) -> bool:
     """Whether an earlier call has fetched the file or folder."""
-    path = into / entry.name
-    if not _is_below(entry.name) or path.is_symlink():
-        return False
-    if entry.kind == "folder":
-        return path.is_dir()
-    with suppress(OSError):
-        return path.is_file() and path.stat().st_size == entry.size_bytes and sha256_of(path) == entry.sha256
+    found = into.status(entry.name)
+    if found is None or entry.kind == "folder":
+        return found is not None and stat.S_ISDIR(found.st_mode)
+    with suppress(OSError), open(into.open(entry.name), "rb") as file:
+        return found.st_size == entry.size_bytes and of_stream(file) == entry.sha256
     return False
 
 
@@ -95,15 +110,14 @@ def _check_room(link: Session, entries: Sequence[SentEntry], folder: Path) -> No
         )
 
 
-def _fetch(link: Session, call: str, entry: SentEntry, into: Path) -> None:
+def _fetch(link: Session, call: str, entry: SentEntry, into: Below) -> None:
     """Fetch one file or folder. Raises SiteError unless it is as listed."""
-    path, mode = into / entry.name, entry.mode & 0o777 & ~OTHERS_WRITE
-    if not _is_below(entry.name):
-        raise BadAnswer(f"{link.host.address}: {entry.name!r} is not the name of a file below the run")
+    mode = entry.mode & 0o777 & ~OTHERS_WRITE
     if entry.kind == "folder":
-        return path.mkdir(mode=mode | 0o700)
+        with into.folder(entry.name, mode | 0o700):
+            return
     digest, at = hashlib.sha256(), 0
-    with unfinished(path, part_of(path), mode) as file:
+    with into.unfinished(entry.name, new_part(), mode) as file:
         while at < entry.size_bytes:
             _, data = link.ask({"ask": "fetch", "call": call, "file": entry.name, "at": at})
             if len(data) != min(PIECE_BYTES, entry.size_bytes - at):
@@ -120,5 +134,4 @@ def _is_below(name: str) -> bool:
         os.fsencode(name)
     except ValueError:
         return False
-    path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
+    return "\0" not in name and not {"", ".", ".."} & {*name.split("/")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -14,18 +13,16 @@ from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.folder import ledger
 from torusrun.orchestrator.folder.events import Ended, Event
 from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.folder.records import End, RankEnd
 from torusrun.orchestrator.report.account import time_lines
-from torusrun.orchestrator.report.logs.failures import bad_ends, tracebacks
-from torusrun.orchestrator.report.logs.files import Logs
-from torusrun.orchestrator.report.logs.source import FollowedFile, LogLine
-from torusrun.orchestrator.report.logs.tail import tail
+from torusrun.orchestrator.report.logs.failures import bad_ends
+from torusrun.orchestrator.report.logs.files import Logs, written_s
 from torusrun.orchestrator.runs.state.account import Account, read_account
 from torusrun.orchestrator.runs.state.advice import ADVICE
 
 MOST_ENDS = 8
 MOST_LINES = 40  # of the first error: its end
-TAIL_LINES = 10
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ def explained(logs: Logs) -> Explanation:
     if not status.state.over:
         return shown
     end, failed = _end(logs, events, status), tuple(bad_ends(logs.attempt))
-    error_of, error = ("", []) if end.cause is Cause.DONE else _error(logs, _first(end, failed))
+    error_of, error = ("", ()) if end.cause is Cause.DONE else _error(logs, _first(end, failed))
     advice, hosts = ADVICE[end.cause], tuple(map(plain, end.hosts))
     return replace(
         shown,
@@ -148,27 +145,21 @@ def _first(end: End, failed: Sequence[RankEnd]) -> int | None:
     return next((rank for rank in (*own, *end.ranks) if rank in end.ranks), own[0] if own else None)
 
 
-def _error(logs: Logs, rank: int | None) -> tuple[str, list[str]]:
-    """(where the first error was written, its lines); ('', []) if nothing was written.
+def _error(logs: Logs, rank: int | None) -> tuple[str, Sequence[str]]:
+    """(where the first error was written, its lines); ('', ()) if nothing was written.
 
-    It is the last traceback of `rank`, else its last lines; without a rank, the first traceback of all by time, else
-    the end of the job's output.
+    It is the last error of `rank`, else its last lines; without a rank, the error of the log that ended first, else the
+    end of the job's output.
     """
     if rank is not None:
-        path = logs.attempt.rank_log(rank)
-        blocks = _tracebacks(path)
-        lines = [line.text for line in blocks[-1]] if blocks else tail(path, TAIL_LINES)
-        return (f"rank {rank}", lines[-MOST_LINES:]) if lines else ("", [])
-    found = [(origin, block) for origin, path in logs.files() for block in _tracebacks(path)]
+        lines = read_last(logs.attempt.rank_log(rank)).lines
+        return (f"rank {rank}", lines[-MOST_LINES:]) if lines else ("", ())
+    found = [(written_s(path), origin, error) for origin, path in logs.files() if (error := read_last(path)).known]
     if found:
-        origin, block = min(found, key=lambda one: (one[1][0].time_s is None, one[1][0].time_s or 0.0))
-        return _who(origin), [line.text for line in block][-MOST_LINES:]
-    _, lines = logs.end_of_job()
-    return ("the job", lines) if lines else ("", [])
-
-
-def _tracebacks(path: Path) -> list[list[LogLine]]:
-    return tracebacks(FollowedFile("", path).new(whole=False))
+        _, origin, error = min(found, key=lambda one: one[0])
+        return _who(origin), error.lines[-MOST_LINES:]
+    _, end = logs.end_of_job()
+    return ("the job", end) if end else ("", ())
 
 
 def _who(origin: str) -> str:

@@ -4,28 +4,29 @@ the run and its verified checkpoints, or what patterns choose. A copy that was i
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
 import os
-import shutil
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.terminal.remarks import warn
 from torusrun.orchestrator.folder import patterns
 from torusrun.orchestrator.folder.checkpoints import finished
-from torusrun.orchestrator.folder.copying import Say, Wanted, copy_folder, folder_mode, keep_only
+from torusrun.orchestrator.folder.copying import Say, Wanted, copy_folder, folder_mode, keep_only, new_part
 from torusrun.orchestrator.folder.patterns import OF_CHECKPOINTS, Pattern
 from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.runs.state.account import read_account
 from torusrun.orchestrator.runs.state.view import read_record
 from torusrun.orchestrator.spec.paths import absolute
 from torusrun.training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
+from torusrun.training.files.below import Below, opened
 
 LEFT_BEHIND = (OF_CHECKPOINTS, "submitit")
 ACCOUNT = "account.json"  # where the time of the run went, in its copy
@@ -55,18 +56,32 @@ def collect(
 
 
 @contextmanager
-def collecting(into: Path, of: str) -> Iterator[Path]:
+def collecting(into: Path, of: str) -> Iterator[Below]:
     """A folder that becomes `into` at the end of the context.
 
     After an error it stays if it has files: the next call for the same `into` and `of`, a run's id, gets it again. It
-    does not stay if `of` is ''. Raises UserError if `into` exists, SiteError for an OSError.
+    does not stay if `of` is ''. Raises UserError if `into` exists, SiteError for an OSError or if strangers may replace
+    files beside `into`.
     """
     into = absolute(into)
     if os.path.lexists(into):
         raise UserError(f"{into} exists already; name a new folder")
-    with not_copied(f"{into}: the run could not be collected"), partial_copy(into, of) as partial:
+    with (
+        not_copied(f"{into}: the run could not be collected"),
+        trusted(into.parent) as beside,
+        partial_copy(beside, into.name, of) as partial,
+    ):
         yield partial
-        _give_name(partial, into)
+        _give_name(beside, partial, into.name)
+
+
+@contextmanager
+def trusted(folder: Path) -> Iterator[Below]:
+    """A folder to write into; it is made if it is missing. Raises SiteError if strangers may replace files in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    private.check(folder, only_above=True)
+    with opened(folder) as below:
+        yield below
 
 
 @contextmanager
@@ -80,26 +95,25 @@ def not_copied(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def partial_copy(into: Path, of: str) -> Iterator[Path]:
-    """A folder next to `into` with the files copied so far, as in `collecting`. The caller renames or removes it."""
-    name = hashlib.sha256(f"{of}\n{into.name}".encode(errors="surrogateescape")).hexdigest()[:16]
-    partial = into.with_name(f"{PARTIAL}{name}")
-    into.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        partial.mkdir(mode=0o700)
-    if partial.is_symlink() or not partial.is_dir() or not private.is_mine(partial):
-        raise SiteError(f"{partial} exists and is not a folder of yours; choose another place")
-    try:
-        yield partial
-    except BaseException as error:
-        if not of or not any(path.is_file() for path in partial.rglob("*")):
-            shutil.rmtree(partial, ignore_errors=True)
-        elif not isinstance(error, UserError):
-            warn(f"{partial} has what was copied so far: the same command continues")
-        raise
+def partial_copy(beside: Below, name: str, of: str) -> Iterator[Below]:
+    """A folder in `beside` with the files copied so far for `name`, as in `collecting`.
+
+    The caller renames or removes it.
+    """
+    digest = hashlib.sha256(f"{of}\n{name}".encode(errors="surrogateescape")).hexdigest()[:16]
+    with beside.folder(part := f"{PARTIAL}{digest}", stat.S_IRWXU) as partial:
+        try:
+            yield partial
+        except BaseException as error:
+            if not of or all(is_folder for _, is_folder in partial.entries()):
+                with suppress(OSError):
+                    beside.remove(part)
+            elif not isinstance(error, UserError):
+                warn(f"{partial.path} has what was copied so far: the same command continues")
+            raise
 
 
-def copy_chosen(run: RunFolder, into: Path, only: Sequence[Pattern], say: Say) -> set[Path]:
+def copy_chosen(run: RunFolder, into: Below, only: Sequence[Pattern], say: Say) -> set[str]:
     """Copy the files of a run that these patterns choose; the copies. Raises UserError if there are none, OSError."""
     chosen, used = patterns.found_in(run, only), set[Pattern]()
 
@@ -111,8 +125,9 @@ def copy_chosen(run: RunFolder, into: Path, only: Sequence[Pattern], say: Say) -
     def wanted_elsewhere(path: str) -> bool:
         return path.partition("/")[0] != OF_CHECKPOINTS and wanted(path)
 
-    copied = copy_folder(run.folder, into, (), say, wanted_elsewhere)
-    copied |= _copy_chosen_checkpoints(run, into, wanted, say)
+    with opened(run.folder, foreign=True) as source:
+        copied = copy_folder(source, into, (), say, wanted_elsewhere)
+        copied |= _copy_chosen_checkpoints(run, source, into, wanted, say)
     unused = [pattern.text for pattern in chosen if pattern not in used]
     if len(unused) == len(chosen):
         raise UserError(f"{run.run_id} has no file {' or '.join(unused)}; `ls {run.folder}` shows its files")
@@ -121,100 +136,104 @@ def copy_chosen(run: RunFolder, into: Path, only: Sequence[Pattern], say: Say) -
     return copied
 
 
-def _copy_chosen_checkpoints(run: RunFolder, into: Path, wanted: Wanted, say: Say) -> set[Path]:
+def _copy_chosen_checkpoints(run: RunFolder, source: Below, into: Below, wanted: Wanted, say: Say) -> set[str]:
     """Copy wanted checkpoints, each verified, and other wanted files beside and in checkpoints."""
-    if run.checkpoints.is_symlink() or not run.checkpoints.is_dir():
+    if not source.is_folder(OF_CHECKPOINTS):
         return set()
     whole = [path for path in candidates(run.checkpoints) if wanted(f"{OF_CHECKPOINTS}/{path.name}")]
-    target, new = into / OF_CHECKPOINTS, not (into / OF_CHECKPOINTS).exists()
-    target.mkdir(mode=0o700, exist_ok=True)
+    new = into.status(OF_CHECKPOINTS) is None
     left = tuple(path.name for path in whole)
-    copied = copy_folder(run.checkpoints, target, left, say, lambda path: wanted(f"{OF_CHECKPOINTS}/{path}"))
+    copied = _copy_below(source, into, OF_CHECKPOINTS, left, say, lambda path: wanted(f"{OF_CHECKPOINTS}/{path}"))
     for path in whole:
-        copied |= _copied(path, target / path.name, say)
+        copied |= _copied(path, source, into, say)
     if new:
         with suppress(OSError):
-            target.rmdir()  # unless something was copied into it
+            into.remove_one(OF_CHECKPOINTS)  # unless something was copied into it
     return copied
 
 
-def _copy_all(run: RunFolder, partial: Path, checkpoints: str, say: Say) -> set[Path]:
+def _copy_below(
+    source: Below, into: Below, name: str, left: Collection[str], say: Say, wanted: Wanted = lambda path: True
+) -> set[str]:
+    """Copy the folder `name`, which `into` may have already; the copied files."""
+    with source.folder(name) as inner, into.folder(name, stat.S_IRWXU) as target:
+        return {f"{name}/{path}" for path in copy_folder(inner, target, left, say, wanted)}
+
+
+def _copy_all(run: RunFolder, partial: Below, checkpoints: str, say: Say) -> set[str]:
     """Copy logs, metrics, records, and the `checkpoints` as in `collect`; the copies."""
-    copied = copy_folder(run.folder, partial, LEFT_BEHIND, say)
-    _write_account(run, partial, say)
-    if checkpoints != "none":
-        copied |= _copy_checkpoints(run, partial, checkpoints == "all", say)
-    return copied | {partial / ACCOUNT}
+    with opened(run.folder, foreign=True) as source:
+        copied = copy_folder(source, partial, LEFT_BEHIND, say)
+        _write_account(run, partial, say)
+        if checkpoints != "none":
+            copied |= _copy_checkpoints(run, source, partial, checkpoints == "all", say)
+    return copied | {ACCOUNT}
 
 
-def _write_account(run: RunFolder, partial: Path, say: Say) -> None:
+def _write_account(run: RunFolder, partial: Below, say: Say) -> None:
     """Write the account of a run beside the copy of its ledger, for the same readers."""
-    copied = partial / run.ledger.name
-    if not copied.is_file():
+    copied = partial.status(run.ledger.name)
+    if copied is None:
         return
     state = read_record(run).status(None, time.time()).state
     try:
-        write_json(partial / ACCOUNT, read_account(RunFolder(partial), state).as_json(), secret=True)
-        (partial / ACCOUNT).chmod(stat.S_IMODE(copied.stat().st_mode))
+        account = json.dumps(read_account(RunFolder(partial.path), state).as_json(), indent=1)
     except SiteError as error:
-        say(f"{error}: the account is left out")
+        return say(f"{error}: the account is left out")
+    with partial.unfinished(ACCOUNT, new_part(), stat.S_IMODE(copied.st_mode)) as file:
+        file.write(account.encode() + b"\n")
 
 
-def _copy_checkpoints(run: RunFolder, partial: Path, every: bool, say: Say) -> set[Path]:
+def _copy_checkpoints(run: RunFolder, source: Below, partial: Below, every: bool, say: Say) -> set[str]:
     """Copy the newest complete checkpoint of a run, or `every` one, newest first; the copied files."""
-    copied: set[Path] = set()
-    if not os.path.lexists(run.checkpoints):
+    copied: set[str] = set()
+    if source.status(OF_CHECKPOINTS) is None:
         return copied
-    try:
-        named = [] if run.checkpoints.is_symlink() else candidates(run.checkpoints)
-    except OSError:
-        named = []
-    if not named and not run.checkpoints.is_dir():
+    if not source.is_folder(OF_CHECKPOINTS):
         say(f"{run.checkpoints}: left out: this is not a folder")
-    elif not named and not run.checkpoints.is_symlink():
-        return _copy_foreign(run, partial / OF_CHECKPOINTS, every, say)
+        return copied
+    named = candidates(run.checkpoints)
+    if not named:  # those of a command, which cannot be verified
+        found = finished(run.checkpoints)
+        left = () if every else tuple(path.name for path in found[1:])
+        return _copy_below(source, partial, OF_CHECKPOINTS, left, say) if found else copied
     for checkpoint in named:
-        kept = partial / OF_CHECKPOINTS
-        kept.mkdir(mode=0o700, exist_ok=True)
-        kept.chmod(folder_mode(run.checkpoints.stat()))
-        copied |= _copied(checkpoint, kept / checkpoint.name, say)
+        copied |= _copied(checkpoint, source, partial, say)
         if copied and not every:
             break
     return copied
 
 
-def _copy_foreign(run: RunFolder, target: Path, every: bool, say: Say) -> set[Path]:
-    """Copy the newest checkpoint of a command, or `every` one; the copied files. They cannot be verified."""
-    found = finished(run.checkpoints)
-    left = () if every else tuple(path.name for path in found[1:])
-    if not found:
-        return set()
-    target.mkdir(mode=0o700, exist_ok=True)
-    return copy_folder(run.checkpoints, target, left, say)
-
-
-def _copied(checkpoint: Path, target: Path, say: Say) -> set[Path]:
+def _copied(checkpoint: Path, source: Below, into: Below, say: Say) -> set[str]:
     """Copy a checkpoint and verify the copy; the copied files, none if the checkpoint is incomplete."""
+    name = f"{OF_CHECKPOINTS}/{checkpoint.name}"
     try:
-        if checkpoint.is_symlink():
-            raise IncompleteCheckpoint(f"{checkpoint}: this is a symbolic link")
+        if not source.is_folder(name):
+            raise IncompleteCheckpoint(f"{checkpoint}: this is a symbolic link, or no folder")
         verify(checkpoint)
-        target.mkdir(mode=0o700, exist_ok=True)
-        copied = copy_folder(checkpoint, target, (), say)
-        verify(target)
+        with source.folder(OF_CHECKPOINTS) as kept:
+            mode = folder_mode(os.fstat(kept.descriptor))
+        with into.folder(OF_CHECKPOINTS, mode) as kept:
+            os.fchmod(kept.descriptor, mode)
+        copied = _copy_below(source, into, name, (), say)
+        verify(into.path / name)
     except IncompleteCheckpoint as error:
         say(f"{error}: the checkpoint is left out")
-        shutil.rmtree(target, ignore_errors=True)
+        with suppress(OSError):
+            into.remove(name)
         return set()
     return copied
 
 
-def _give_name(partial: Path, into: Path) -> None:
+def _give_name(beside: Below, partial: Below, name: str) -> None:
     """Rename a folder, never over another: an empty folder reserves the new name until the rename."""
-    into.mkdir(mode=0o700)
+    os.mkdir(name, 0o700, dir_fd=beside.descriptor)
     try:
-        partial.rename(into)
+        beside.move(partial.path.name, name)
     except BaseException:
         with suppress(OSError):
-            into.rmdir()
+            beside.remove_one(name)
         raise
+    found = beside.status(name)
+    if found is None or not os.path.samestat(found, os.fstat(partial.descriptor)):
+        raise OSError(errno.EPERM, "somebody has put another folder into its place", name)

@@ -8,9 +8,9 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.folder import attempt_folders, claim, index, ledger, settled
+from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.events import Submitting
 from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.attempts import submit
 from torusrun.orchestrator.runs.attempts.cancel import is_unsure
 from torusrun.orchestrator.runs.state.poll import look, views
 from torusrun.orchestrator.runs.state.view import View
@@ -33,7 +33,7 @@ def _remove(run: RunFolder, needed: Collection[Path], force: bool) -> None:
     index.own(run)
     if not run.ledger.exists():
         raise UserError(f"{run.folder}: this has no ledger, so it is unknown whether the run is over; look at it")
-    with submit.alone(run):  # nobody resumes it meanwhile
+    with alone(run):  # nobody resumes it meanwhile
         _check(run, look(run), needed, force)
         settled.forget([run.run_id])
         index.forget(run)

@@ -79,8 +79,11 @@ class Client:
             silent = self.scheduler.traits.silent
             try:
                 job = self.scheduler.job_id(said.check("submitting the job").stdout)
+                if where := self.scheduler.job_elsewhere(said.stdout):
+                    job = ""
+                    raise SiteError(where)
             except SiteError as error:
-                if not said.exit_code and ";" in said.stdout and (job := self._visible(request)):
+                if not said.exit_code and said.stdout.strip() and (job := self._visible(request)):
                     return job
                 if not said.exit_code or (silent and re.search(silent, said.stderr)):
                     raise NoAnswer(str(error)) from None

@@ -58,7 +58,7 @@ class ClusterFacts:
     `environments` are named ways to ask for nodes, as Grid Engine's parallel environments, with their slots per host.
     `topology` are the keys of a site's topology, None if the scheduler knows no switches. `launcher` starts the ranks
     there, None if it is the MPI of the machine. `asks_memory`: a job must ask for memory, since the default may be too
-    little.
+    little. `remarks` say, with the text, what was not understood or did not answer.
     """
 
     version: str
@@ -72,6 +72,7 @@ class ClusterFacts:
     launcher: str | None = None
     asks_memory: bool = False
     commands: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 def optional(ask: Ask, argv: Sequence[str]) -> str:

@@ -43,7 +43,8 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
         if not size:
             return on_one_switch(site, made_up, "the names of hosts contain their rack, but not how large racks are")
         racks = {f"<rack {i // size + 1}>": made_up[i : i + size] for i in range(0, nodes, size)}
-        return ExpectedHosts(made_up, of_tree(Tree(racks), site, {}, {}), "on whole racks of the site")
+        assumed = f"on {counted(len(racks), 'rack')} of {size} nodes, if the site has so many"
+        return ExpectedHosts(made_up, of_tree(Tree(racks), site, {}, {}), assumed)
     try:
         tree = tree_of(topology, (), site.command_timeout_s)
         found = of_tree(tree, site, topology.slow, topology.dead_gpus)

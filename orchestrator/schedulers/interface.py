@@ -116,6 +116,10 @@ class Scheduler(ABC):
     def job_id(self, stdout: str) -> str:
         """The job's id, from the output of the submit command. Raises SiteError if there is none."""
 
+    def job_elsewhere(self, stdout: str) -> str:
+        """Where the submit command says that its job is, in words, if that may be another queue; '' if it is not."""
+        return ""
+
     def task_id(self, job_id: str, index: int) -> str:
         """The id of task `index` (from 0) of the array `job_id` in the status command's output."""
         raise SiteError(f"{self.name} has no job arrays")

@@ -82,6 +82,18 @@ def user_name() -> str:
         raise SiteError(f"user {os.geteuid()} has no name on this machine: schedulers know jobs by one") from None
 
 
+def printed_id(stdout: str, *forms: str) -> str:
+    """The job's id among the lines that a submit command printed: the group of the first of `forms` that lines have.
+
+    Sites print banners beside it. '' if no line is of a form, or if several have different ids.
+    """
+    for form in forms:
+        found = {match[1] for line in stdout.splitlines() if (match := re.fullmatch(form, line.strip()))}
+        if found:
+            return found.pop() if len(found) == 1 else ""
+    return ""
+
+
 def listed_hosts(path: str) -> list[str]:
     """The first words of a file's lines, in order and each once. Raises SiteError if there are none."""
     try:

@@ -37,6 +37,8 @@ def make(name: str | None, choices: Choices, *, force: bool = False) -> Written:
     if name is not None:
         _free(_place(name), force)
     found = _scheduler(choices)
+    for remark in found.facts.remarks:
+        choices.say(remark)
     known = _cluster(found, choices)
     name = name or _name(found, known)
     place = _place(name)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind
 from torusrun.orchestrator.sites.machine import Machine
 from torusrun.orchestrator.sites.setting import Certainty, Setting
+from torusrun.orchestrator.spec.kinds import GPU_TYPE
 from torusrun.training.counted import counted
 
 # The architectures of NVIDIA's GPUs by type (developer.nvidia.com/cuda-gpus).
@@ -17,7 +18,6 @@ ARCHITECTURES = {
 }  # fmt: skip
 RANKS_WITHOUT_GPUS = 4
 RECKONED = 0.9  # share of the adapters' rate and of a node's memory
-PLAIN_TYPE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def settings(
@@ -51,10 +51,13 @@ def _ranks(kind: NodeKind | None, environment: tuple[str, int] | None, command: 
 
 def _gpus(kind: NodeKind, command: str) -> Iterator[Setting]:
     called = f" {kind.gpu_type}" if kind.gpu_type else ""
-    yield Setting("node.gpus", kind.gpus, f"{command}: {counted(kind.gpus, 'GPU')}{called} on a node")
-    if kind.gpu_type and PLAIN_TYPE.fullmatch(kind.gpu_type):
+    is_kept = not kind.gpu_type or bool(re.fullmatch(GPU_TYPE.pattern, kind.gpu_type))
+    unkept = "" if is_kept else ", a type that node.gpu_type cannot name"
+    yield Setting("node.gpus", kind.gpus, f"{command}: {counted(kind.gpus, 'GPU')}{called} on a node{unkept}")
+    if kind.gpu_type and is_kept:
         yield Setting("node.gpu_type", kind.gpu_type, command)
-    if architecture := ARCHITECTURES.get((kind.gpu_type or "").lower()):
+    words = re.split(r"[\W_]+", (kind.gpu_type or "").lower())  # as in nvidia_h100_80gb_hbm3
+    if architecture := next((ARCHITECTURES[word] for word in words if word in ARCHITECTURES), None):
         yield Setting("node.architecture", architecture, f"the architecture of {kind.gpu_type}")
 
 

@@ -187,7 +187,9 @@ NAME = text_kind(
     "use letters, digits, '.', '_' and '-', beginning with a letter, at most 63",
 )
 VARIABLE = Kind("an environment variable's name", variables.PATTERN, variables.variable)
-WORD = text_kind("a lower-case word", r"[a-z][a-z0-9_]*", "use lower-case letters, digits and '_'")
+GPU_TYPE = text_kind(
+    "a type of GPUs", r"[A-Za-z0-9][A-Za-z0-9_.+-]*", "write it as the scheduler does, as in v100 or a100_3g.20gb"
+)
 SCHEDULER = text_kind(
     "a scheduler",
     r"[a-z][a-z0-9_]*|[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*",

@@ -9,7 +9,7 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.spec.measured import SiteMeasurements
 from torusrun.orchestrator.spec.nodes import KeyValue, clipped, compose, keys
-from torusrun.orchestrator.spec.paths import absolute, checked, config_home, exists, expanded, read_bytes
+from torusrun.orchestrator.spec.paths import absolute, checked, config_home, decoded, exists, expanded, read_bytes
 from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
 from torusrun.orchestrator.spec.read import Marks, read, read_tree
 from torusrun.orchestrator.spec.run import RunSpec
@@ -120,7 +120,7 @@ def is_run(name: str) -> bool:
 def read_text(path: Path, what: str) -> str:
     """The text of a spec's file. Raises UserError with the reason if it cannot be read."""
     try:
-        return read_bytes(path, LARGEST_BYTES).decode()
+        return decoded(read_bytes(path, LARGEST_BYTES))
     except FileNotFoundError:
         if path.is_symlink():
             raise UserError(f"{path}: this is a link to a file that does not exist") from None

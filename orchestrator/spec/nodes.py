@@ -14,6 +14,10 @@ from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError, printa
 MOST_VALUES = 100_000  # in a spec; an alias counts each time it is used
 MOST_CHARACTERS = 1_000_000  # in all values of a spec
 MOST_SHOWN = 200  # characters of a setting in a message
+OPTIONS = {
+    "--nodes": "nodes", "--gpus": "ranks_per_node", "--ranks-per-node": "ranks_per_node", "--time": "time",
+    "--image": "image", "--queue": "queue", "--account": "account", "--code": "code", "--name": "name", "--env": "env",
+}  # fmt: skip # of the command line, each with the key that it sets
 
 
 def compose(text: str, source: str) -> yaml.Node | None:
@@ -99,9 +103,14 @@ def as_text(node: yaml.Node) -> str:
 
 
 def override(root: yaml.Node | None, setting: str | KeyValue, source: str) -> yaml.Node:
-    """The tree with the value at `key.sub` replaced or added, from `setting` (a text is 'key.sub=value')."""
+    """The tree with the value at `key.sub` replaced or added, from `setting`.
+
+    A text is 'key.sub=value', as --set has it, or an option of OPTIONS with its value, as '--nodes=4'.
+    """
     if isinstance(setting, KeyValue):
         return _put(root, setting.key.split("."), copy.deepcopy(setting.node), setting.node.start_mark, source)
+    if setting.startswith("--"):
+        return _put_option(root, setting)
     name = f"--set {clipped(setting)}"
     if not _is_utf8(setting):
         raise SpecError([Problem(Mark(name), "this is not UTF-8 text")])
@@ -111,6 +120,17 @@ def override(root: yaml.Node | None, setting: str | KeyValue, source: str) -> ya
         raise SpecError([Problem(Mark(name), "write it as key=value or key.sub=value")])
     value = compose(text, name) or yaml.ScalarNode("tag:yaml.org,2002:null", "", _start(name), _start(name))
     return _put(root, keys, value, _start(name), source)
+
+
+def _put_option(root: yaml.Node | None, typed: str) -> yaml.Node:
+    """The tree with the value of an option of OPTIONS. The value of a variable may be secret and is not shown."""
+    option, _, value = typed.partition("=")
+    if option != "--env":
+        return from_option(root, [OPTIONS[option]], value, f"{option} {value}")
+    name, equals, text = value.partition("=")
+    if not (name and equals):
+        raise SpecError([Problem(Mark(f"--env {clipped(value)}"), "write it as NAME=VALUE")])
+    return from_option(root, ["env", name], text, f"--env {name}=...")
 
 
 def override_text(root: yaml.Node | None, key: str, text: str, source: str) -> yaml.Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pwd
 import re
@@ -109,6 +110,12 @@ def read_bytes(path: Path, largest_bytes: int) -> bytes:
     if len(content) > largest_bytes:
         raise OSError(0, f"this is too large: it has more than {largest_bytes} bytes")
     return content
+
+
+def decoded(content: bytes) -> str:
+    """The text of a file, as UTF-8 or in what Windows writes: UTF-16 or UTF-8 behind a mark. Raises UnicodeError."""
+    utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if utf_16 else "utf-8-sig")
 
 
 def _home_of(user: str) -> Path:

@@ -26,7 +26,7 @@ class Node:
         None, "the GPUs' architecture, as in sm_70 or gfx90a, for checks on a login node that has none"
     )
     gpus: Annotated[int, kinds.NONE_OR_MORE] = key(0, "GPUs to ask the scheduler for")
-    gpu_type: Annotated[str, kinds.WORD] | None = key(
+    gpu_type: Annotated[str, kinds.GPU_TYPE] | None = key(
         None, "their type, as in v100: slurm's --gres=gpu:v100:4, pbs's resource gpu_type; default: any"
     )
     cpus_per_rank: Annotated[int, kinds.PER_NODE] = key(1, "cores to ask for per rank")

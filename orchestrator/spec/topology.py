@@ -27,8 +27,9 @@ class Topology:
     first: Annotated[int, Limits(at_least=0, at_most=10**9)] = key(1, "of names: the first node's number")
     attribute: Annotated[str, LINE] | None = key(
         None,
-        "of pbs: the resource that names the switch (default: switch); of gridengine: how the names of "
-        "racks' host groups begin (default: @rack); of slurm: a topology in topology.yaml (default: the cluster's)",
+        "of pbs: the resource that names the switch, or a list of nested ones (default: switch); of gridengine: how "
+        "the names of racks' host groups begin (default: @rack); of slurm: a topology in topology.yaml (default: the "
+        "cluster's)",
     )
     file: Annotated[str, LINE] | None = key(None, "a file with the output of the source, read in place of a query")
     block_nodes: Annotated[int, NODES] | None = key(

@@ -11,6 +11,7 @@ from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.remarks import say
 from torusrun.orchestrator.folder import index, ledger, settled
+from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.changes import Changes
 from torusrun.orchestrator.folder.events import Ended, Refused, Submitted
 from torusrun.orchestrator.folder.run_folder import RunFolder
@@ -18,7 +19,6 @@ from torusrun.orchestrator.folder.sweep_folder import SweepFolder
 from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
 from torusrun.orchestrator.runs.attempts import create
 from torusrun.orchestrator.runs.attempts.resume import MayNotResume, next_attempt
-from torusrun.orchestrator.runs.attempts.submit import alone
 from torusrun.orchestrator.runs.state import which
 from torusrun.orchestrator.runs.state.attention import counts
 from torusrun.orchestrator.runs.state.decide import Policy

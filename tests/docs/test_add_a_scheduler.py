@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.cluster import packages
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "guides" / "add-a-scheduler.md").read_text()
 
@@ -20,16 +18,9 @@ def block(kind: str, number: int = 0) -> str:
     return re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[number]
 
 
-@pytest.fixture
-def tsp() -> None:
-    if not shutil.which("tsp"):
-        if reason := packages.why_not_here():
-            pytest.skip(f"tsp is not on PATH and cannot be installed: {reason}")
-        packages.install_missing({"tsp": "task-spooler"})
-
-
 @pytest.mark.lab
-def test_the_page_adds_a_scheduler_that_trains_the_example(tsp: None, tmp_path: Path) -> None:
+@pytest.mark.needs("tsp")
+def test_the_page_adds_a_scheduler_that_trains_the_example(tmp_path: Path) -> None:
     library = tmp_path / "library"
     library.mkdir()
     (library / "spooler.py").write_text(block("python"))

@@ -157,7 +157,7 @@ def test_an_image_starts_the_training_and_no_other(shared: Path) -> None:
 
 @pytest.mark.parametrize("section", ["post", "test"])
 def test_what_is_built_into_an_image_is_looked_for_from_its_root(section: str) -> None:
-    text = lint.stages(prepare.text(find("pytorch-cpu"), Variant()))[-1].sections[section]
+    text = lint.stages(prepare.rendered(find("pytorch-cpu"), Variant())[0])[-1].sections[section]
     assert " -m pip" in text.partition("\n    cd /")[2] and " -m " not in text.partition("\n    cd /")[0]
 
 

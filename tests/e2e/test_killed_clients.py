@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -23,9 +22,8 @@ import pytest
 
 from tests.e2e import processes
 from tests.e2e.places import ROOT, until
-from tests.lab.cluster import packages
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.needs("strace")]
 
 CALLS = (
     "mkdir,symlink,rename,unlink,rmdir,openat,write,ftruncate,chmod,fchmod,fsync,flock,fcntl,vfork,fork,clone,clone3,"
@@ -35,14 +33,6 @@ CHANGE_NAMES = {"mkdir", "symlink", "rename", "unlink", "rmdir", "fork", "vfork"
 OTHERS_TRIED = 3  # one in so many of the other calls
 AT_ONCE = 3
 FIRST_CHANGE = re.compile(r'^(mkdir\(".*/\.local|flock|fcntl\(\d+, F_SETLK)')
-
-
-@pytest.fixture(scope="module", autouse=True)
-def strace() -> None:
-    if not shutil.which("strace"):
-        if reason := packages.why_not_here():
-            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"strace cannot be installed: {reason}")
-        packages.install_missing({"strace": "strace"})
 
 
 class Desk:

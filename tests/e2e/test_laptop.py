@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import _skip_for
+from tests.conftest import _skip_for, skipped_if_busy
 from tests.e2e.places import until
 from tests.e2e.test_forward import SERVER, served_on
 from tests.lab.cluster import network, packages
@@ -19,7 +19,7 @@ from tests.lab.cluster.settings import REPO
 from tests.lab.cluster.user import python
 from tests.lab.login import Laptop, LoginNode
 from tests.lab.login.laptop import CABLE, LOGIN_ADDRESS, NAMESPACE, OWN_END
-from tests.lab.login.place import FOLDER, USER, Away, checkout, make_user
+from tests.lab.login.place import FOLDER, USER, Away, alone, checkout, make_user
 
 SITE = """host: {host}
 scheduler: local
@@ -38,14 +38,15 @@ pytestmark = pytest.mark.lab
 @pytest.fixture(scope="module")
 def away() -> Iterator[Away]:
     _skip_for(packages.why_not_here())
-    make_user()
-    source = checkout()
-    place = Away(FOLDER, USER, python(REPO, source), source)
-    try:
-        place.start()
-        yield place
-    finally:
-        place.stop()
+    with skipped_if_busy(), alone():
+        make_user()
+        source = checkout()
+        place = Away(FOLDER, USER, python(REPO, source), source)
+        try:
+            place.start()
+            yield place
+        finally:
+            place.stop()
 
 
 @pytest.fixture

@@ -145,12 +145,9 @@ def test_a_run_keeps_its_spec_to_the_letter_and_its_provenance_has_no_environmen
     assert "env" not in " ".join(provenance).lower()
 
 
-@pytest.mark.lab
+@pytest.mark.needs("mount")
 def test_a_full_disk_loses_a_checkpoint_but_not_the_run(local: Local) -> None:
     """The checkpoints' file system has room for one, and not for two; after it has grown, the run continues."""
-    if os.geteuid() != 0:
-        assert os.environ.get("CI") != "true", "CI must run this as root"
-        pytest.skip("mounting a small file system needs root")
     short = ("--set", "train.epochs=3", *TWO_RANKS)
     undisturbed = local.submit(*short)
     assert local.watch(undisturbed).returncode == 0

@@ -20,7 +20,6 @@ import yaml
 from tests.e2e.lab_places import GridEngine
 from tests.e2e.pbs_place import PBS
 from tests.e2e.places import ROOT, Local, Place, metrics, until
-from tests.lab.cluster import packages
 
 EXAMPLES = ROOT / "examples" / "programs"
 STEPS, EVERY, HELD_AT, RANKS = 50, 10, 40, 2  # the first attempt waits at step HELD_AT until it is struck
@@ -62,9 +61,9 @@ def programs(nodes: int) -> list[Program]:
 
 NAMES = [program.name for program in programs(1)]
 # A start of ranks is slow, of Lightning's most of all. On the clusters: MPI, Lightning, which looks for Slurm, and
-# torchrun's variables over nodes, which accelerate reads like ddp. Lightning is tried on this machine if no cluster can
-# be. TORUSRUN_ALL_PROGRAMS=1 tries all of them in every place.
-HERE = NAMES if packages.why_not_here() else [name for name in NAMES if name != "lightning"]
+# torchrun's variables over nodes, which accelerate reads like ddp. TORUSRUN_ALL_PROGRAMS=1 tries all of them in every
+# place.
+HERE = [name for name in NAMES if name != "lightning"]
 TRIED = {"local": HERE, "slurm": ["lightning", "mpi"], "gridengine": ["ddp"], "pbs": NAMES}
 if os.environ.get("TORUSRUN_ALL_PROGRAMS"):
     TRIED = dict.fromkeys(TRIED, NAMES)
@@ -84,13 +83,15 @@ class Struck:
 
 
 @pytest.fixture(scope="module")
-def struck(place: Place) -> Iterator[dict[str, Future[Struck]]]:
-    """All programs at the same time: they share the place's nodes, and the waiting times."""
+def struck(place: Place, request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Struck]]]:
+    """All programs of this session at the same time: they share the place's nodes, and the waiting times."""
     nodes = 1 if isinstance(place, Local) else 2
     place.put_hold("programs")
     for example in (*EXAMPLES.glob("*.py"), EXAMPLES / "mpi_ring.c"):
         place.put(f"programs/{example.name}", held(example))
-    tried = [program for program in programs(nodes) if program.name in TRIED[place.cluster]]
+    items = [item for item in request.session.items if "struck" in getattr(item, "fixturenames", ())]
+    asked = {name for name in NAMES if any(f"[{place.cluster}-{name}]" in item.name for item in items)}
+    tried = [program for program in programs(nodes) if program.name in asked.intersection(TRIED[place.cluster])]
     there = [program for program in tried if _has(place, program)]
     if "mpicc.openmpi" in [program.needs for program in there]:
         built = place.run([*BUILD, "-o", "programs/mpi_ring", "programs/mpi_ring.c"])
@@ -116,15 +117,10 @@ def _has(place: Place, program: Program) -> bool:
 
 
 def _mpi_is_here() -> bool:
-    """Whether this machine can build and start programs of Open MPI. Root on Debian installs missing packages.
+    """Whether this machine can build and start programs of Open MPI.
 
     `mpicc.openmpi` comes with openmpi-bin, `mpi.h` only with libopenmpi-dev: a compiler on PATH proves nothing.
     """
-    reason = packages.why_not_here()
-    if not reason:
-        packages.install_missing({"mpirun.openmpi": "openmpi-bin", "gcc": "gcc"}, ["libopenmpi-dev", "libc6-dev"])
-        return True
-    assert os.environ.get("CI") != "true", f"CI must run this, and Open MPI cannot be installed: {reason}"
     include = ["-fsyntax-only", "-include", "mpi.h", "-x", "c", os.devnull]
     return all(map(shutil.which, ("mpirun.openmpi", BUILD[0]))) and not subprocess.call(
         [BUILD[0], *include], stderr=subprocess.DEVNULL, timeout=60
@@ -224,7 +220,10 @@ def _result(said: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("name", NAMES)
+MARKS = {"mpi": pytest.mark.needs("mpicc.openmpi")}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, [])) for name in NAMES])
 def test_a_killed_program_resumes_from_its_own_checkpoint(
     name: str, place: Place, struck: dict[str, Future[Struck]], request: pytest.FixtureRequest
 ) -> None:

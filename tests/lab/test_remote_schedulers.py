@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import skipped_if_busy
 from tests.e2e.places import until
 from tests.lab.cluster.folder import give
 from tests.lab.gridengine import GridEngineLab
 from tests.lab.login import Laptop
 from tests.lab.login.laptop import LOGIN_ADDRESS
-from tests.lab.login.place import Away
+from tests.lab.login.place import Away, alone
 
 from .slurm import SlurmLab
 
@@ -30,17 +31,18 @@ def away(slurm_lab: SlurmLab, gridengine_lab: GridEngineLab) -> Iterator[Away]:
     give(settings, ".profile", "".join(f"export {name}={variables[name]!r}\n" for name in named))
     place = Away(settings.root / "away", settings.user, str(slurm_lab.python), slurm_lab.src)
     place.folder.mkdir(mode=0o755)
-    try:
-        place.start()
-        for name, lab in (("slurm", slurm_lab), ("gridengine", gridengine_lab)):
-            own = f"host: {settings.user}@{LOGIN_ADDRESS}\npython: {lab.python}\n"
-            place.laptop.put(f"{name}.yaml", own + lab.site_file.read_text())
-            place.laptop.put(f"{name}/run.yaml", RUN.format(name=name))
-            place.laptop.put(f"{name}/program.sh", PROGRAM)
-        yield place
-    finally:
-        (settings.home / ".profile").unlink(missing_ok=True)
-        place.stop()
+    with skipped_if_busy(), alone():
+        try:
+            place.start()
+            for name, lab in (("slurm", slurm_lab), ("gridengine", gridengine_lab)):
+                own = f"host: {settings.user}@{LOGIN_ADDRESS}\npython: {lab.python}\n"
+                place.laptop.put(f"{name}.yaml", own + lab.site_file.read_text())
+                place.laptop.put(f"{name}/run.yaml", RUN.format(name=name))
+                place.laptop.put(f"{name}/program.sh", PROGRAM)
+            yield place
+        finally:
+            (settings.home / ".profile").unlink(missing_ok=True)
+            place.stop()
 
 
 def views(laptop: Laptop) -> dict[str, dict]:

@@ -40,6 +40,25 @@ def test_ranks_stand_in_the_order_of_the_network(place: Slurm, launcher: str) ->
         assert start["host"] == started["hosts"][rank // 2], "every rank compared its place with the placement"
 
 
+@pytest.mark.parametrize("launcher", ["srun", "mpirun", "mpiexec.hydra"])
+def test_nodes_may_have_other_names_than_their_hosts(place: Slurm, slurm_lab: SlurmLab, launcher: str) -> None:
+    site = place.site("clouds.yaml", launcher=launcher, preflight="{enabled: true}")
+    for number, node in enumerate(slurm_lab.nodes, 1):
+        slurm_lab.exec_on(node, ["hostname", f"IP-10-0-0-{number}"])
+    try:
+        run = place.submit_script("hostname", "--set", f"site={site}", "--set", "nodes=4", "--set", "grid=2x4")
+        said = place.watch(run)
+    finally:
+        for node in slurm_lab.nodes:
+            slurm_lab.exec_on(node, ["hostname", node])
+    attempt = run / "attempts" / "1"
+    assert said.returncode == 0, said.stdout + place.torusrun("logs", run.name, "--all").stdout
+    assert "IP-10-0-0-" in (attempt / "logs" / "rank-0007.log").read_text()
+    assert (attempt / "pulse").read_text().strip() in slurm_lab.nodes
+    checked = json.loads((attempt / "preflight.json").read_text())["nodes"]
+    assert {node["host"] for node in checked} == {*slurm_lab.nodes}
+
+
 def test_the_job_chooses_the_grid_for_its_hosts_and_a_resumed_run_keeps_it(place: Slurm) -> None:
     site = place.site("racks.yaml", topology='{source: switches, switches: {ra: "node[1,3]", rb: "node[2,4]"}}')
     told = "command: [sh, -c, 'echo grid $TORUSRUN_GRID; test $TORUSRUN_ATTEMPT = 2']"

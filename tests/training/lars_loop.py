@@ -29,23 +29,24 @@ class Loop:
 
     def _move(self, piece: Piece, rate: float, squares: Tensor | None, change: float) -> None:
         weight, _, velocity, _ = piece
-        update = self._update(piece, rate, squares)
+        ratio = self._ratio(piece, rate, squares)
+        update = piece.gradient.add(weight, alpha=self.rule.weight_decay) if piece.scaled else piece.gradient
+        inside = self.rule.keys.ratio_in_momentum
+        update, after = (update * ratio, 1.0) if inside else (update, ratio)
         added, taken = self.rule.rates(rate)
         momentum = self.rule.momentum
         velocity.mul_(momentum * change).add_(update, alpha=added)
         if self.rule.keys.nesterov:
-            weight.add_(velocity, alpha=-taken * momentum).add_(update, alpha=-rate)
+            weight.add_(velocity * after, alpha=-taken * momentum).add_(update * after, alpha=-rate)
         else:
-            weight.add_(velocity, alpha=-taken)
+            weight.add_(velocity * after, alpha=-taken)
 
-    def _update(self, piece: Piece, rate: float, squares: Tensor | None) -> Tensor:
-        """ratio (g + decay w), a tensor of its own where the piece is scaled."""
+    def _ratio(self, piece: Piece, rate: float, squares: Tensor | None) -> Tensor | float:
+        """1.0 where the piece is not scaled."""
         weight, gradient, _, scaled = piece
         if not scaled:
-            return gradient
+            return 1.0
         if squares is None:
-            ratio = self.rule.ratio(vector_norm(weight), vector_norm(gradient), rate)
-        else:
-            weight_norm, gradient_norm = squares.sqrt().to(weight.dtype).unbind()
-            ratio = self.rule.ratio(weight_norm, gradient_norm, rate)
-        return gradient.add(weight, alpha=self.rule.weight_decay).mul_(ratio)
+            return self.rule.ratio(vector_norm(weight), vector_norm(gradient), rate)
+        weight_norm, gradient_norm = squares.sqrt().to(weight.dtype).unbind()
+        return self.rule.ratio(weight_norm, gradient_norm, rate)

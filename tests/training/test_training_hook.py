@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_training_wire import IN_NAMESPACE, RANKS_TIMES_SENT, namespaces_work
-from training_runs import LIMIT_S, ROOT, require_root
+from test_training_wire import IN_NAMESPACE, RANKS_TIMES_SENT
+from training_runs import LIMIT_S, ROOT
 
 PLANTED = 'WHOSE = "the script\'s"\n'
 
 
+@pytest.mark.needs("network", "ip")
 def test_a_ddp_script_gets_its_gradients_by_the_torus(tmp_path: Path) -> None:
-    require_root(namespaces_work, "network namespaces (unshare --net, ip)")
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "__init__.py").write_text(PLANTED)
     script = tmp_path / "script.py"

@@ -182,7 +182,7 @@ def test_a_folder_is_listed_once_until_it_changes(tree: Path, monkeypatch: pytes
     assert folder(tree).train_samples == TRAIN - 1, "a damaged index is made again"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.needs("users")
 @pytest.mark.parametrize("whose", ["index", "folder"])
 def test_an_index_that_a_stranger_may_have_written_is_not_read(
     whose: str, tree: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

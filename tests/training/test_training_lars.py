@@ -17,7 +17,7 @@ from torusrun.training.recipe.train import LarsKeys
 
 FORMS = st.builds(
     LarsKeys, trust=st.floats(1e-3, 1.0), eps=st.sampled_from([0.0, 1e-6]),
-    lr_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
+    lr_in_momentum=st.booleans(), ratio_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
     ratio_decay=st.none() | st.floats(0.0, 0.1),
 )  # fmt: skip
 RATES = st.lists(st.floats(0.0, 2.0), min_size=1, max_size=6)
@@ -30,16 +30,15 @@ class OneTensor:
         self.weights, self.velocity, self.lars, self.scaled = weights, [0.0] * len(weights), lars, scaled
 
     def step(self, gradient: list[float], rate: float) -> None:
-        update = self._update(gradient, rate)
-        for i, u in enumerate(update):
-            added, taken = (rate * u, 1.0) if self.lars.lr_in_momentum else (u, rate)
+        decay, ratio = (DECAY, self._ratio(gradient, rate)) if self.scaled else (0.0, 1.0)
+        before, after = (ratio, 1.0) if self.lars.ratio_in_momentum else (1.0, ratio)
+        for i, u in enumerate([before * (g + decay * w) for g, w in zip(gradient, self.weights, strict=True)]):
+            added, taken = (rate * u, after) if self.lars.lr_in_momentum else (u, rate * after)
             self.velocity[i] = MOMENTUM * self.velocity[i] + added
             move = MOMENTUM * self.velocity[i] + added if self.lars.nesterov else self.velocity[i]
             self.weights[i] -= taken * move
 
-    def _update(self, gradient: list[float], rate: float) -> list[float]:
-        if not self.scaled:
-            return gradient
+    def _ratio(self, gradient: list[float], rate: float) -> float:
         weight_norm, gradient_norm = math.hypot(*self.weights), math.hypot(*gradient)
         ratio = 1.0
         if weight_norm and gradient_norm:
@@ -47,7 +46,7 @@ class OneTensor:
             ratio = self.lars.trust * weight_norm / (gradient_norm + decay * weight_norm + self.lars.eps)
             if self.lars.clip:
                 ratio = min(ratio / rate, 1.0) if rate else 1.0
-        return [ratio * (g + DECAY * w) for g, w in zip(gradient, self.weights, strict=True)]
+        return ratio
 
 
 def trained(lars: LarsKeys, rates: list[float], correction: bool = False) -> nn.Linear:
@@ -76,6 +75,22 @@ def test_the_place_of_the_rate_matters_only_when_the_rate_changes(nesterov: bool
     constant, changing = [0.5] * 5, [0.1, 0.5, 1.0, 0.5, 0.1]
     assert torch.allclose(trained(inside, constant).weight, trained(outside, constant).weight, rtol=1e-12)
     assert not torch.allclose(trained(inside, changing).weight, trained(outside, changing).weight, rtol=1e-3)
+
+
+def test_tensorflow_1_14_has_rate_and_ratio_outside_the_momentum() -> None:
+    """tf.contrib.opt.LARSOptimizer of its wheel, number by number: accum = m accum + g, var -= lr ratio accum."""
+    net, rates, eeta, decay, epsilon = model(), [0.2, 0.9, 0.4], 0.001, 1e-4, 1e-5
+    keys = LarsKeys(trust=eeta, eps=epsilon, ratio_decay=decay, lr_in_momentum=False, ratio_in_momentum=False)
+    optimizer = LARS(net, 0.9, 0.0, keys)
+    weights, accum = model().weight.flatten().tolist(), [0.0] * 12
+    for step, rate in enumerate(rates):
+        take(net, optimizer, step, rate)
+        gradient = gradients(step)[0].flatten().tolist()
+        norm = math.hypot(*weights)
+        ratio = eeta * norm / (math.hypot(*gradient) + decay * norm + epsilon)
+        accum = [0.9 * a + g for a, g in zip(accum, gradient, strict=True)]
+        weights = [w - rate * ratio * a for w, a in zip(weights, accum, strict=True)]
+    assert net.weight.flatten().tolist() == pytest.approx(weights, rel=1e-12)
 
 
 def test_a_tensor_without_a_norm_is_moved_by_plain_momentum() -> None:

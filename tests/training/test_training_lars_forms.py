@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from tests import compiler
 from tests.training.lars_loop import Loop
 from torusrun.training.optim import cpp
 from torusrun.training.optim.cpp import Cpp
@@ -30,8 +29,7 @@ from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import LarsKeys, OptimizerKeys, Train
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_COMPILER = compiler.is_missing()
-needs_compiler = pytest.mark.skipif(NO_COMPILER, reason="there is no C++ compiler on PATH")
+needs_compiler = pytest.mark.needs("c++")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None
 SHAPES = st.lists(
     st.sampled_from([(1,), (1, 1), (7,), (3, 5), (4, 1, 3, 3), (33,), (31, 33), (64, 64), (5, 4099), (130, 257)]),
@@ -39,7 +37,7 @@ SHAPES = st.lists(
 )  # fmt: skip
 KEYS = st.builds(
     LarsKeys, trust=st.floats(1e-3, 1.0), eps=st.sampled_from([0.0, 1e-6]),
-    lr_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
+    lr_in_momentum=st.booleans(), ratio_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
     ratio_decay=st.none() | st.floats(0.0, 0.1),
 )  # fmt: skip
 RATES = st.just(0.0) | st.floats(1e-3, 2.0)  # a norm may be 0 in float32 alone

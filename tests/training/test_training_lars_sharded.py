@@ -10,7 +10,6 @@ import pytest
 import torch
 from torus_ranks import Pools
 
-from tests import compiler
 from torusrun.training.collectives.mesh import wire_bytes
 from torusrun.training.optim import momentum
 from torusrun.training.optim.lars import build
@@ -46,7 +45,7 @@ def assert_close(state: dict[str, Any], wanted: dict[str, Any]) -> None:
         ((1, 2), 2, {}),
         ((2, 1), 1, {"lr_in_momentum": False}),
         ((2, 2), 3, {"clip": True, "nesterov": True}),
-        ((3,), 2, {"ratio_decay": 0.2}),
+        ((3,), 2, {"ratio_decay": 0.2, "ratio_in_momentum": False}),
         ((2, 2), 2, {"momentum_correction": True}),
         ((4, 1), 10, {"form": "foreach"}),
         ((2, 1, 2), 2, {"skip": "nothing"}),
@@ -82,7 +81,7 @@ def test_a_checkpoint_continues_in_shards_of_another_grid(pools: Pools, dims: tu
     assert_close(tensors(answers[0]["state"]), {"model": net.state_dict(), "optimizer": optimizer.state_dict()})
 
 
-@pytest.mark.skipif(compiler.is_missing(), reason="there is no C++ compiler on PATH")
+@pytest.mark.needs("c++")
 def test_ranks_take_foreach_if_one_of_them_has_no_compiler(pools: Pools) -> None:
     assert pools.of(3).ask(lars_ranks.settled, -1) == [("Cpp", "")] * 3
     found = pools.of(3).ask(lars_ranks.settled, 1)

@@ -97,7 +97,7 @@ def test_nothing_put_in_its_place(saved: tuple[Path, str], harm: Callable[[Path]
         load(folder, NAME, sha256, CPU)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+@pytest.mark.needs("users")
 @pytest.mark.parametrize("what", ["", "state.pt"], ids=["folder", "state"])
 def test_nothing_of_another_user(saved: tuple[Path, str], what: str) -> None:
     folder, sha256 = saved

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from training_runs import LIMIT_S, ROOT, require_root
+from training_runs import LIMIT_S, ROOT
 
 ELEMENTS = 4 * 1024 * 1024
 BUFFER_BYTES = 4 * ELEMENTS
@@ -28,13 +28,9 @@ HYBRID = {
 }
 
 
-def namespaces_work() -> bool:
-    return subprocess.run([*IN_NAMESPACE, "true"], capture_output=True).returncode == 0
-
-
+@pytest.mark.needs("network", "ip")
 @pytest.mark.parametrize("grid", RANKS_TIMES_SENT, ids=["row only", "column only", "2x2"])
 def test_the_wire_carries_what_the_formula_says(grid: tuple[int, int], tmp_path: Path) -> None:
-    require_root(namespaces_work, "network namespaces (unshare --net, ip)")
     found = json.loads(_run(grid, tmp_path))
     measured = found["torus"]
     formula_bytes = RANKS_TIMES_SENT[grid] * BUFFER_BYTES

@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from forked_rank import ForkedRank
 from states import differing
@@ -170,13 +169,3 @@ def assert_same_state(folder: Path, other: Path, step: int, why: str) -> None:
     paths = (each / f"checkpoints/step-{step:08d}/state.pt" for each in (folder, other))
     found = differing(*(torch.load(path, weights_only=True) for path in paths))
     assert not found, f"{why}: not bit-identical to the undisturbed run in {found[:5]}"
-
-
-def require_root(works: Callable[[], bool], what: str) -> None:
-    """Skip with a reason where `what` is not possible; in CI that is a failure."""
-    if os.geteuid() == 0 and works():
-        return
-    reason = f"needs root and {what}"
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{reason}: CI must run this test, give its job the rights")
-    pytest.skip(reason)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests import machine
+
 SPARSE_BYTES = 1 << 30
 
 
@@ -113,7 +115,7 @@ WAYS: list[Callable[[Path, bytes], None]] = [
     missing, empty, half, nul_bytes, random_bytes, invalid_utf8, json_null, json_list, wrong_types, huge_numbers,
     nested_deeply, long_number, huge, fifo, folder, link_to_a_device, link_to_itself,
 ]  # fmt: skip
-if os.geteuid() != 0:  # whom modes do not keep from reading
+if machine.why_not("read"):
     WAYS.append(unreadable)
 
 

@@ -112,7 +112,7 @@ def test_before_the_hosts_are_known_whole_racks_are_assumed(auto: Plan, capsys: 
     racks = [f"g{number:04}" for number in range(1, 9)]
     assert found.grid == ordered(auto, racks).plan.grid
     assert found.chosen and found.chosen.reason.endswith(
-        "on whole racks of the site; the job chooses again for its hosts"
+        "on 2 racks of 4 nodes, if the site has so many; the job chooses again for its hosts"
     )
     assert with_expected_grid(found) is found
     assert main(["plan", f"{auto.folder.parents[1]}/run.yaml"]) == 0

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import machine
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.runs.code import limits
@@ -127,7 +128,7 @@ def test_where_git_is_missing_the_folder_is_copied(
     assert set(content(tmp_path / "code")) == {".gitignore", "train.py", "new.py", "data/big", "lib/a.py"}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.needs("users")
 def test_another_users_checkout_is_copied_and_git_is_not_run(project: Path, tmp_path: Path) -> None:
     os.chown(project / ".git", 4321, 4321)
     process.CALLS.clear()
@@ -212,7 +213,7 @@ def test_too_many_files_name_the_largest_folders(home: Path, tmp_path: Path, mon
         freeze(folder, tmp_path / "code")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+@pytest.mark.skipif(not machine.why_not("read"), reason="this process reads everything")
 def test_an_unreadable_file_is_one_error(home: Path, tmp_path: Path) -> None:
     folder = write(tmp_path / "closed", a="a")
     (folder / "a").chmod(0)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_links_fifos_sockets_and_devices_are_left_out_and_reported(
     os.mkfifo(logs / "fifo.log")
     os.mknod(run.folder / "socket", stat.S_IFSOCK | 0o600)
     planted = {"link.log", "device.log", "linked", "loop", "fifo.log", "socket"}
-    if os.geteuid() == 0:
+    with suppress(PermissionError):
         os.mknod(logs / "zero", 0o20666, os.makedev(1, 5))
         planted.add("zero")
     assert main(["collect", run.run_id, str(tmp_path / "kept")]) == 0

@@ -30,12 +30,12 @@ def daemon() -> Iterator[tuple[subprocess.Popen[str], Daemon]]:
 
 def test_an_end_is_blamed_on_a_daemon_that_is_gone(daemon: tuple[subprocess.Popen[str], Daemon]) -> None:
     process, seen = daemon
-    assert seen.blamed(STOPPED) == STOPPED
+    assert seen.blamed(STOPPED, "n1") == STOPPED
     process.kill()
     process.wait()
     until(lambda: seen.gone, "the daemon to be gone")
-    end = seen.blamed(STOPPED)
+    end = seen.blamed(STOPPED, "n1")
     assert (end.state, end.certain) == (State.NODE_FAIL, False)
     assert end.reason.startswith("the scheduler's daemon on ") and end.reason.endswith(STOPPED.reason)
     for certain in (End(State.FAILED, "rank 1 failed"), End(State.COMPLETED, "all ranks ended well")):
-        assert seen.blamed(certain) == certain
+        assert seen.blamed(certain, "n1") == certain

@@ -373,7 +373,7 @@ def test_a_client_waits_while_this_process_may_open_no_more_files(free: int) -> 
         assert waits == [server.fileno()]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.needs("users")
 def test_another_user_of_this_machine_cannot_use_the_port(echo: Forward) -> None:
     knocks = (
         "import socket, sys; link = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"

@@ -40,12 +40,15 @@ def qacct(**values: str) -> Finished:
 def test_the_id_of_a_submitted_job() -> None:
     assert ENGINE.job_id(recorded("qsub").stdout) == "1"
     assert ENGINE.job_id(recorded("qsub_array").stdout) == "9"
-    assert ENGINE.job_id("a site's greeting\n17\n") == "17"
+    assert ENGINE.job_id("a site's greeting\n17\n2 jobs of yours wait\n") == "17"
+    assert ENGINE.job_id('Your job 28 ("digits-1") has been submitted\n') == "28"
+    assert ENGINE.job_id('Your job-array 20.1-3:1 ("digits-1") has been submitted\n') == "20"
 
 
 def test_an_answer_of_qsub_without_an_id_is_an_error() -> None:
-    with pytest.raises(SiteError, match="see qstat"):
-        ENGINE.job_id("Your job 28 has been submitted\n")
+    for printed in ("", "Your job was refused\n", "17\n28\n"):
+        with pytest.raises(SiteError, match="see qstat"):
+            ENGINE.job_id(printed)
 
 
 def test_grid_engine_numbers_tasks_from_1() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ import pytest
 
 from tests.unit.clock import Clock
 from tests.unit.run_folders import write_specs
+from tests.waiting import until
+from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.states import Cause
@@ -37,6 +42,30 @@ from torusrun.training.reporting.metrics import Metrics
 PLACED = place(Grid((4,)), ["n1", "n2"], 2)
 WAITS = Where("S", ["/x/training/collectives/ring.py:61 _wait"])
 STACK = 'Stack (most recent call first):\n  File "/x/training/collectives/ring.py", line 61 in _wait\n'
+
+
+ASLEEP = "import time; print(1, flush=True); time.sleep(600)"
+WAITS_FOR_SLEEP = "import subprocess; p = subprocess.Popen(['sleep', '600']); print(1, flush=True); p.wait()"
+# What a rank's process does without a word, and what that shows: as programs of Python.
+REAL = {
+    "sleeps": (ASLEEP, Symptom.UNSEEN),
+    "computes in a thread": (
+        f"import threading; threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start(); {ASLEEP}",
+        Symptom.WORKING,
+    ),
+    "computes in a subprocess": (
+        "import subprocess, sys; print(1, flush=True); subprocess.run([sys.executable, '-c', 'while 1: pass'])",
+        Symptom.WORKING,
+    ),
+    "reads slowly": (
+        "import time; print(1, flush=True)\nwhile 1: open('/proc/cpuinfo').read(2000); time.sleep(0.1)",
+        Symptom.WORKING,
+    ),
+    "starts programs": (
+        "import subprocess; print(1, flush=True)\nwhile 1: subprocess.Popen(['sleep', '600'])",
+        Symptom.WORKING,
+    ),
+}
 
 
 class Job:
@@ -176,12 +205,82 @@ def test_a_program_that_touches_its_heartbeat_is_ended_in_seconds_and_one_withou
     job: Callable[..., Job],
 ) -> None:
     program = job(command=("mine",))
-    assert not list(program.looks(1500)) and not program.queries
+    assert not list(program.looks(1500)) and program.queries == 2, "at 10 and 14 min"
     assert not list(program.looks(20, lambda second: touch(program.attempt.heartbeat, second)))
     touch(program.attempt.heartbeat, 100.0, "evaluation\n")
     assert not list(program.looks(300))
     assert not list(program.looks(20, lambda second: touch(program.attempt.heartbeat, 200.0 + second, str(second))))
     assert 20 <= program.ended_s() <= 25
+
+
+@contextlib.contextmanager
+def started(program: str) -> Iterator[int]:
+    """The process of a program of Python that has printed a line, in a group of its own, which is killed."""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def where_is(pid: int) -> Where:
+    """The answer of a wrapper without py-spy, of a process that is not at work in this moment."""
+    return Where("S", work=proc.work_of(pid))
+
+
+@pytest.mark.parametrize("does", REAL)
+def test_what_real_processes_do_is_seen_without_their_stacks(does: str) -> None:
+    program, shows = REAL[does]
+    with started(program) as pid:
+        first = where_is(pid)
+        assert first.work
+
+        def second() -> bool:
+            work = proc.work_of(pid)
+            late = first.work and work.at_s > first.work.at_s + 0.5  # of which an idle process computes nothing
+            return (
+                bool(late) if shows is Symptom.UNSEEN else symptom([0], {0: Where("S", work=work)}, {0: first}) is shows
+            )
+
+        until(second, f"a process that {does} to show it", 30)
+        assert symptom([0], {0: where_is(pid)}, {0: first}) is shows
+
+
+def test_a_process_that_began_after_the_last_sign_is_work_whatever_it_does() -> None:
+    with started(WAITS_FOR_SLEEP) as pid:
+        now = where_is(pid)
+        assert symptom([0], {0: now}, {0: now}, idle_s=60.0) is Symptom.WORKING
+        assert now.work
+        old = replace(now, work=replace(now.work, youngest_s=now.work.at_s - 100.0))
+        assert symptom([0], {0: old}, {0: old}, idle_s=60.0) is Symptom.UNSEEN
+
+
+def test_a_stopped_process_behind_a_shell_is_seen() -> None:
+    with started(WAITS_FOR_SLEEP) as pid:
+        os.kill(proc.child_of(pid), signal.SIGSTOP)
+        until(lambda: proc.work_of(pid).stopped, "the stop", 10)
+
+
+@pytest.mark.parametrize(("work", "least_s"), [(0.0, 60), (0.2, 600)])
+def test_ranks_of_a_program_that_wait_for_data_have_ten_minutes_and_silent_ones_a_minute(
+    work: float, least_s: int, job: Callable[..., Job]
+) -> None:
+    """All ranks sleep without a stack; a loader of each computes for `work` of a core."""
+    program = job(command=("mine",))
+    assert not list(program.looks(20, lambda second: touch(program.attempt.heartbeat, second)))
+    began_s = program.clock.now_s
+
+    def answer() -> None:
+        spent = proc.Work(program.clock.now_s, work * (program.clock.now_s - began_s), 0, 0, 1.0, (7, 8), stopped=False)
+        for rank in range(4):
+            program.attempt.rank_start(rank).write_text("{}")
+            write_json(program.attempt.rank_seen(rank), {"process": "S", "disk": False, "work": asdict(spent)})
+
+    program.watch._query = answer
+    assert least_s <= program.ended_s() <= least_s + 4
 
 
 def test_a_beat_is_written_at_most_once_a_second_and_over_the_last_one(tmp_path: Path) -> None:
@@ -213,6 +312,13 @@ def test_a_beat_is_written_at_most_once_a_second_and_over_the_last_one(tmp_path:
         ({0: WAITS, 1: Where("S", ["/l/queue.py:9 get", "/x/training/data/feed.py:7 take"])}, {}, Symptom.WORKING),
         ({0: WAITS, 1: Where("D")}, {}, Symptom.WORKING),
         ({0: WAITS, 1: Where("S", WAITS.stack, disk=True)}, {}, Symptom.WORKING),
+        (
+            {0: WAITS, 1: Where("S", ["/l/queue.py:9 get", "/l/torch/utils/data/dataloader.py:7 f"])},
+            {},
+            Symptom.WORKING,
+        ),
+        ({0: WAITS, 1: Where("S", ["/l/selectors.py:9 select", "/l/subprocess.py:7 run"])}, {}, Symptom.WORKING),
+        ({0: WAITS, 1: Where("S")}, {}, Symptom.UNSEEN),
         ({0: WAITS, 1: Where("t")}, {}, Symptom.WORKING),
         ({0: WAITS, 1: Where(NOT_BEGUN)}, {}, Symptom.WORKING),
         ({0: Where("R"), 1: Where("S")}, {}, Symptom.WORKING),

@@ -82,11 +82,43 @@ def test_several_brackets_and_text_after_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        (b"# nodes\nn01 slots=8\nn02 slots=8 max-slots=8  # rack B\n\nn03 slots = 8\n", "n01 n02 n03"),
+        (b"n01:8\nn02:8 binding=user:0\nn[03-04]:8\n", "n01 n02 n03 n04"),
+        (b"alice@192.168.1.10 slots=2\nroot@worker-1 slots=1\n", "192.168.1.10 worker-1"),
+        (b"g1.x.org\n" * 4 + b"g2.x.org\n" * 4 + b"g1.x.org\n", "g1.x.org g2.x.org"),
+        (b"gpu-a02 4 gpu.q@gpu-a02 UNDEFINED\ngpu-a01 4 gpu.q@gpu-a01 0,0:0,1\n", "gpu-a02 gpu-a01"),
+        (b"hostA 2 hostB 4\n", "hostA hostB"),
+        (b"b24-[1-2], b25-[1,4]\nn1 n2,n3 ,\n", "b24-1 b24-2 b25-1 b25-4 n1 n2 n3"),
+        (b"\xef\xbb\xbfn1\r\nn2\r\n", "n1 n2"),
+        ("n1\r\nn2\r\n".encode("utf-16"), "n1 n2"),
+        (b"cn[001-008/3]\nl01,l3\na001,a2\nn[9-11]\n", "cn001 cn004 cn007 l01 l3 a001 a2 n9 n10 n11"),
+        (b"fe80::1\n10.0.0.1:4\n", "fe80::1 10.0.0.1"),
+        (b"n1g[0010,0011],n2g0005\n", "n1g0010 n1g0011 n2g0005"),
+    ],
+)
+def test_hosts_of_the_files_of_launchers_and_schedulers(content: bytes, names: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_bytes(content)
+    assert shared_arguments.hosts(f"{tmp_path}/hosts") == names.split()
+
+
+@pytest.mark.parametrize(
     ("content", "says"),
     [
         (b"n1\n\nn[1-99999999999]\n", ":3: a host list of more than 1000000 hosts"),
         (b"n[1-999999]\n" * 3, ":2: a host list of more than 1000000 hosts"),
         (b"n1\nn[2\n", ":2: not a host list"),
+        (b"# all\n@racks\n", ":2: '@racks' is a group of ClusterShell; write its hosts, as `nodeset -e @racks`"),
+        (b"^n1\n", ":1: '^n1' is a host that is left out"),
+        (b"+n1\n", ":1: '+n1' is a host by its number"),
+        (b"[gpu]\nn1\n", ":1: '[gpu]' is the title of a group"),
+        (b"- n1\n", ":1: '-' is an item of YAML"),
+        (b"8 n1\n", ":1: '8' is a number where a host should be"),
+        (b"n1/0*4+n2/0*4\n", ":1: 'n1/0*4+n2/0*4' is not the name of a host"),
+        (b"n1\nn[1-8]!n3\n", ":2: 'n1!n3' is not the name of a host"),
+        (b"n[1-010]\n", ":1: the numbers of '1-010' have different widths"),
+        ("n1\nbüro\n".encode(), ":2: 'büro' is not the name of a host"),
         (b"n\xff\n", "not UTF-8 text (byte 1)"),
         (b" \n", "it has no hosts"),
     ],

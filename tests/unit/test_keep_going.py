@@ -7,23 +7,26 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.unit.clock import Clock
+from tests.unit.slurm_programs import SlurmPrograms
 from tests.waiting import until
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.end_words import ended
 from torusrun.orchestrator.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
 from torusrun.orchestrator.folder.how_ended import How
 from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.job import around, keep_going
+from torusrun.orchestrator.job import around, recorded
 from torusrun.orchestrator.job.image import stage
 from torusrun.orchestrator.job.image.made_ready import verify
 from torusrun.orchestrator.job.supervise import Supervisor
@@ -31,10 +34,12 @@ from torusrun.orchestrator.planning import attempt_plan, plan_files
 from torusrun.orchestrator.planning.image.recorded import Image
 from torusrun.orchestrator.planning.job_request import request
 from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.runs.attempts import create, submit
+from torusrun.orchestrator.runs.attempts import create
+from torusrun.orchestrator.runs.attempts import keep_going as attempts
 from torusrun.orchestrator.runs.attempts.keep_going import Here, next_step
 from torusrun.orchestrator.runs.attempts.script import scripts
-from torusrun.orchestrator.runs.state.decide import Resume, Stop
+from torusrun.orchestrator.runs.state.decide import Resume, Stop, Wait
+from torusrun.orchestrator.runs.state.poll import look
 from torusrun.orchestrator.spec.problems import SpecError
 from torusrun.orchestrator.spec.site import ContainerSettings
 
@@ -52,6 +57,7 @@ keep_going: {attempts: 5, min_nodes: 1}
 train: {batch: 64}
 """
 HERE = Here("7", "7_0", first=1, hosts=4)
+TASK = {"SLURM_JOB_NODELIST": "n[1-4]", "SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
 LIMIT = ended(How.TIME_NEAR, limit_s=60.0)
 
 
@@ -127,7 +133,7 @@ def test_a_setup_that_fails_before_anything_began_closes_the_run_with_its_end_on
 
 def test_a_job_of_another_submission_or_a_superseded_one_leaves_the_run_alone(run: RunFolder) -> None:
     over(run, LIMIT)
-    with submit.alone(run):
+    with alone(run):
         planned = replace(plan_files.read_attempt(run, 1), number=2)
         create.attempt(run.attempt(2), planned, scripts(planned, run.attempt(2), request(planned, run.attempt(2))))
         ledger.append(run.ledger, Submitting(2, "kept.2", jobs=5))  # whether it was submitted is not known
@@ -138,6 +144,66 @@ def test_a_job_of_another_submission_or_a_superseded_one_leaves_the_run_alone(ru
     assert next_step(run, replace(HERE, job="8", name="8_0", first=2), begin=True) == Resume(2)
 
 
+@pytest.mark.parametrize("begun", [0, 1])
+@pytest.mark.parametrize("started", [True, False])
+def test_a_job_that_a_later_one_has_passed_does_not_end_its_attempt(run: RunFolder, begun: int, started: bool) -> None:
+    """As one that lives on after its scheduler's daemon was killed, or was stopped for a while."""
+    over(run, LIMIT)
+    assert next_step(run, replace(HERE, name="7_1"), begin=True) == Resume(2)
+    if started:
+        ledger.append(run.ledger, Started(2, "7_1", ("n1",), (8,)))
+    before = run.ledger.read_bytes()
+    orphan = replace(HERE, begun=begun, later=("7_1", "7_2"))
+    assert next_step(run, orphan, begin=True) == Stop("continues in another job", later_job=True)
+    assert run.ledger.read_bytes() == before
+    assert next_step(run, replace(HERE, name="7_2", later=("7_3",)), begin=True) == Resume(2 + started), "in charge"
+
+
+FAILS = ended(How.LAUNCHER_FAILED, exit_code=1, said="Unable to contact slurm controller", certain=False)
+
+
+def test_attempts_that_the_launcher_ends_are_not_in_vain_and_follow_more_and_more_slowly(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = []
+    FAILS.write(run.attempt(1).end)
+    for number in range(1, 8):
+        monkeypatch.setattr(attempts, "time", Clock(time.time()))
+        step = next_step(run, replace(HERE, begun=number), begin=True)
+        if isinstance(step, Wait):
+            waits.append(step.for_s)
+            monkeypatch.setattr(attempts, "time", Clock(time.time() + step.for_s))
+            step = next_step(run, replace(HERE, begun=number), begin=True)
+        assert step == Resume(number + 1)
+        ledger.append(run.ledger, Started(number + 1, "7_0", ("n1",), (8,)))
+        FAILS.write(run.attempt(number + 1).end)
+    assert waits == pytest.approx([5, 15, 60, 180, 600, 600], abs=3)
+    step = next_step(run, replace(HERE, begun=8), begin=True)
+    assert isinstance(step, Stop) and step.why.startswith("each of its 8 attempts"), "nothing shows that it can work"
+
+
+PAUSES = """
+import sys, time
+from pathlib import Path
+from torusrun.orchestrator.job import keep_going
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.runs.state.decide import Wait
+from tests.unit.clock import Clock
+keep_going.time = clock = Clock(time.time())
+run = RunFolder(Path(sys.argv[1]))
+jobs, began_s = keep_going.Jobs(run, run.attempt(1), plan_files.read_first(run, 1)), clock.now_s
+assert jobs._pause(Wait("waits", 15.0)) and 15 <= clock.now_s - began_s < 16
+assert not jobs._pause(Wait("waits", 1e6)) and clock.now_s < jobs.until_s, "the next job continues the run"
+jobs.asked_s = clock.now_s
+assert jobs._pause(Wait("waits", 15.0)) and clock.now_s < jobs.until_s
+"""
+
+
+def test_a_job_pauses_as_long_as_it_has_time_and_nobody_ends_it(run: RunFolder) -> None:
+    subprocess.run([sys.executable, "-c", PAUSES, str(run.folder)], env={**os.environ, **TASK}, check=True, timeout=60)
+
+
 ENDS = """
 import sys
 from pathlib import Path
@@ -146,17 +212,19 @@ from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.planning import plan_files
 from torusrun.orchestrator.runs.state.decide import Stop
 run = RunFolder(Path(sys.argv[1]))
-Jobs(run, run.attempt(1), plan_files.read_first(run, 1))._nothing_left(Stop("is over", later_job=sys.argv[2] == "True"))
+jobs, step = Jobs(run, run.attempt(1), plan_files.read_first(run, 1)), Stop("is over", later_job=sys.argv[2] == "True")
+state = jobs._nothing_left(step)
+assert state.value == "TIMEOUT", "its exit code says how the run ended"
 """
 
 
 @pytest.mark.parametrize("later_job", [True, False])
 def test_a_job_keeps_later_tasks_if_one_of_them_works_for_the_run(run: RunFolder, home: Path, later_job: bool) -> None:
+    over(run, LIMIT)
     (home / "bin").mkdir()
     (home / "bin" / "scancel").write_text(f'#!/bin/sh\necho "$*" >> {home}/cancelled\n')
     (home / "bin" / "scancel").chmod(0o755)
-    task = {"SLURM_JOB_NODELIST": "n[1-4]", "SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
-    environment = {**os.environ, **task, "PATH": f"{home}/bin:{os.environ['PATH']}"}
+    environment = {**os.environ, **TASK, "PATH": f"{home}/bin:{os.environ['PATH']}"}
     argv = [sys.executable, "-c", ENDS, str(run.folder), str(later_job)]
     subprocess.run(argv, env=environment, check=True, timeout=60)
     assert (home / "cancelled").exists() != later_job
@@ -231,7 +299,7 @@ def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path)
     texts = scripts(first, made.attempt(1), request(first, made.attempt(1)))
     create.run(first, home, texts, Submitting(1, "kept.1", jobs=9))
     argv = [sys.executable, "-m", "torusrun.orchestrator.job.keep_going", str(made.attempt(1).folder)]
-    with submit.alone(made), open(home / "said", "wb") as said:
+    with alone(made), open(home / "said", "wb") as said:
         job = subprocess.Popen(argv, stdout=said, stderr=said)
         until(lambda: b"on " in (home / "said").read_bytes(), "the job to begin")
         job.send_signal(signal.SIGTERM)
@@ -240,11 +308,50 @@ def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path)
 
 
 def test_the_record_of_an_end_that_cannot_be_read_stays(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keep_going, "time", Clock())
+    monkeypatch.setattr(recorded, "time", Clock())
     path = run.attempt(1).end
     path.write_text("{")
-    assert not keep_going._end_of(run.attempt(1)).certain and path.read_text() == "{"
+    assert not recorded.end_of(run.attempt(1)).certain and path.read_text() == "{"
     path.unlink()
-    assert keep_going._end_of(run.attempt(1)) == End.read(path)
+    assert recorded.end_of(run.attempt(1)) == End.read(path)
     LIMIT.write(path)
-    assert keep_going._end_of(run.attempt(1)) == LIMIT
+    assert recorded.end_of(run.attempt(1)) == LIMIT
+
+
+WRITTEN = {  # while a slow squeue is asked, by the jobs of the run
+    "the end of the run": [
+        Ended.by(1, ended(How.NO_END)),
+        Submitting(2, "kept.1", follows=1, within=True, jobs=5),
+        Submitted(2, "7", "slurm"),
+        Started(2, "7_1", ("n1",), (8,)),
+        Ended.by(2, ended(How.NO_END)),
+        KeptGoing(2, "2 attempts in a row made no new checkpoint"),
+    ],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "done", "state"),
+    [
+        ("the end of the run", False, State.FAILED),
+        ("nothing", False, State.LOST),
+        ("nothing", True, State.COMPLETED),
+    ],
+)
+def test_a_run_is_not_completed_by_the_exit_code_of_its_jobs(
+    run: RunFolder, home: Path, monkeypatch: pytest.MonkeyPatch, written: str, done: bool, state: State
+) -> None:
+    ledger_now, later = run.ledger.read_bytes(), home / "later.jsonl"
+    for event in WRITTEN[written]:
+        ledger.append(run.ledger, event)
+    later.write_bytes(run.ledger.read_bytes()[len(ledger_now) :])
+    run.ledger.write_bytes(ledger_now)
+    slurm = SlurmPrograms(home, monkeypatch, "command: [sleep, '600']")
+    is_done = f"""; echo '{{"attempt": 1}}' > "{run.attempt(1).done}" """ if done else ""
+    slurm.program("squeue", f'cat "{later}" >> "{run.ledger}"{is_done}')
+    slurm.program("sacct", "printf '7_0|FAILED|0:9|n1\\n7_1|FAILED|0:9|n1\\n7_2|COMPLETED|0:0|n1\\n'")
+    seen = look(run)
+    assert seen.state is state, seen.reason
+    told = [event.state for event in ledger.events(run.ledger) if isinstance(event, Ended)]
+    assert (State.COMPLETED in told) == done and (state is State.LOST) == (told == [])

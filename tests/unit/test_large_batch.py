@@ -122,3 +122,12 @@ def test_every_cell_has_a_training_and_differs_from_its_whole() -> None:
     for cell in every:
         if cell.without:
             assert cell.train(MNIST) != replace(cell, without="").train(MNIST), cell
+
+
+def test_every_training_is_tested_with_images_as_large_as_those_it_trains_with() -> None:
+    for cell in cells(MNIST):
+        train = cell.train(MNIST)
+        size, test_size = train.data.size, train.data.test_size
+        for phase in train.phases:
+            size, test_size = phase.size or size, phase.test_size or test_size
+            assert test_size in (None, size), f"{cell}, until epoch {phase.until}"

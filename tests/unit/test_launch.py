@@ -189,7 +189,7 @@ def test_the_last_words_of_a_launcher(text: str, last: str) -> None:
 @pytest.mark.parametrize(
     ("name", "argv"),
     [
-        ("pbs", ["pbs_tmrsh", "n2", "/bin/sh", "-c", "a; b 'c d'"]),
+        ("pbs", ["pbs_tmrsh", "n2", "/usr/bin/env", "TORUSRUN_HOST=n2", "/bin/sh", "-c", "a; b 'c d'"]),
         ("gridengine", ["qrsh", "-inherit", "-nostdin", "n2", "a; b 'c d'"]),
     ],
 )

@@ -11,11 +11,9 @@ import pytest
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.log_errors.tracebacks import MOST_BLOCKS, MOST_LINES, Tracebacks
 from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
 from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.report.logs.failures import MOST_BLOCKS, MOST_LINES
-from torusrun.orchestrator.report.logs.failures import tracebacks as tracebacks_of
-from torusrun.orchestrator.report.logs.source import LogLine
 
 CHAINED = """
 def inner(): raise KeyError("a")
@@ -33,7 +31,10 @@ def run(home: Path) -> RunFolder:
 
 
 def tracebacks(lines: list[str]) -> list[list[str]]:
-    return [[line.text for line in block] for block in tracebacks_of(LogLine(None, "", text) for text in lines)]
+    reader: Tracebacks[str] = Tracebacks()
+    for line in lines:
+        reader.add(line, line)
+    return [block.rows for block in reader.taken(final=True)]
 
 
 def crash(program: str) -> list[str]:

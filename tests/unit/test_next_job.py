@@ -7,7 +7,15 @@ import pytest
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.folder.events import CancelRequested, Ended, Event, KeptGoing, Started, Submitted, Submitting
 from torusrun.orchestrator.runs.state import next_job
-from torusrun.orchestrator.runs.state.in_vain import first_of_submission, in_vain, same_error
+from torusrun.orchestrator.runs.state.in_vain import (
+    OUTSIDE,
+    PAUSES_S,
+    ended_outside,
+    first_of_submission,
+    in_vain,
+    pause_s,
+    same_error,
+)
 from torusrun.orchestrator.schedulers.arrays import whole, with_arrays
 
 LIMIT = Ended(2, State.TIMEOUT, "its time limit is near", Cause.TIME_LIMIT)
@@ -48,10 +56,43 @@ def test_attempts_without_a_new_checkpoint_are_counted_from_the_last(
     assert first_of_submission(events, len(resumes)) == by_user
 
 
-@pytest.mark.parametrize("cause", [Cause.BAD_HOST, Cause.HOST_LOST, Cause.PREEMPTED])
+@pytest.mark.parametrize("cause", [Cause.BAD_HOST, Cause.PREEMPTED, *OUTSIDE])
 def test_an_attempt_that_its_hosts_or_another_job_ended_was_not_in_vain(cause: Cause) -> None:
-    events = [*attempts(None, None, None), Ended(2, State.NODE_FAIL, "", cause), Ended(3, State.FAILED, "")]
-    assert in_vain(events, 3, (None, 0.0)) == 2
+    events = [*attempts(None, None, None), Ended(2, State.NODE_FAIL, "", cause)]
+    assert in_vain([*events, Ended(3, State.FAILED, "", Cause.PROGRAM)], 3, (None, 0.0)) == 2
+
+
+LAUNCHER = Cause.LAUNCHER
+
+
+@pytest.mark.parametrize(
+    ("causes", "newest", "count"),
+    [
+        ([LAUNCHER], None, 1),
+        ([LAUNCHER, Cause.UNKNOWN, Cause.HOST_LOST], None, 3),
+        ([LAUNCHER, Cause.PROGRAM, LAUNCHER], None, 1),
+        ([LAUNCHER, Cause.PROGRAM], None, 0),
+        ([LAUNCHER, LAUNCHER], "step-1", 0),  # there is progress
+        ([LAUNCHER, None], None, 0),  # it has not ended
+    ],
+)
+def test_ends_outside_the_program_are_counted_in_a_row(
+    causes: list[Cause | None], newest: str | None, count: int
+) -> None:
+    ends = [Ended(number, State.FAILED, "", cause) for number, cause in enumerate(causes, 1) if cause]
+    assert ended_outside([*attempts(*[None] * len(causes)), *ends], len(causes), (newest, 0.0)) == count
+
+
+def test_an_attempt_that_was_long_at_work_is_the_first_of_a_row() -> None:
+    late_s = attempts(None)[-1].time_s + PAUSES_S[-1] + 60
+    ends = [Ended(number, State.FAILED, "", LAUNCHER, time_s=late_s) for number in (1, 2)]
+    assert ended_outside([*attempts(None, None), *ends], 2, (None, 0.0)) == 1
+
+
+def test_pauses_grow_from_seconds_to_minutes_whatever_the_clocks_say() -> None:
+    found = [pause_s(outside, 1000.0, 1000.0) for outside in range(9)]
+    assert found == sorted(found) and found[:2] == [0.0, 0.0] and 0 < found[2] < 10 and found[-1] == 600.0
+    assert (pause_s(2, 1000.0, 1002.0), pause_s(2, 1000.0, 9e9), pause_s(2, 9e9, 1000.0)) == (3.0, 0.0, 5.0)
 
 
 @pytest.mark.parametrize(

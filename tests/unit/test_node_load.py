@@ -237,7 +237,7 @@ def test_what_no_rank_of_this_node_would_say_is_passed_over(told: StepsTold, sai
     told.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.needs("users")
 def test_what_another_user_says_is_passed_over(told: StepsTold) -> None:
     child = os.fork()
     if not child:

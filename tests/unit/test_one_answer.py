@@ -141,3 +141,18 @@ def test_auto_on_one_node_is_the_best_grid_of_one_level(
     assert (found["grid"], found["best_grid"]) == ([4], [4])
     row = answer("predict", tmp_path / "run.yaml", *options, "--set", "grid=4x1")
     assert row["best_grid"] == [4] and row["all_reduce_s"] >= row["best_grid_all_reduce_s"]
+
+
+@pytest.mark.parametrize("nodes", [256, 512])
+def test_the_best_grid_of_many_gpus_is_the_same_in_every_verb(home: Path, tmp_path: Path, nodes: int) -> None:
+    """The site and the network of this name have the same links, and no racks."""
+    (tmp_path / "run.yaml").write_text(
+        f"name: one\nsite: slurm-v100\nnodes: {nodes}\n"
+        f"train: {{batch: {128 * nodes}, precision: fp16, sync: {{wire: fp16}}}}\n"
+    )
+    predicted = ("predict", tmp_path / "run.yaml", "--workload", "resnet50")
+    best = answer(*predicted)["best_grid"]
+    assert answer(*predicted, "--network", "slurm-v100")["best_grid"] == best
+    (size,) = answer("scale", f"{4 * nodes}..{4 * nodes}")["sizes"]
+    of_auto = {grid["gpus"]: grid["grid"] for grid in answer("grids")["grids"] if grid["whose"] == "grid: auto"}
+    assert size["best_grid"] == of_auto[4 * nodes] == best

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.replayed_steps import LATEST_S, Activity, Seen, false_end, recorded, synthetic, with_pauses
 from torusrun.orchestrator.job.hangs.patience import (
+    CONFIRM_S,
     FEWEST,
     GAP_S,
     LEAST_S,
@@ -18,6 +19,7 @@ from torusrun.orchestrator.job.hangs.patience import (
     REPORTS_S,
     SILENT_S,
     UNKNOWN,
+    UNSEEN_S,
     WORK_S,
     Patience,
     Sign,
@@ -103,7 +105,7 @@ def test_these_replays_can_fail(chance: random.Random) -> None:
 
 @pytest.mark.parametrize(("shown", "times", "least_s"), [
     (Symptom.STOPPED, 10, LEAST_S), (Symptom.SILENT, 20, 2 * LEAST_S), (Symptom.WAITING, 20, 2 * LEAST_S),
-    (Symptom.WORKING, 20, WORK_S),
+    (Symptom.WORKING, 20, WORK_S), (Symptom.UNSEEN, 20, UNSEEN_S),
 ])  # fmt: skip
 @pytest.mark.parametrize("usual_s", [0.01, 0.7, 3.0, 40.0])
 def test_every_hang_ends_within_its_limit(usual_s: float, shown: Symptom, times: int, least_s: float) -> None:
@@ -155,8 +157,7 @@ def test_the_limit_that_a_run_names_is_kept_to_the_letter() -> None:
         patience = Patience(0.0, 1800.0, OTHER_S, 1800.0)
         for second in range(100):
             patience.observe(second, Sign(doing, second))
-        shown = (Symptom.STOPPED, Symptom.WAITING, Symptom.SILENT)
-        assert {ended_s(patience, Sign(doing, 99), one, 99.0) for one in shown} == {1800.0}
+        assert {ended_s(patience, Sign(doing, 99), shown, 99.0) for shown in Symptom} == {1800.0}
         assert patience.limits.host_s == SILENT_S
         patience.observe(5e5, Sign(doing, 100))
         patience.observe(5e5 + 1800.0, Sign(doing, 100))
@@ -165,13 +166,33 @@ def test_the_limit_that_a_run_names_is_kept_to_the_letter() -> None:
         assert patience.over, "the supervisor's own pauses count, too"
 
 
-def test_a_program_without_a_sign_is_never_ended_and_one_with_reports_late() -> None:
-    mute = Patience(0.0, None, NEVER, NEVER)
+@pytest.mark.parametrize("shown", Symptom)
+def test_a_program_without_a_sign_is_ended_only_if_it_is_stopped_or_nobody_answers_for_it(shown: Symptom) -> None:
+    mute, surely = Patience(0.0, None, NEVER, NEVER), shown in (Symptom.STOPPED, Symptom.SILENT)
+    assert ended_s(mute, Sign(UNKNOWN, None), shown, 0.0) == (OTHER_S + CONFIRM_S if surely else NEVER)
+    assert mute.limits.host_s == SILENT_S
+
+
+@pytest.mark.parametrize("pauses", range(FEWEST))
+def test_a_program_with_fewer_heartbeats_than_its_usual_step_needs_is_ended_too(pauses: int) -> None:
+    def after(doing: str) -> Patience:
+        patience = Patience(0.0, None, NEVER, NEVER)
+        for second in range(pauses + 1):
+            patience.observe(float(second), Sign(doing, second))
+        return patience
+
+    def took_s(doing: str, shown: Symptom) -> float:
+        return ended_s(after(doing), Sign(doing, pauses), shown, float(pauses))
+
+    certain = {Symptom.STOPPED: SILENT_S, Symptom.SILENT: SILENT_S}
     for shown in Symptom:
-        assert ended_s(mute, Sign(UNKNOWN, None), shown, 0.0) == NEVER
-    assert not mute.asks() and mute.limits.host_s == SILENT_S
+        assert certain.get(shown, OTHER_S) <= took_s(STEPS, shown) <= certain.get(shown, OTHER_S) + LATE_S
+        assert took_s(REPORTS, shown) <= certain.get(shown, NEVER) + LATE_S
+        assert took_s(REPORTS, shown) >= certain.get(shown, NEVER)
+
+
+def test_a_program_with_reports_is_ended_late() -> None:
     reports = Patience(0.0, None, NEVER, NEVER)
     for second in range(FEWEST + 1):
-        assert reports.limits.waiting_s == reports.limits.silent_s == NEVER
         reports.observe(float(second), Sign(REPORTS, second))
     assert ended_s(reports, Sign(REPORTS, FEWEST), Symptom.WAITING, float(FEWEST)) == REPORTS_S

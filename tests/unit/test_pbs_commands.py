@@ -18,7 +18,13 @@ from torusrun.orchestrator.schedulers.pbs.scheduler import OWN_COMMANDS, PBS
 REQUEST = Request("digits-1", 4, 2, 3, 2, 3 * 2**30, 90.0, "rt_HF", "gag1", Path("/r/out"), Path("/r/err"))
 
 
-@pytest.mark.parametrize(("printed", "job"), [("1.pbs1\n", "1.pbs1"), ("27[].pbs1\n", "27[].pbs1")])
+@pytest.mark.parametrize(
+    ("printed", "job"),
+    [
+        ("1.pbs1\n", "1.pbs1"), ("27[].pbs1\n", "27[].pbs1"), ("2.5\nbalance 17.3\n12.pbs1.org\n", "12.pbs1.org"),
+        ("12.10.0.0.1\nallocation ok\n", "12.10.0.0.1"),
+    ],
+)  # fmt: skip
 def test_the_id_of_a_submitted_job(printed: str, job: str) -> None:
     assert PBS().job_id(printed) == job
 

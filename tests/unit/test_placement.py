@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import socket
 from operator import mul
 
 import pytest
@@ -12,8 +13,10 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.job.start.launch_order import fabric
 from torusrun.orchestrator.network.hosts.hostlist import expand
 from torusrun.orchestrator.network.hosts.same_host import without
+from torusrun.orchestrator.network.hosts.this_host import this_host
 from torusrun.orchestrator.network.placement.grid import Grid, asked
 from torusrun.orchestrator.network.placement.mapping import Placement, misplaced, place
+from torusrun.training.meeting.addresses import _towards_others
 
 hosts_of = st.lists(st.from_regex(r"[a-z]{1,4}[0-9]{1,3}", fullmatch=True), min_size=1, max_size=12, unique=True)
 
@@ -81,6 +84,34 @@ def test_the_error_of_a_misplaced_rank_names_both_places() -> None:
     wrong = misplaced(placement, 2, "n1", 0) or ""
     assert "rank 2 runs on n1 as local rank 0, but the placement puts it on n2 as local rank 0" in wrong
     assert misplaced(placement, 7, "n1", 0) is not None
+
+
+HOSTS = ["gpu-1.cloud.internal", "Node02", "n3.a.org", "n3.b.org"]
+
+
+@pytest.mark.parametrize(
+    ("told", "own", "host"),
+    [
+        ("gpu-1", "ip-10-0-0-7", "gpu-1.cloud.internal"),  # a cloud: the scheduler alone knows the name
+        ("gpu-1", "node02", "gpu-1.cloud.internal"),  # what the scheduler says comes first
+        ("", "node02.cluster.org", "Node02"),
+        ("NODE02", "vm", "Node02"),
+        ("n3.b.org", "n3", "n3.b.org"),
+        ("login4", "gpu-1", "gpu-1.cloud.internal"),  # a variable of the user's that means another machine
+        ("", "stranger.invalid", "stranger.invalid"),
+    ],
+)
+def test_a_host_knows_its_name_in_the_job(told: str, own: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: own)
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [])
+    assert this_host(HOSTS, told) == host
+
+
+def test_a_host_of_another_name_is_known_by_its_address_unless_every_host_has_that() -> None:
+    assert this_host(["localhost", "127.0.1.1", "192.0.2.1"], "") == socket.gethostname()
+    for family, address in _towards_others():
+        assert family == socket.AF_INET
+        assert this_host(["192.0.2.1", address], "") == address
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_folder_below_one_that_everybody_may_write_is_refused(tmp_path: Path) 
         private.make(tmp_path / "open" / "mine")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.needs("users")
 def test_a_strangers_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "his").mkdir()
     os.chown(tmp_path / "his", STRANGER, STRANGER)
@@ -57,7 +57,7 @@ def test_a_strangers_folder_is_refused(tmp_path: Path) -> None:
         private.make(tmp_path / "his")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.needs("users")
 def test_a_folder_below_a_strangers_is_refused_unless_it_is_the_users_group_that_shares_it(tmp_path: Path) -> None:
     """The owner of a folder can put another one into the place of each folder in it, even if it is sticky."""
     his = tmp_path / "his"
@@ -108,7 +108,7 @@ def test_nothing_but_a_regular_file_is_opened(tmp_path: Path) -> None:
         private.read_bytes(tmp_path / "file", 3)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.needs("users")
 def test_a_folder_behind_a_strangers_link_is_refused(tmp_path: Path) -> None:
     """The owner of a link, and of the folder that it lies in, can lead it to another folder at any time."""
     mine, his, shared = (tmp_path / name for name in ("mine", "his", "shared"))

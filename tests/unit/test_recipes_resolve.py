@@ -54,6 +54,15 @@ def test_the_small_data_sets_get_the_small_network_and_their_own_size(data: str)
     assert fitted("google-77s", 4, data={"name": data, "size": 128}).train.model.name == "resnet50"
 
 
+@pytest.mark.parametrize("size", [{}, {"size": 224}])
+def test_phases_of_the_users_own_are_tested_with_images_as_large_as_those_they_train_with(size: dict[str, int]) -> None:
+    train = written(
+        "fastai-18min", data={"name": "synthetic", **size}, phases=({"until": 9}, {"until": 50, "size": 160})
+    ).train
+    assert {phase.view.test_size or phase.view.size for phase in phases_of(train, 1000)[1:]} == {160}
+    assert train.data.test_size is None
+
+
 def test_why_a_batch_changes_is_reported() -> None:
     def why(data: dict[str, object]) -> str:
         (found,) = (each for each in fitted("nvidia-80s", 100, data=data).changes if each.key == "batch")

@@ -83,7 +83,7 @@ def test_another_version_over_there_is_not_used(bare: Path) -> None:
         assert said(there, "torusrun.orchestrator", "version")[0] == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.needs("users")
 @pytest.mark.parametrize("taken", ["", ".local", ".local/share/torusrun", "its own"])
 def test_nothing_is_imported_from_a_folder_that_a_stranger_may_have_filled(taken: str, bare: Path) -> None:
     """A folder's name tells what is in it, so everybody can make it where he may write."""

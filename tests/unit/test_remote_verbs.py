@@ -123,7 +123,7 @@ def test_runs_on_a_login_node_that_a_pattern_selects_are_shown_first(
 def test_python_has_the_same_functions(
     run_file: Path, home: Path, far: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = api.submit(run_file, settings=['env.A=it\'s "so"', 'command=[sh, -c, "echo $A; test -e ../../../enough"]'])
+    run = api.submit(run_file, settings=['--env=A=it\'s "so"', 'command=[sh, -c, "echo $A; test -e ../../../enough"]'])
     assert run.wait(120).state is State.FAILED and run.status().state is State.FAILED
     assert run == api.open_run("last") and run.metrics() == []
     (far / "torusrun/enough").touch()

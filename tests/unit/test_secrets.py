@@ -85,7 +85,7 @@ def test_a_file_that_others_may_read_or_that_holds_no_value_is_refused(
     assert "xx" not in str(refused.value), "no message may show a value"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.needs("users")
 def test_a_file_of_another_user_is_refused(home: Path, file: Path) -> None:
     os.chown(file, 12345, -1)
     with pytest.raises(UserError, match="another user"):

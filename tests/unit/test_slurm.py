@@ -166,6 +166,28 @@ def test_the_id_of_a_submitted_job() -> None:
         Slurm().job_id("")
 
 
+BANNER = """
+---------------------------------
+   Welcome to the 7th Machine
+---------------------------------
+
+--> Verifying valid submit host (login4)...OK
+Tue Nov 24 03:08:22 2026 [INFO4] [euid=5000,pid=6818] krb_cred: initialized
+"""
+
+
+@pytest.mark.parametrize("printed", ["4711", "4711;alpha", "Submitted batch job 4711", " 4711 \r"])
+def test_the_id_stands_beside_what_else_a_site_prints(printed: str) -> None:
+    for text in (f"{BANNER}{printed}\n", f"{printed}\n{BANNER}"):
+        assert Slurm().job_id(text) == "4711"
+
+
+def test_of_two_numbers_neither_is_the_id() -> None:
+    assert Slurm().job_id("2026\nSubmitted batch job 4711\n") == "4711"
+    with pytest.raises(SiteError, match="did not print a job id"):
+        Slurm().job_id("2026\n4711\n")
+
+
 @pytest.mark.parametrize("option", ["-M", "-Mgpu", "-M gpu", "--clusters=gpu", "--clusters", "--cluster", "--clus gpu"])
 def test_a_site_submits_to_no_other_cluster_since_no_query_would_see_the_job(option: str) -> None:
     for key in ("ask", "extra", "submit_args"):

@@ -178,6 +178,30 @@ def test_an_infiniband_fabric() -> None:
     assert found.leaves == {"000b8cffff002347": ["node1", "node2", "node10", "node23", "node24"]}
 
 
+def test_switches_and_adapters_without_names_are_told_apart_by_their_guids() -> None:
+    first, second = "0c42a103000ef7c6", "0c42a103000ef206"
+    found = infiniband.tree(recorded("unnamed.ibnetdiscover.txt"))
+    assert found.leaves[first] == ["H-0c42a10300389dc0", "H-0c42a10300389dc8", "n08509", "n08510"]
+    assert found.leaves[second] == ["H-0c42a10300408008", "n08601"]
+    bull = infiniband.tree(recorded("bull.ibnetdiscover.txt"))
+    assert bull.leaves["080038000535c3ff"] == ["r3-1016"], "only the section of the adapter names its switch"
+    assert {*bull.leaves["080038000235c7ef"]} == {"0", "0-r3", "r3-1014", "r3-1015"}
+    unmarked = 'Switch\t36 "S-a1"\n[1]\t"H-b1"[1](b1)\nSwitch\t36 "S-a2"\n[1]\t"H-b2"[1](b2)\n'
+    assert infiniband.tree(unmarked).leaves == {"a1": ["H-b1"], "a2": ["H-b2"]}
+
+
+def test_a_list_of_routers_of_pbs_has_switches_within_one_another() -> None:
+    found = pbs.tree(recorded("router.pbsnodes.txt"), "Router")
+    assert found.leaves == {"med-04": ["b01"], "sml-01": ["s07"]}, "the first of each list is the host itself"
+    assert found.parents == {"med-04": "ib-04", "ib-04": "bar", "sml-01": "ib-01", "ib-01": "bar"}
+    overlapping = "".join(
+        f"{name}\n     resources_available.switch = {listed}\n"
+        for name, listed in (("a", "x"), ("b", "x,y"), ("c", "y"))
+    )
+    with pytest.raises(SiteError, match="the switches x and y, which share only some of their hosts"):
+        pbs.tree(overlapping, "switch")
+
+
 def test_leaves_and_spines_and_the_agents_in_switches() -> None:
     """Lines as newer versions write them, with port GUIDs and speeds."""
     text = ""

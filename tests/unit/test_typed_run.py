@@ -120,3 +120,31 @@ def test_a_plan_without_a_file_is_submitted_by_python(folder: Path) -> None:
     planned = plan(TypedRun(tuple(Option((key,), value, f"--{key}") for key, value in values.items()), Path()))
     assert planned.code == folder and json.dumps(planned.as_json())
     assert not [source for source in planned.sources if not Path(source).exists()], "its copies could not be private"
+
+
+@pytest.mark.parametrize("verb", ["submit", "plan", "check"])
+def test_a_run_file_takes_the_options_of_a_run_without_a_file(
+    verb: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "runs").mkdir()
+    file = folder / "runs" / "run.yaml"
+    file.write_text("name: mine\nsite: local\ncommand: [python, train.py]\nenv: {LR: '1'}\n")
+    options = ["--site=slurm-v100", "-N3", "--gpus=2", "--time=2h", "--name=e3", "--env", "LR=", "--code=."]
+    shows = {"submit": ["--print-script"], "plan": ["--json"], "check": []}[verb]
+    assert main([verb, str(file), *options, *shows]) == 0
+    if verb == "plan":
+        spec = json.loads(capsys.readouterr().out)["spec"]
+        assert (spec["name"], spec["nodes"], spec["ranks_per_node"], spec["time"]) == ("e3", 3, 2, "7200.000000s")
+        assert spec["env"] == {"LR": ""} and spec["code"] == str(folder), "a typed path begins where it is typed"
+    assert main([verb, str(file), "--nodes", "x", "--env", "BASH_ENV=s3cret"]) == 2
+    said = capsys.readouterr().err
+    assert "--nodes x: 'nodes' must be a whole number, not 'x'" in said and "--env BASH_ENV=...: " in said, said
+    assert "s3cret" not in said
+
+
+def test_the_last_of_an_option_and_a_setting_wins(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["run", "--print-script", "--site", "slurm"]
+    assert main([*common, "--nodes", "2", "--set", "nodes=3", *COMMAND]) == 0
+    assert "--nodes=3" in capsys.readouterr().out
+    assert main([*common, "--set", "nodes=3", "--nodes", "2", *COMMAND]) == 0
+    assert "--nodes=2" in capsys.readouterr().out

@@ -143,7 +143,7 @@ def test_a_collected_file_is_as_open_as_the_runs_own(finished: RunFolder, tmp_pa
     assert mode(into / "attempts/1/config.json") == 0o600
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to a group and become another user")
+@pytest.mark.needs("users")
 def test_the_group_of_the_folder_of_runs_reads_logs_and_no_token(home: Path) -> None:
     """The folder of runs has set-group-ID, as the folders of projects have."""
     (home / "runs").mkdir()

@@ -27,8 +27,8 @@ def attempt(tmp_path: Path) -> Attempt:
 
 @pytest.fixture
 def says(attempt: Attempt) -> Says:
-    def of(*events: Event, status: Status = RUNNING, rows: list[dict[str, Any]] | None = None, **how: bool) -> str:
-        return waiting(status, events, attempt, rows or [], command=how.get("command", False))
+    def of(*events: Event, status: Status = RUNNING, rows: list[dict[str, Any]] | None = None, **how: Any) -> str:
+        return waiting(status, events, attempt, rows or [], **{"command": False, **how})
 
     return of
 
@@ -53,6 +53,12 @@ def test_the_steps_to_the_first_step_of_a_training(attempt: Attempt, says: Says)
     attempt.rendezvous.unlink()
     assert says(began) == "the ranks load their program and data"
     assert says(began, command=True) == "", "its log says more"
+    attempt.logs.mkdir()
+    attempt.rank_log(0).write_text("iteration 1\n")
+    assert says(began, command=True, pattern=True, now_s=began.time_s + 59) == ""
+    unmatched = "metrics.pattern matches no line of rank 0's log so far"
+    assert says(began, command=True, pattern=True, now_s=began.time_s + 61) == unmatched
+    assert says(began, command=True, pattern=True, now_s=began.time_s + 61, rows=[{"event": "step"}]) == ""
     start = {"event": "start", "step": 40}
     assert says(began, rows=[start]) == "the ranks have met; the first step is not recorded yet"
     assert says(began, rows=[start, {"event": "step", "step": 41}]) == ""

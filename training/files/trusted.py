@@ -66,6 +66,19 @@ def _own(path: Path, descriptor: int) -> int:
     return descriptor
 
 
+def drop_access_lists(file: Path | int) -> None:
+    """Remove the access lists that a new file or folder inherited: they can give rights that its mode denies.
+
+    `file` is a path or a descriptor. Raises OSError, except on a file system without such lists.
+    """
+    for name in ("system.posix_acl_access", "system.posix_acl_default"):
+        try:
+            os.removexattr(file, name)
+        except OSError as error:
+            if error.errno not in (errno.ENODATA, errno.ENOTSUP):
+                raise
+
+
 def put(path: Path, content: bytes, mode: int = SECRET) -> None:
     """Write `path` with this mode, less the umask; the content is on the disk before the file has its name.
 
@@ -78,16 +91,23 @@ def put(path: Path, content: bytes, mode: int = SECRET) -> None:
 
 
 @contextmanager
-def unfinished(path: Path, temporary: Path, mode: int = SECRET) -> Iterator[IO[bytes]]:
-    """The new file `temporary` to write into, which becomes `path` at the end; an error within leaves no file."""
+def unfinished(
+    path: Path | str, temporary: Path | str, mode: int = SECRET, folder: int | None = None
+) -> Iterator[IO[bytes]]:
+    """The new file `temporary` to write into, which becomes `path` at the end; an error within leaves no file.
+
+    Both are names in the open `folder` if that is given.
+    """
     try:
-        temporary.unlink(missing_ok=True)
-        with open(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(open_regular(temporary, flags, mode, folder), "wb") as file:
             yield file
-        temporary.replace(path)
+        os.replace(temporary, path, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            os.unlink(temporary, dir_fd=folder)
         raise
 
 

@@ -6,7 +6,7 @@ so a list there has one tensor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -33,26 +33,33 @@ class Foreach:
     def _move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None, change: float) -> None:
         squares = self.squares(pieces) if squares is None else squares
         weights, velocities = [piece.weight for piece in pieces], [piece.velocity for piece in pieces]
-        updates = [piece.gradient for piece in pieces]
-        scaled = [index for index, piece in enumerate(pieces) if piece.scaled]
-        if scaled:
-            changed = self._scaled([pieces[i] for i in scaled], squares, scaled, rate)
-            for index, update in zip(scaled, changed, strict=True):
-                updates[index] = update
+        weight_norm, gradient_norm = squares.sqrt().to(weights[0].dtype).unbind(1)
+        ratio_of = self.rule.ratio(weight_norm, gradient_norm, rate).unbind()
+        ratios = {index: ratio_of[index] for index, piece in enumerate(pieces) if piece.scaled}
+        updates = self._decayed(pieces)
+        if self.rule.keys.ratio_in_momentum:
+            updates = _times(updates, ratios)
         added, taken = self.rule.rates(rate)
         momentum = self.rule.momentum
         torch._foreach_mul_(velocities, momentum * change)
         torch._foreach_add_(velocities, updates, alpha=added)
+        if not self.rule.keys.ratio_in_momentum:
+            velocities, updates = _times(velocities, ratios), _times(updates, ratios)
         if self.rule.keys.nesterov:
             torch._foreach_add_(weights, velocities, alpha=-taken * momentum)
             torch._foreach_add_(weights, updates, alpha=-rate)
         else:
             torch._foreach_add_(weights, velocities, alpha=-taken)
 
-    def _scaled(self, pieces: list[Piece], squares: Tensor, which: list[int], rate: float) -> list[Tensor]:
-        weights, gradients = [piece.weight for piece in pieces], [piece.gradient for piece in pieces]
-        weight_norm, gradient_norm = squares.sqrt().to(weights[0].dtype).unbind(1)
-        ratios = self.rule.ratio(weight_norm, gradient_norm, rate).unbind()
-        updates = torch._foreach_add(gradients, weights, alpha=self.rule.weight_decay)
-        torch._foreach_mul_(updates, [ratios[index] for index in which])
-        return list(updates)
+    def _decayed(self, pieces: Sequence[Piece]) -> list[Tensor]:
+        """The gradients, those of scaled pieces with the decay."""
+        scaled = [piece for piece in pieces if piece.scaled]
+        gradients, weights = [piece.gradient for piece in scaled], [piece.weight for piece in scaled]
+        decayed = iter(torch._foreach_add(gradients, weights, alpha=self.rule.weight_decay) if scaled else ())
+        return [next(decayed) if piece.scaled else piece.gradient for piece in pieces]
+
+
+def _times(tensors: Sequence[Tensor], ratios: Mapping[int, Tensor]) -> list[Tensor]:
+    """The tensors, those with these indices times their ratio."""
+    products = iter(torch._foreach_mul([tensors[index] for index in ratios], list(ratios.values())) if ratios else ())
+    return [next(products) if index in ratios else tensor for index, tensor in enumerate(tensors)]

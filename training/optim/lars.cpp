@@ -8,7 +8,7 @@ constexpr i64 LANES = 32, BLOCK = 128 * LANES;
 
 struct Rule {
     double momentum, kept, decay, ratio_decay, trust, eps, rate;
-    int rate_in_momentum, clip, nesterov;
+    int rate_in_momentum, ratio_in_momentum, clip, nesterov;
 };
 
 #if defined(__x86_64__) && defined(__gnu_linux__)
@@ -77,8 +77,10 @@ void lars_move(const Rule *rule, i64 count, const i64 *sizes, const unsigned cha
     for (i64 t = 0; t < count; t++) {
         double found[2] = {0, 0};
         if (scaled[t] && !known) squares(w[t], g[t], sizes[t], found);
-        const double scale = scaled[t] ? added * ratio(*rule, known ? known + 2 * t : found) : added;
-        move(w[t], g[t], v[t], sizes[t], scale, scaled[t] ? rule->decay : 0, rule->kept, taken, ahead, straight);
+        const double by = scaled[t] ? ratio(*rule, known ? known + 2 * t : found) : 1;
+        const double before = rule->ratio_in_momentum ? by : 1, after = rule->ratio_in_momentum ? 1 : by;
+        move(w[t], g[t], v[t], sizes[t], added * before, scaled[t] ? rule->decay : 0, rule->kept, taken * after, ahead,
+             straight);
     }
 }
 }

@@ -9,6 +9,9 @@ The learning rate is inside the momentum (MLPerf's reference, NVIDIA's FusedLARS
     inside     v = momentum v + rate u,  w = w - v       (Nesterov: w = w - momentum v - rate u)
     outside    v = momentum v + u,       w = w - rate v  (Nesterov: w = w - rate (momentum v + u))
 
+With `ratio_in_momentum: false` u is g + decay w, and the ratio multiplies what is taken from w. Outside, that is the
+form of TensorFlow 1.14 (tf.contrib.opt.LARSOptimizer; verified in its wheel; 1.15 has rate and ratio inside).
+
 `lars.ratio_decay` is the decay in the ratio if it differs from that in u. So Fujitsu's two-stage LARS (verified in
 their code) is the form inside:
 

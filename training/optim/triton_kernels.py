@@ -57,7 +57,7 @@ def add_blocks(first_block, partial, blocks, squares, SUMMED: tl.constexpr):
 def move_block(
     table, pieces, block_piece, block_begin, squares,
     rate, added, taken, momentum, kept, decay, ratio_decay, trust, eps,
-    CLIP: tl.constexpr, NESTEROV: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+    CLIP: tl.constexpr, NESTEROV: tl.constexpr, RATIO_INSIDE: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     block = tl.program_id(0)
     piece = tl.load(block_piece + block)
@@ -77,7 +77,11 @@ def move_block(
     velocities = _pointer(table, pieces, 2, piece, ALIGNED) + at
     weight = tl.load(weights, mask=inside, other=0.0)
     gradient = tl.load(_pointer(table, pieces, 1, piece, ALIGNED) + at, mask=inside, other=0.0)
-    change = added * ratio * (gradient + decay * weight)
+    if RATIO_INSIDE:
+        added = added * ratio
+    else:
+        taken = taken * ratio
+    change = added * (gradient + decay * weight)
     velocity = kept * tl.load(velocities, mask=inside, other=0.0) + change
     tl.store(velocities, velocity, mask=inside)
     if NESTEROV:

@@ -58,7 +58,8 @@ class Triton:
             table.pieces, len(pieces), table.block_piece, table.block_begin, squares,
             *map(float, (rate, added, taken, rule.momentum, rule.momentum * change)),
             *map(float, (rule.weight_decay, rule.ratio_decay, keys.trust, keys.eps)),
-            CLIP=keys.clip, NESTEROV=keys.nesterov, ALIGNED=table.aligned, BLOCK=BLOCK,
+            CLIP=keys.clip, NESTEROV=keys.nesterov, RATIO_INSIDE=keys.ratio_in_momentum, ALIGNED=table.aligned,
+            BLOCK=BLOCK,
         )  # fmt: skip
 
     def _squares(self, table: _Table) -> Tensor:

@@ -133,6 +133,8 @@ def _own_images(run: Fitting) -> None:
 def _size(run: Fitting) -> None:
     if "size" not in run.held["data"]:
         return
+    if run.has("phases"):
+        run.held["data"].pop("test_size", None)  # the user's phases change the size of training images
     published, own = run.recipe.scale.size, run.data.shape[-1] if run.data else None
     size = run.user.data.size if run.has("data.size") and run.user.data.size else min(own or published, published)
     before = run.span("size", run.held["data"]["size"])

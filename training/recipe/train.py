@@ -77,6 +77,11 @@ class LarsKeys:
     )
     eps: Annotated[float, Limits(at_least=0, at_most=1.0)] = key(0.0, "added to the norm of the gradient")
     lr_in_momentum: bool = key(True, "the learning rate scales the gradient, not the velocity (MLPerf)")
+    ratio_in_momentum: bool = key(
+        True,
+        "the ratio scales the gradient, not the velocity; false: together with lr_in_momentum false, TensorFlow 1.14's",
+        source="tf.contrib.opt.LARSOptimizer in TensorFlow's wheels 1.14.0 (false) and 1.15.0 (true), verified",
+    )
     clip: bool = key(False, "limit each tensor's own rate to the learning rate (apex's LARC)")
     nesterov: bool = key(False, "look ahead along the velocity")
     ratio_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(

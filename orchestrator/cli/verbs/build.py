@@ -6,7 +6,7 @@ squashfs, and a SIF can be converted, too.
 examples:
   torusrun build pytorch-cpu
   torusrun build containers/pytorch-v100.yaml --site slurm --on job
-  torusrun build Dockerfile
+  torusrun build docker/Dockerfile --context .
   torusrun build docker-archive:mine.tar
   torusrun build pytorch-cpu --wheelhouse wheels --offline
 """
@@ -23,6 +23,7 @@ from torusrun.orchestrator.cli.verbs import shared_arguments
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("image", metavar="IMAGE", help="an image file, a Dockerfile, an image or a run file")
     shared_arguments.site(parser)
+    shared_arguments.context(parser)
     parser.add_argument(
         "--on", choices=("login", "job"), help="build here (login) or in a job; default: the site's build_on"
     )
@@ -62,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
         return DONE
     wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
     lock = building.lock_of(source, args.locked) if args.locked is not None else None
-    prepared = building.prepare(source, site, offline=args.offline, wheelhouse=wheelhouse, lock=lock)
+    prepared = building.prepare(
+        source, site, offline=args.offline, wheelhouse=wheelhouse, lock=lock, context=args.context
+    )
     for advice in prepared.advice:
         progress(f"note: {advice}")
     if (args.on or site.container.build_on) == "job" and not building.caches(site).sound(prepared.key):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
+    shared_arguments.keys(parser, beside_file=True)
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

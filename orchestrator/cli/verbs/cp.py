@@ -13,6 +13,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import DONE, UserError
@@ -28,13 +29,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.base.terminal.remarks import busy
     from torusrun.orchestrator.runs.copy_out import copy_out
 
     asked = [_asked(text) for text in args.sources]
     with busy("copying"):
         made = [*copy_out(asked, args.dest)]
-    print("\n".join(map(str, made)))
+    print("\n".join(plain(str(path)) for path in made))
     return DONE
 
 
@@ -53,7 +55,9 @@ def _asked(text: str) -> ChosenFiles:
         raise UserError(f"{text!r} names no file of a run: write RUN:PATH, as in last:metrics.jsonl")
     pattern = patterns.parse(path, from_top=True)
     if away := remote_runs.find(word):
-        return ChosenFiles(f"{away.run}:{path}", pattern, lambda into: fetch(away, into, "none", [pattern]))
+        copy = partial(fetch, away, checkpoints="none", only=[pattern])
+        named_elsewhere = pattern.names_by_word and len(pattern.parts) == 2
+        return ChosenFiles(f"{away.run}:{path}", pattern, copy, named_elsewhere)
     run = index.find(word)
     return ChosenFiles(
         f"{run.run_id}:{path}", pattern, lambda into: keep_only(into, copy_chosen(run, into, [pattern], warn))

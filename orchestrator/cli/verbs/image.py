@@ -56,6 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar; convert: a new folder"
     )
     shared_arguments.site(parser)
+    shared_arguments.context(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,10 +71,10 @@ def run(args: argparse.Namespace) -> int:
     if args.image is None:
         raise UserError(f"`torusrun image {args.what}` needs an image; `torusrun image ls` lists them")
     if args.what == "render":
-        print(building.definition(args.image, site), end="")
+        _noted(building.definition(args.image, site, args.context), end="")
         return DONE
     if args.what == "convert":
-        print(_converted(args.image, site, args.to))
+        _noted(_converted(args.image, site, args.to, args.context))
         return DONE
     if args.what == "resolve":
         _resolve(args.image, site, args.json)
@@ -123,16 +124,20 @@ def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
         return export(cache, entry, absolute(to))
 
 
-def _converted(source: str, site: Site, to: str | None) -> Path:
+def _converted(source: str, site: Site, to: str | None, context: Path | None) -> tuple[Path, tuple[str, ...]]:
     from torusrun.orchestrator.planning.image import building
     from torusrun.orchestrator.spec.paths import absolute
 
     if to is None:
         raise UserError("`torusrun image convert` needs --to, a new folder for the definition and the files it copies")
-    definition, notes = building.converted(source, site, absolute(to))
-    for note in notes:
+    return building.converted(source, site, absolute(to), context)
+
+
+def _noted(made: tuple[str | Path, tuple[str, ...]], end: str = "\n") -> None:
+    """Print a result, after the notes about it."""
+    for note in made[1]:
         progress(f"note: {note}")
-    return definition
+    print(made[0], end=end)
 
 
 def _resolve(source: str, site: Site, as_json: bool) -> None:

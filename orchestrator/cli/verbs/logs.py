@@ -12,6 +12,7 @@ last > FILE) and with --raw, but never those of another user's run.
 
 examples:
   torusrun logs last
+  torusrun logs last -n 50
   torusrun logs last --rank 3 --follow
   torusrun logs last --all --grep 'loss|warning'
   torusrun logs last --all --attempt all --since 10m --times
@@ -46,6 +47,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--all", action="store_true", help="the job and all ranks by time, each line with its origin")
     what.add_argument("--errors", action="store_true", help="tracebacks of all ranks, and the ranks that ended badly")
     parser.add_argument("--attempt", metavar="N", type=_attempt, help="an earlier one, or 'all'; default: the newest")
+    parser.add_argument(
+        "--tail", "-n", metavar="N", type=_lines, help="only the last N lines that exist already, read from the end"
+    )
     parser.add_argument("--grep", metavar="PATTERN", help="only lines that match this regular expression")
     parser.add_argument(
         "--since",
@@ -69,13 +73,19 @@ def _attempt(text: str) -> int:
     return int(text)
 
 
+def _lines(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
+    return int(text)
+
+
 def _options(args: argparse.Namespace) -> list[str]:
     """The given options, for a login node."""
     options = [f"--{name}" for name in ("all", "errors", "times", "follow") if getattr(args, name)]
     options.append("--raw" if args.raw else "--no-raw")  # the login node cannot see whether the output is a file
     options += [] if args.all or args.errors else [f"--rank={args.rank}"]
     attempt = "all" if args.attempt == ALL else args.attempt
-    values = {"attempt": attempt, "since": args.since, "grep": args.grep}
+    values = {"attempt": attempt, "tail": args.tail, "since": args.since, "grep": args.grep}
     return [*options, *(f"--{name}={value}" for name, value in values.items() if value is not None)]
 
 
@@ -91,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         return code
     rank = None if args.all or args.errors else args.rank
     since_s = None if args.since is None else selection.moment("--since", args.since)
-    reading = Reading(find(args.run_id), Filter(rank, args.attempt, since_s, _compiled(args.grep)))
+    reading = Reading(find(args.run_id), Filter(rank, args.attempt, since_s, _compiled(args.grep), args.tail))
     if args.follow and rank is not None and not reading.newest.wrote(rank):
         _say_why_it_waits(reading, rank)
     lines = (reading.failures if args.errors else reading.lines)(until_over=args.follow)

@@ -26,46 +26,25 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.spec.typed_run import Option, TypedRun
 
 TAKES_A_COMMAND = True
-KEYS = {"nodes": "nodes", "ranks": "ranks_per_node", "time": "time", "image": "image", "queue": "queue",
-        "account": "account", "code": "code"}  # fmt: skip
 MOST_NAME = 63  # characters
 RUNS_A_SCRIPT = re.compile(r"(python[0-9.]*|(ba|da|k|z)?sh)")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "torusrun run [options] -- COMMAND ..."
-    parser.add_argument("-n", "-N", "--nodes", metavar="N", help="nodes to ask for; default: 1")
-    ranks = parser.add_mutually_exclusive_group()
-    ranks.add_argument("--gpus", metavar="N", help="GPUs to use on a node, with one rank for each")
-    ranks.add_argument("--ranks-per-node", metavar="N", dest="ranks", help="ranks on a node; default: the site's")
-    parser.add_argument("--time", metavar="TIME", help="time limit, as in 2h; default: 1h")
-    parser.add_argument("--image", metavar="IMAGE", help="the container image of the ranks; default: none")
-    parser.add_argument("--queue", metavar="NAME", help="partition or queue; default: the site's")
-    parser.add_argument("--account", metavar="NAME", help="account to charge; default: the site's")
-    parser.add_argument(
-        "--env", metavar="NAME=VALUE", action="append", default=[], help="a variable for the ranks; may be repeated"
-    )
-    parser.add_argument(
-        "--code",
-        metavar="FOLDER",
-        help="folder of your code, which is copied; none: no code; default: the working directory",
-    )
-    parser.add_argument("--name", metavar="NAME", help="a name for the run; default: that of the script or program")
     shared_arguments.site(parser)
     shared_arguments.settings(parser)
+    shared_arguments.keys(parser, beside_file=False)
     parser.add_argument("--save", metavar="FILE", help="write the run file into the new FILE; submit nothing")
     submit.how(parser)
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.spec.load import load_site
     from torusrun.orchestrator.spec.typed_run import TypedRun
 
     if not args.command or args.words:
         raise UserError(_without_command(args.words))
-    if args.gpus:
-        _check_gpus(args.gpus, args.site, load_site(args.site).node.gpus)
     typed = TypedRun(tuple(_options(args)), Path())
     if args.save and (args.sweep or args.at_once is not None):
         raise UserError("--save writes one run: leave out --sweep and --at-once, and write `sweep` into the file")
@@ -86,32 +65,13 @@ def _without_command(words: list[str]) -> str:
     return f"write the command after '--', as in `torusrun run --ranks-per-node 2 -- {command}`"
 
 
-def _check_gpus(text: str, site: str, there: int) -> None:
-    """Raise UserError if a node of the site has fewer GPUs. Other mistakes in the number are the reader's."""
-    if text.isdecimal() and int(text) > there:
-        has = f"a node of the site {site!r} has {there or 'no'} GPUs (node.gpus)"
-        raise UserError(
-            f"--gpus {text}: {has}; for as many ranks without GPUs of their own, write --ranks-per-node {text}"
-        )
-
-
 def _options(args: argparse.Namespace) -> list[Option]:
-    """The keys of the run, in the order of a run file."""
+    """The keys that every run of a command has."""
     from torusrun.orchestrator.spec.typed_run import Option
 
-    name = args.name if args.name is not None else _name(args.command)
-    found = [Option(("name",), name, f"--name {name}"), Option(("site",), args.site, f"--site {args.site}")]
-    if args.gpus is not None:
-        found.append(Option(("ranks_per_node",), args.gpus, f"--gpus {args.gpus}"))
-    for option, key in KEYS.items():
-        if (value := getattr(args, option)) is not None:
-            found.append(Option((key,), value, f"--{key.replace('_', '-')} {value}"))
-    for variable in args.env:
-        key, equals, value = variable.partition("=")
-        if not (key and equals):
-            raise UserError(f"--env {variable}: write it as NAME=VALUE")
-        found.append(Option(("env", key), value, f"--env {key}=..."))
-    return [*found, Option(("command",), tuple(args.command), f"-- {shlex.join(args.command)}")]
+    command = Option(("command",), tuple(args.command), f"-- {shlex.join(args.command)}")
+    name = Option(("name",), _name(args.command), "--")
+    return [name, Option(("site",), args.site, f"--site {args.site}"), command]
 
 
 def _name(command: list[str]) -> str:

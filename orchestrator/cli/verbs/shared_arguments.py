@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from torusrun.orchestrator.base.errors import SiteError, UserError, explained
-from torusrun.orchestrator.spec.paths import expanded, read_bytes
+from torusrun.orchestrator.base.errors import UserError, explained
+from torusrun.orchestrator.spec.paths import absolute, decoded, expanded, read_bytes
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.network.cost.links import Network
@@ -39,6 +40,54 @@ def settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def keys(parser: argparse.ArgumentParser, *, beside_file: bool) -> None:
+    """Add the options that are keys of a run. They join the values of --set, and the last one wins.
+
+    If a verb has a run file, paths in its keys begin `beside_file`, and those of options become absolute.
+    """
+    add = functools.partial(parser.add_argument, action=_Key, default=[], dest="settings")
+    add("-n", "-N", "--nodes", metavar="N", help="nodes to ask for")
+    ranks = parser.add_mutually_exclusive_group()
+    of_ranks = functools.partial(ranks.add_argument, action=_Key, default=[], dest="settings", metavar="N")
+    of_ranks("--gpus", help="GPUs to use on a node, with one rank for each")
+    of_ranks("--ranks-per-node", help="ranks on a node; default: the site's")
+    add("--time", metavar="TIME", help="time limit, as in 2h; default: 1h")
+    add(
+        "--image",
+        metavar="IMAGE",
+        type=_image if beside_file else str,
+        help="the container image of the ranks; default: none",
+    )
+    add("--queue", metavar="NAME", help="partition or queue; default: the site's")
+    add("--account", metavar="NAME", help="account to charge; default: the site's")
+    add("--env", metavar="NAME=VALUE", help="a variable for the ranks; may be repeated")
+    code = "folder of your code, which is copied; none: no code"
+    add("--code", metavar="FOLDER", type=_code if beside_file else str, help=code)
+    add("--name", metavar="NAME", help="a name for the run")
+
+
+class _Key(argparse.Action):
+    """Adds an option that is a key of a run to the settings, as '--nodes=4'."""
+
+    def __call__(self, _: object, args: argparse.Namespace, value: object, *__: object) -> None:
+        long = next(name for name in self.option_strings if name.startswith("--"))
+        args.settings = [*args.settings, f"{long}={value}"]
+
+
+def _image(text: str) -> str:
+    """The image that --image names, whose path begins at the working directory."""
+    from torusrun.orchestrator.images import source
+
+    return source.beside(text, Path())
+
+
+def _code(text: str) -> str:
+    """The folder that --code names, which begins at the working directory."""
+    from torusrun.orchestrator.spec.run import NO_CODE
+
+    return text if text == NO_CODE else str(absolute(text))
+
+
 def sweep(parser: argparse.ArgumentParser) -> None:
     """Add the options that make a sweep of a run file."""
     parser.add_argument(
@@ -59,6 +108,12 @@ def here(site: Site, verb: str) -> None:
     """Raise UserError if the site has a login node and the verb does not work through it."""
     if site.host:
         raise UserError(f"the site is reached through {site.host}, and `torusrun {verb}` is not: run it there")
+
+
+def context(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--context", metavar="FOLDER", type=absolute, help="where a Dockerfile copies from; default: its own folder"
+    )
 
 
 def run_id(parser: argparse.ArgumentParser) -> None:
@@ -103,26 +158,22 @@ def held(parser: argparse.ArgumentParser) -> None:
 
 def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:
     """Add the option --hosts, a file that `hosts` reads."""
-    what = "one per line, or a list like n[1-8]; surplus hosts are spares"
+    what = "a host file of a launcher or scheduler, or lists like n[1-8]; surplus hosts are spares"
     parser.add_argument("--hosts", metavar="FILE", help=f"{purpose}: {what}")
 
 
 def hosts(name: str) -> list[str]:
     """The hosts in the file of --hosts, in order. Raises UserError with the wrong line."""
-    from torusrun.orchestrator.network.hosts.hostlist import MOST_HOSTS, expand
+    from torusrun.orchestrator.network.hosts.host_file import WrongLine, hosts_of
 
     try:
-        lines = read_bytes(expanded(name), LARGEST_BYTES).decode().splitlines()
+        found = hosts_of(decoded(read_bytes(expanded(name), LARGEST_BYTES)))
     except OSError as error:
         raise UserError(f"--hosts {name}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"--hosts {name}: this is not UTF-8 text (byte {error.start})") from None
-    found: list[str] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            found += expand(line.split()[0], MOST_HOSTS - len(found)) if line.strip() else []
-        except SiteError as error:
-            raise UserError(f"--hosts {name}:{number}: {error}") from None
+    except WrongLine as error:
+        raise UserError(f"--hosts {name}:{error.number}: {error}") from None
     if not found:
         raise UserError(f"--hosts {name}: it has no hosts; write one per line")
     return found

@@ -1,7 +1,7 @@
 """
 examples:
   torusrun submit examples/digits.yaml --wait
-  torusrun submit examples/digits.yaml --site slurm --set nodes=4 --set grid=4x4
+  torusrun submit examples/digits.yaml --site slurm --nodes 4 --time 2h --set grid=4x4
   torusrun submit examples/digits.yaml --dry-run
   torusrun submit examples/digits.yaml --print-script > job.sh
   torusrun submit run.yaml --site slurm --dry-run --ask
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
+    shared_arguments.keys(parser, beside_file=True)
     how(parser)
 
 

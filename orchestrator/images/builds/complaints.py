@@ -32,6 +32,9 @@ SERVERS = (
 KNOWN = (
     (r"HASHES FROM THE REQUIREMENTS FILE[\s\S]*?\n\s+(\S+) from",
      "the archive of {x} is not the one that its hash in the requirements names"),
+    (r"Host key verification failed|Permission denied \(publickey",
+     "a build has no SSH key; write git+https:// for git+ssh:// in the requirements, and the login of a private "
+     "repository in 'secrets'"),
     (r"In --require-hashes mode, all requirements must have[^\n]*\n\s+(\S+)",
      "the requirements give some hashes, but none for {x}; `pip-compile --generate-hashes` writes them all"),
     (r"Unable to locate package (\S+)|Package '?(\S+?)'? has no installation candidate",

@@ -95,9 +95,8 @@ def parse_compat(said: str) -> str:
 
 
 def parse_glibc(said: str) -> str | None:
-    """The version from the first line of `ldd --version`; None for another C library."""
-    first = said.splitlines()[0] if said else ""
-    match = re.search(r"(\d+\.\d+)\s*$", first) if re.search("GLIBC|GNU libc", first, re.IGNORECASE) else None
+    """The version from the line of the product in `ldd --version`; None for another C library."""
+    match = re.search(r"^ldd \(.*(?:GLIBC|GNU libc).*?(\d+\.\d+)[ \t]*$", said, re.IGNORECASE | re.MULTILINE)
     return match[1] if match else None
 
 

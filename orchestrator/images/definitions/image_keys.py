@@ -148,6 +148,9 @@ class ImageFile:
     dockerfile: Annotated[str, LINE] | None = key(
         None, "a Dockerfile, instead of all other keys but 'base', which replaces the image of every FROM"
     )
+    context: Annotated[str, LINE] | None = key(
+        None, "the folder from which the Dockerfile copies, as the last word of `docker build`; default: its own"
+    )
     arguments: dict[Annotated[str, VARIABLE], str] = key({}, "values of the Dockerfile's ARG, as `docker --build-arg`")
     target: Annotated[str, LINE] | None = key(None, "the stage of the Dockerfile that is the image; default: the last")
     summary: Annotated[str, LABEL] | None = key(None, "its purpose, in one line", name="about")

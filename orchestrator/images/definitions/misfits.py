@@ -17,11 +17,12 @@ MPI_CHECKSUM_MISSING = (
 )
 BESIDE_DEFINITION = ("name", "definition", "summary", "cuda", "secrets", "training")
 BESIDE_DOCKERFILE = (
-    "name", "dockerfile", "arguments", "target", "base", "summary", "labels", "cuda", "secrets", "training",
+    "name", "dockerfile", "context", "arguments", "target", "base", "summary", "labels", "cuda", "secrets", "training",
 )  # fmt: skip
-OF_DOCKERFILE = ("arguments", "target")
-# A login written with variables, as https://$USER:$TOKEN@host, does not count: the build gets it from 'secrets'.
-LOGIN = re.compile(r"(?i)\bhttps?://(?![^/\s@]*\$)[^/\s@'\"]+@")
+OF_DOCKERFILE = ("context", "arguments", "target")
+# A login written with variables, as https://$USER:$TOKEN@host, does not count: the build gets it from 'secrets'. Nor do
+# the user names that a repository gives to everyone, as in https://git@github.com.
+LOGIN = re.compile(r"(?i)\bhttps?://(?!(?:git|hg|anonymous)@)(?![^/\s@]*\$)[^/\s@'\"]+@")
 LOGIN_MEND = "holds a login, which would stay in the image; give the URL without it, and the login in 'secrets'"
 
 

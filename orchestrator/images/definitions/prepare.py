@@ -30,10 +30,16 @@ class ToBuild:
 
 
 def prepare(
-    path: Path, variant: Variant, compression: str = "", wheelhouse: Path | None = None, lock: Path | None = None
+    path: Path,
+    variant: Variant,
+    compression: str = "",
+    wheelhouse: Path | None = None,
+    lock: Path | None = None,
+    *,
+    context: Path | None = None,
 ) -> ToBuild:
-    """The inputs of a build of the image file at `path`. Raises UserError if it cannot be built."""
-    image_file = completed(load(path))
+    """The inputs of a build of the image file at `path`; `context` replaces its own. Raises UserError if it fails."""
+    image_file = _read(path, context)
     _check(image_file, path, variant, wheelhouse, lock)
     collected = _collected(image_file, path, variant, compression)
     inputs = _rendered(collected, image_file, path, variant)
@@ -54,12 +60,21 @@ def sources(path: Path, host_mpi: bool, compression: str) -> list[str]:
     return [_rendered(collected, image_file, path, variant).key for variant in variants]
 
 
-def text(path: Path, variant: Variant) -> str:
-    """The definition of the image file at `path`. Raises UserError if it cannot be rendered."""
-    image_file = completed(load(path))
+def rendered(path: Path, variant: Variant, context: Path | None = None) -> tuple[str, tuple[str, ...]]:
+    """(the definition of the image file at `path`, notes for the user). Raises UserError if it cannot be rendered."""
+    image_file = _read(path, context)
     if image_file.definition or image_file.dockerfile:
-        return _rendered(_collected(image_file, path, variant, ""), image_file, path, variant).definition
-    return render(image_file, variant, brought(image_file.python, path.parent))
+        inputs = _rendered(_collected(image_file, path, variant, ""), image_file, path, variant)
+        return inputs.definition, inputs.notes
+    return render(image_file, variant, brought(image_file.python, path.parent)), ()
+
+
+def _read(path: Path, context: Path | None) -> ImageFile:
+    """The image file at `path`; the folder `context`, if it is given, is the one of its Dockerfile."""
+    image_file = completed(load(path))
+    if context and not image_file.dockerfile:
+        raise UserError(f"--context: {path} is not a Dockerfile and names none; leave it out")
+    return replace(image_file, context=str(context)) if context else image_file
 
 
 def _collected(image_file: ImageFile, path: Path, variant: Variant, compression: str) -> Inputs:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.image_keys import Python
-from torusrun.orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
+from torusrun.orchestrator.images.definitions.requirement_lines import misfits
 from torusrun.orchestrator.spec.load import read_text
 from torusrun.orchestrator.spec.paths import expanded
 from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
@@ -23,11 +23,6 @@ BUILD_ONLY = "/mnt"  # bound during a build; every base has it, so it needs no m
 INCLUDE = re.compile(r"(\s*(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+|(?=[^-\s=])))(\S+)(.*)", re.DOTALL)
 ARCHIVE = re.compile(
     r"(\s*|[^\s#]+\s*@\s*)(?:file://)?([^\s:;#]+\.(?:whl|tar\.gz|tar\.bz2|zip))(?=[\s;#]|$)(.*)", re.DOTALL
-)
-REFUSED = (
-    (r"\s*(-e|--editable)\b", "make a wheel of it (`pip wheel --no-deps DIR`) and name the wheel"),
-    (r"\s*(\.{0,2}/\S*|\S+\s*@\s*file:\S+)\s*(;|#|$)", "make a wheel of this folder (`pip wheel --no-deps DIR`)"),
-    (r"\s*(-f|--find-links)[\s=]+(?!https?://)", "give the folder as --wheelhouse of the build"),
 )
 
 
@@ -87,7 +82,10 @@ def gather(path: Path) -> Brought:
     archives: list[Path] = []
     texts: list[tuple[str, str]] = []
     for at in files:  # the loop appends to it
-        lines = read_text(at, "requirements file").removeprefix("\ufeff").splitlines(keepends=True)
+        text = read_text(at, "requirements file")
+        if wrong := [Problem(Mark(str(at), n, 1), reason) for n, reason in misfits(text, at.parent)]:
+            raise SpecError(wrong)
+        lines = text.splitlines(keepends=True)
         taken = (_taken_in(line, Mark(str(at), n, 1), files, archives) for n, line in enumerate(lines, 1))
         texts.append((f"requirements/{len(texts)}.txt", "".join(taken)))
     return Brought((), tuple(texts), _numbered(archives))
@@ -104,8 +102,6 @@ def _numbered(archives: list[Path]) -> tuple[tuple[str, Path], ...]:
 
 def _taken_in(line: str, mark: Mark, files: list[Path], archives: list[Path]) -> str:
     """A line with the new names of its files, which are added to `files` or `archives`."""
-    if has_login(line):
-        raise SpecError([Problem(mark, f"the line {LOGIN_MEND}")])
     beside = Path(mark.source).parent
     if (match := INCLUDE.fullmatch(line)) and "://" not in match[2]:
         number = _number(beside / expanded(match[2]), files, mark)
@@ -114,9 +110,6 @@ def _taken_in(line: str, mark: Mark, files: list[Path], archives: list[Path]) ->
         found = beside / expanded(unquote(match[2]))
         number = _number(found, archives, mark)
         return f"{match[1]}file://{BUILD_ONLY}/{archive(number, found)}{match[3]}"
-    for pattern, mend in REFUSED:
-        if re.match(pattern, line):
-            raise SpecError([Problem(mark, f"{line.strip()!r} names what the build does not have; {mend}")])
     return line
 
 

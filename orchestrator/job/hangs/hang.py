@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torusrun.orchestrator.base.proc import Work
 from torusrun.orchestrator.folder.end_words import ended
 from torusrun.orchestrator.folder.how_ended import WAITS_FOR_DISK, How
 from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.job.hangs.patience import Symptom
+from torusrun.orchestrator.job.hangs.patience import CONFIRM_S, Symptom
 from torusrun.orchestrator.network.placement.mapping import Placement
 
 NOT_BEGUN = "not begun"
@@ -32,8 +33,13 @@ WAITS_FOR_OTHERS = re.compile(
 )
 # Files that call model, optimizer or disk, too: only where they are innermost does their rank wait, in a C function.
 WAITS_INNERMOST = re.compile(r"torch/distributed/(?!checkpoint/|optim/)")
-# What may take longer than a step: reading data, writing files, and activities that their rank could not announce.
-LONG_WORK = re.compile(r"training/(data|files|checkpoint|evaluation|reporting)/")
+# What may take longer than a step: reading data, writing files, waiting for a program, and activities that their rank
+# could not announce.
+LONG_WORK = re.compile(r"training/(data|files|checkpoint|evaluation|reporting)/|torch/utils/data/|/subprocess\.py:")
+# Between two answers, less than this is what idle threads need to look for news, and what shows their stacks.
+BUSY = 0.01  # of a core
+LEAST_READ_BYTES = 4096
+LEAST_WRITTEN_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -41,12 +47,13 @@ class Where:
     """A rank's answer to a query: the state of its process as in proc(5), and its stack, innermost frame first.
 
     `state` is None if its wrapper did not answer, NOT_BEGUN if the rank left no record of its start. `disk` says that
-    one of its threads or of the processes that it started waits for a disk.
+    one of its threads or of the processes that it started waits for a disk. `work` is what all of them have done.
     """
 
     state: str | None = None
     stack: Sequence[str] = ()
     disk: bool = False
+    work: Work | None = None
 
     @property
     def waits_for_others(self) -> bool:
@@ -54,20 +61,39 @@ class Where:
         innermost = self.stack[0] if self.stack else ""
         return any(WAITS_FOR_OTHERS.search(frame) for frame in self.stack) or bool(WAITS_INNERMOST.search(innermost))
 
-    def works(self, before: Where) -> bool:
-        """Whether it is at work, or waits for a disk or a debugger. `before` is its answer to an earlier query."""
+    def works(self, before: Where, idle_s: float) -> bool:
+        """Whether it is at work, or waits for a disk or a debugger.
+
+        `before` is its answer to an earlier query, `idle_s` how long the attempt had been without progress.
+        """
         if self.disk or self.state in (NOT_BEGUN, "D", "t"):
             return True
-        if not self.stack:  # a command without py-spy
-            return self.state == "R"
         if self.waits_for_others:
             return False
-        moved = bool(before.stack) and before.stack != self.stack
-        return moved or self.state == "R" or any(LONG_WORK.search(frame) for frame in self.stack)
+        if self.state == "R" or any(LONG_WORK.search(frame) for frame in self.stack):
+            return True
+        moved = self.stack and before.stack and before.stack != self.stack
+        return bool(moved) or (self.work is not None and _continues(self.work, before.work, idle_s))
 
 
-def symptom(ranks: Collection[int], where: Mapping[int, Where], before: Mapping[int, Where]) -> Symptom:
-    """What the answers of the `ranks` that run show, beside those to an earlier query."""
+def _continues(now: Work, before: Work | None, idle_s: float) -> bool:
+    """Whether the processes of a rank have begun, computed, read or written something in the time between."""
+    if now.at_s - now.youngest_s < idle_s + CONFIRM_S:  # begun since the last sign of progress
+        return True
+    if before is None:
+        return False
+    computed = now.cpu_s - before.cpu_s > BUSY * (now.at_s - before.at_s)
+    read, written = now.read_bytes - before.read_bytes, now.written_bytes - before.written_bytes
+    return computed or read >= LEAST_READ_BYTES or written >= LEAST_WRITTEN_BYTES or now.pids != before.pids
+
+
+def symptom(
+    ranks: Collection[int], where: Mapping[int, Where], before: Mapping[int, Where], idle_s: float = 0.0
+) -> Symptom:
+    """What the answers of the `ranks` that run show, beside those to an earlier query.
+
+    They came when the attempt had been without progress for `idle_s`.
+    """
     known = [(where.get(n, Where()), before.get(n, Where())) for n in ranks]
     if any(now.state in STOPPED for now, _ in known):
         return Symptom.STOPPED
@@ -75,7 +101,9 @@ def symptom(ranks: Collection[int], where: Mapping[int, Where], before: Mapping[
         return Symptom.UNKNOWN  # the launcher may not have passed the query on, or all have ended
     if any(now.state is None for now, _ in known):
         return Symptom.SILENT
-    return Symptom.WORKING if any(now.works(earlier) for now, earlier in known) else Symptom.WAITING
+    if any(now.works(earlier, idle_s) for now, earlier in known):
+        return Symptom.WORKING
+    return Symptom.WAITING if all(now.stack for now, _ in known) else Symptom.UNSEEN
 
 
 @dataclass(frozen=True)

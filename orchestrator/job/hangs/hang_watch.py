@@ -32,7 +32,7 @@ class HangWatch:
     def __init__(
         self, plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, query: Callable[[], None]
     ) -> None:
-        self._run, self._attempt, self._placement, self._query = run, attempt, placement, query
+        self._plan, self._run, self._attempt, self._placement, self._query = plan, run, attempt, placement, query
         self._ranks = placement.grid.ranks
         self._records = RankRecords(attempt)
         ours, named_s = not plan.run.command, plan.run.hang_timeout_s
@@ -45,6 +45,7 @@ class HangWatch:
         self._listened_s = 0.0
         self._queried_s: float | None = None  # when the query was sent to which answers may still come
         self._where: Mapping[int, Where] = {}
+        self._answered_idle_s = 0.0
         self._before: Mapping[int, Where] = {}
         self._full = False  # whether the disk had no room at a look in this pause
 
@@ -78,6 +79,7 @@ class HangWatch:
 
     def _read(self) -> None:
         self._before, self._where = self._where, self._records.where(self._running())
+        self._answered_idle_s = self._patience.idle_s
         self._queried_s = None
         self._patience.answered(self._shown())
 
@@ -88,7 +90,7 @@ class HangWatch:
 
     def _shown(self) -> Symptom:
         """What the newest answers of the ranks that run show. On a full disk a wrapper may be unable to answer."""
-        shown = symptom(self._running(), self._where, self._before)
+        shown = symptom(self._running(), self._where, self._before, self._answered_idle_s)
         return Symptom.UNKNOWN if shown is Symptom.SILENT and self._full else shown
 
     def _silent(self, now_s: float) -> End | None:
@@ -104,7 +106,8 @@ class HangWatch:
         return silent(self._placement, silences_s, limit_s, step)
 
     def _pause(self, limit_s: float) -> Pause:
-        doing = self._patience.doing if self._patience.doing != UNKNOWN else "the start"
+        start = "a program that reports nothing" if self._plan.run.command else "the start"
+        doing = self._patience.doing if self._patience.doing != UNKNOWN else start
         step = gather.known_step(self._run, self._attempt)
         return Pause(self._patience.idle_s, limit_s, step, doing)
 

@@ -30,6 +30,7 @@ OTHER_S = 600.0  # for activities that are announced, and of which nothing is kn
 OTHER_LEAST_S = 60.0  # for activities other than steps, once one of them has ended
 TIMES_OTHER = 3
 QUERY_S = 30.0  # at most
+UNSEEN_S = 60.0  # at least, if no rank shows work and not all stacks are known
 SILENT_S = 60.0  # at most, for a host or a stopped process
 AGAIN = 1.4  # times the first limit: the ranks are queried once more
 CONFIRM_S = 3.0  # the latest that a sign may come after the step that it reports
@@ -43,6 +44,7 @@ class Symptom(Enum):
     STOPPED = "a process is stopped or gone"
     SILENT = "a wrapper does not answer"
     WAITING = "all wait for one another"
+    UNSEEN = "no rank shows work, and not all stacks are known"
     WORKING = "a rank is at work, or waits for a disk"
     UNKNOWN = "no wrapper answers"
 
@@ -63,6 +65,7 @@ class Limits:
     stopped_s: float
     silent_s: float
     waiting_s: float
+    unseen_s: float
     working_s: float
     host_s: float  # for a host without a sign of life, whatever its ranks show
 
@@ -71,6 +74,7 @@ class Limits:
             Symptom.STOPPED: self.stopped_s,
             Symptom.SILENT: self.silent_s,
             Symptom.WAITING: self.waiting_s,
+            Symptom.UNSEEN: self.unseen_s,
             Symptom.WORKING: self.working_s,
             Symptom.UNKNOWN: self.working_s,
         }[shown]
@@ -82,25 +86,30 @@ class Limits:
     @classmethod
     def named(cls, limit_s: float) -> Limits:
         """The limit that the run names, but SILENT_S is enough for a host."""
-        return cls(min(limit_s / 2, QUERY_S), limit_s, limit_s, limit_s, limit_s, min(limit_s, SILENT_S))
+        query_s, host_s = min(limit_s / 2, QUERY_S), min(limit_s, SILENT_S)
+        return cls(query_s, limit_s, limit_s, limit_s, limit_s, limit_s, host_s)
 
     @classmethod
     def of_steps(cls, limit_s: float) -> Limits:
         """The limits around the one for a stopped process."""
-        return cls(limit_s / 2, limit_s, 2 * limit_s, 2 * limit_s, max(2 * limit_s, WORK_S), 2 * limit_s)
+        both_s = 2 * limit_s
+        return cls(limit_s / 2, limit_s, both_s, both_s, max(both_s, UNSEEN_S), max(both_s, WORK_S), both_s)
 
     @classmethod
     def of_others(cls, limit_s: float) -> Limits:
         """The limits for other activities, which may take long."""
         host_s = min(limit_s, SILENT_S)
-        stopped_s = host_s if limit_s < NEVER else NEVER
-        return cls(min(limit_s / 2, QUERY_S), stopped_s, stopped_s, limit_s, max(limit_s, WORK_S), host_s)
+        return cls(min(limit_s / 2, QUERY_S), host_s, host_s, limit_s, limit_s, max(limit_s, WORK_S), host_s)
+
+
+# Of a program that reports nothing: what it does is unknown, but not that it is stopped.
+MUTE = replace(Limits.of_others(NEVER), stopped_s=OTHER_S, silent_s=OTHER_S)
 
 
 class Patience:
     """The pause of an attempt, and its limits. All times are seconds of one clock, which only grows.
 
-    `named_s` is the limit that the run names, None without. `other_s` is the limit while the usual time between signs
+    `named_s` is the limit that the run names, None without. `other_s` is the limit while the usual time between reports
     is unknown, infinite if there is none; `start_s` the same before the first sign. `former_s` is the time of a step in
     an earlier attempt on the same grid, None if unknown; it holds until a later phase begins.
     """
@@ -166,7 +175,7 @@ class Patience:
         if self._named_s is not None:
             return Limits.named(max(self._named_s, self._start_s) if doing == UNKNOWN else self._named_s)
         if doing == UNKNOWN:
-            return Limits.of_others(self._start_s)
+            return Limits.of_others(self._start_s) if self._start_s < NEVER else MUTE
         longest_s = self._longest_s.get(doing)
         if doing in (STEPS, REPORTS):
             return self._of_steps(longest_s or 0.0)
@@ -181,7 +190,7 @@ class Patience:
 
     def _of_former(self, longest_s: float) -> Limits:
         """The limits between steps while their usual time is unknown."""
-        limits = Limits.of_others(self._other_s)
+        limits = Limits.of_others(OTHER_S if self.doing == STEPS else self._other_s)
         if self._former_s is None or self.doing != STEPS:
             return limits
         limit_s = max(LEAST_S, TIMES_USUAL * TIMES_FORMER * self._former_s, TIMES_LONGEST * longest_s)
@@ -189,7 +198,8 @@ class Patience:
 
     def asks(self) -> bool:
         """Whether the ranks have to be queried now: at the first limit, soon again, and whenever the pause doubles."""
-        first_s = self.limits.waiting_s if self.doing == UNKNOWN else self.limits.query_s  # programs start
+        limits = self.limits
+        first_s = min(limits.waiting_s, OTHER_S) if self.doing == UNKNOWN else limits.query_s  # programs start
         if self.idle_s < max(first_s, self._query_at_s):
             return False
         self._query_at_s = AGAIN * first_s if self._query_at_s < first_s else 2 * self._query_at_s

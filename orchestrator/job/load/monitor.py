@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import socket
 import sys
 import threading
 import time
@@ -23,7 +22,6 @@ from torusrun.orchestrator.job.load.beat_file import BeatFile
 from torusrun.orchestrator.job.load.gpus import DRIVER, GpuWatch
 from torusrun.orchestrator.job.load.step_times import StepsTold, address
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder
-from torusrun.orchestrator.network.hosts.same_host import same_host
 from torusrun.orchestrator.network.placement.mapping import Placement
 from torusrun.training.files import job_memory
 
@@ -92,14 +90,16 @@ class Monitor:
                 before, until_s = now, max(until_s, time.monotonic() - self._every_s) + self._every_s
 
 
-def of_node(attempt: Attempt, order: LaunchOrder, placement: Placement, cores: Collection[int]) -> Monitor:
-    """The monitor of this process's node, recorded under the first rank that is placed here.
+def of_node(
+    attempt: Attempt, order: LaunchOrder, placement: Placement, host: str, *, cores: Collection[int]
+) -> Monitor:
+    """The monitor of this node, which is `host` of the placement, recorded under the first rank that is placed here.
 
     `cores` are the job's cores on this node. Raises SiteError if no rank is placed here.
     """
-    here = [slot.rank for slot in placement.slots if same_host(slot.host, socket.gethostname())]
+    here = [slot.rank for slot in placement.slots if slot.host == host]
     if not here:
-        raise SiteError(f"{attempt.placement}: no rank is placed on {socket.gethostname()}")
+        raise SiteError(f"{attempt.placement}: no rank is placed on {host}")
     return Monitor(attempt, here[0], len(placement.hosts), Watched(cores, here, order.interface, order.hcas))
 
 

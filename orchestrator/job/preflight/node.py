@@ -27,6 +27,7 @@ from torusrun.orchestrator.job.preflight.gpus import Gpus
 from torusrun.orchestrator.job.preflight.machine import machine
 from torusrun.orchestrator.job.preflight.order import NodeOrder, WantedNode
 from torusrun.orchestrator.job.preflight.ports import ports
+from torusrun.orchestrator.network.hosts.this_host import this_host
 from torusrun.training.meeting.addresses import RendezvousError, listen
 
 ALONE_S = 25.0  # for all checks together
@@ -39,7 +40,7 @@ Check = Callable[[], Iterable[NodeFinding]]
 def main() -> None:
     try:
         order = orders.read(Attempt(Path(sys.argv[1])))
-        _serve(connected(order), order.node)
+        _serve(connected(order), order.node, this_host(order.hosts, os.environ.get(order.host_variable, "")))
     except (TorusrunError, OSError) as error:
         print(f"torusrun: {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
     sys.stdout.flush()
@@ -62,10 +63,10 @@ def connected(order: NodeOrder) -> Connection:
     raise OSError(f"the supervisor cannot be reached: {'; '.join(f'{at}: {why}' for at, why in failures.items())}")
 
 
-def _serve(connection: Connection, wanted: WantedNode) -> None:
+def _serve(connection: Connection, wanted: WantedNode, host: str) -> None:
     hear(connection, Errand)
-    say(connection, Hello(socket.gethostname(), time.time()))
-    found = alone(wanted)
+    say(connection, Hello(host, time.time()))
+    found = alone(wanted, host)
     listener = _listener(wanted)
     address, port = listener.getsockname()[:2] if listener else ("", 0)
     say(connection, NodeReport(found, address, port))
@@ -73,8 +74,8 @@ def _serve(connection: Connection, wanted: WantedNode) -> None:
         say(connection, _measured(errand, listener))
 
 
-def alone(wanted: WantedNode) -> NodeFindings:
-    """All checks of this node, at once."""
+def alone(wanted: WantedNode, host: str) -> NodeFindings:
+    """All checks of this node, at once; the job calls it `host`."""
     rates: dict[str, float] = {}
 
     def adapters() -> Iterable[NodeFinding]:
@@ -87,7 +88,7 @@ def alone(wanted: WantedNode) -> NodeFindings:
     if wanted.gpus:
         checks |= {"gpus": gpus.health, "nvlink": gpus.nvlinks, "xid": gpus.messages}
     findings = tuple(all_of(checks, ALONE_S))
-    return NodeFindings(socket.gethostname(), findings, dict(rates), dict(gpus.links))
+    return NodeFindings(host, findings, dict(rates), dict(gpus.links))
 
 
 def all_of(checks: dict[str, Check], limit_s: float) -> Iterator[NodeFinding]:

@@ -54,12 +54,17 @@ def wanted(site: Site, runtime: str = "", image: str = "") -> WantedNode:
 
 @dataclass(frozen=True)
 class NodeOrder:
-    """The supervisor's addresses, the port of each, a secret (hex) that both sides prove, and what is wanted."""
+    """The supervisor's addresses, the port of each, a secret (hex) that both sides prove, and what is wanted.
+
+    `hosts` are all of the job, and `host_variable` has the scheduler's name of a process's own.
+    """
 
     addresses: tuple[str, ...]
     ports: tuple[int, ...]
     secret: str
     node: WantedNode
+    hosts: tuple[str, ...] = ()
+    host_variable: str = ""
 
     @property
     def key(self) -> bytes:

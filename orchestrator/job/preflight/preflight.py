@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
+from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
@@ -127,7 +128,9 @@ class Preflight:
         began_s, key, limits = time.monotonic(), secrets.token_bytes(SECRET_BYTES), self.plan.site.preflight
         nodes = Nodes(self.hosts, key, self.plan.site.node.interface)
         try:
-            NodeOrder(nodes.addresses, nodes.ports, key.hex(), self._wanted()).write(self.attempt)
+            variable = schedulers.get(self.plan.site.scheduler).variables.host
+            order = NodeOrder(nodes.addresses, nodes.ports, key.hex(), self._wanted(), tuple(self.hosts), variable)
+            order.write(self.attempt)
             with self._started(nodes) as launched:
                 self._wait(nodes, launched)
                 pairs = measured(nodes, limits.pair_bytes_per_s, self.look)

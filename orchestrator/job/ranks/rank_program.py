@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -104,8 +105,10 @@ class RankProgram:
         program = self._program()
         shown = self.program.shows_stack or stacks.by_py_spy(program, self.attempt.rank_log(self.rank))
         stacks.ask_flight_recorder(program, self.rank)
-        disk = proc.waits_for_disk(program)
-        self._note(self.attempt.rank_seen(self.rank), process=proc.state_of(program), disk=disk, stack=shown)
+        disk, work, state = proc.waits_for_disk(program), proc.work_of(program), proc.state_of(program)
+        if work.stopped and state == "S":  # a shell that waits for it
+            state = "T"
+        self._note(self.attempt.rank_seen(self.rank), process=state, disk=disk, stack=shown, work=asdict(work))
 
     def _is_superseded(self) -> bool:
         """Whether a newer attempt has begun. Else this rank might wait for ever for a rank on a silent host."""

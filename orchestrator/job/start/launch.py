@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.images import pyxis
+from torusrun.orchestrator.network.hosts.same_host import same_host
 from torusrun.orchestrator.planning.image.recorded import Image
 from torusrun.orchestrator.planning.plan import Plan
 from torusrun.orchestrator.schedulers import launchers, remote_shell
@@ -79,6 +81,7 @@ def environment(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Map
 
 def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str]) -> Launch:
     """The launcher's description of a run, in a job with the environment `inherited`."""
+    called = inherited.get(schedulers.get(plan.site.scheduler).variables.host, "")
     return Launch(
         python=plan.python,
         nodes=plan.run.nodes,
@@ -89,6 +92,7 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[
         passed=tuple(name for name in PASSED if name in inherited),
         mpi=bool(plan.run.command),
         beside=plan.stands_by and not plan.elastic,
+        called="" if same_host(called, socket.gethostname()) else called,
     )
 
 

@@ -29,7 +29,8 @@ class RankImage(ContainerExec):
 class LaunchOrder:
     """What the ranks start. `numbers` are the launcher's variables with a rank's number and its number on its host.
 
-    `hcas` are a node's adapters, and `beside` the cores beside each local rank's GPU.
+    `host_variable` has the scheduler's name of a rank's host. `hcas` are a node's adapters, and `beside` the cores
+    beside each local rank's GPU.
     """
 
     run: str
@@ -41,6 +42,7 @@ class LaunchOrder:
     container: RankImage | None
     kill_after_s: float
     umask: int
+    host_variable: str = ""
     in_image: bool = False  # whether the launcher starts the wrapper itself in the image, by Pyxis
     secrets: tuple[str, ...] = ()  # the names of secret variables; their values are in the run's own file
 

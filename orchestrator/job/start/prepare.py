@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.environment import absolute_only
 from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.base.process import ENTRY
@@ -69,6 +70,7 @@ def launch_order(
         container=_rank_image(plan, image, program, found) if image and found else None,
         kill_after_s=plan.site.kill_after_s,
         umask=plan.site.umask,
+        host_variable=schedulers.get(plan.site.scheduler).variables.host,
         in_image=in_image,
         secrets=tuple(plan.secrets),
     )

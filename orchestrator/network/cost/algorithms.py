@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from torusrun.orchestrator.network.cost.all_reduce import AllReduceTime, Cost
 from torusrun.orchestrator.network.cost.phases import PhaseLinks
 from torusrun.training.recipe.train import SyncKeys
 
 TORUS = SyncKeys()
+CLOSE = 1.02  # a factor of time within which the model cannot separate shapes
 
 
 class Layout(Protocol):
@@ -28,6 +29,43 @@ class Layout(Protocol):
 
     def leaders(self, group: int) -> Layout:
         """Only every `group`-th rank."""
+
+
+class TimedGrid(Protocol):
+    """A grid with the time of its all-reduce, also with its phases one by one."""
+
+    @property
+    def dims(self) -> tuple[int, ...]: ...
+    @property
+    def total_s(self) -> float: ...
+    @property
+    def unchunked_s(self) -> float: ...
+
+
+class GridTime(NamedTuple):
+    """The time of one grid's all-reduce in seconds, also with its phases one by one."""
+
+    dims: tuple[int, ...]
+    total_s: float
+    unchunked_s: float
+
+
+Timed = TypeVar("Timed", bound=TimedGrid)
+
+
+def best_of(timed: Sequence[Timed], ranks_per_node: int) -> Timed:
+    """The best grid: of those about as fast as the fastest, the one that gains least from overlapping levels.
+
+    Every verb and the job choose by this function. Two levels with equally busy links overlap less than in the model:
+    4x2 on two racks was predicted to be as fast as 2x2x2, and took 15 % longer
+    (benchmarks/results/allreduce-2026-11-22.txt). If that is equal too, it is the one with the fewest levels, with one
+    row per node.
+    """
+    fastest_s = min(grid.total_s for grid in timed)
+    close = [grid for grid in timed if grid.total_s <= fastest_s * CLOSE]
+    least_s = min(grid.unchunked_s for grid in close)
+    safe = [grid for grid in close if grid.unchunked_s <= least_s * CLOSE]
+    return min(safe, key=lambda grid: (len(grid.dims), grid.dims[0] != ranks_per_node, grid.total_s))
 
 
 def cost_of(sync: SyncKeys, layout: Layout, dims: Sequence[int]) -> Cost:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from torusrun.orchestrator.network.cost import double_tree
-from torusrun.orchestrator.network.cost.algorithms import TORUS, cost_of
+from torusrun.orchestrator.network.cost.algorithms import TORUS, GridTime, best_of, cost_of, unchunked_s
 from torusrun.orchestrator.network.cost.all_reduce import AllReduceTime, Backend
 from torusrun.orchestrator.network.cost.links import Level, Network
 from torusrun.orchestrator.network.cost.nccl import Algorithm
@@ -154,10 +154,10 @@ def ring_s(size_bytes: float, network: Network) -> float:
     return phase.times * phase.hops_s + phase.link_s_per_byte * size_bytes
 
 
-def best(
-    network: Network, size_bytes: float, backend: Backend, sync: SyncKeys = TORUS
-) -> tuple[tuple[int, ...], float]:
-    """(The fastest grid, its seconds); of equally fast grids, the one with fewest levels."""
-    layout = RegularLayout(network, backend)
-    every = ((dims, cost_of(sync, layout, dims)(size_bytes)) for dims in shapes(network.ranks))
-    return min(every, key=lambda found: (found[1], len(found[0]), found[0]))
+def best(network: Network, size_bytes: float, backend: Backend, sync: SyncKeys = TORUS) -> GridTime:
+    """The best grid of all ranks of a network, with its time."""
+    layout, timed = RegularLayout(network, backend), []
+    for dims in shapes(network.ranks):
+        cost_s = cost_of(sync, layout, dims)
+        timed.append(GridTime(dims, cost_s(size_bytes), unchunked_s(cost_s, size_bytes)))
+    return best_of(timed, network.levels[0].members)

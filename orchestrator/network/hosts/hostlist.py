@@ -11,7 +11,7 @@ from torusrun.orchestrator.base.errors import SiteError
 MOST_HOSTS = 1_000_000
 LONGEST_HOST = 253  # characters of a name in the DNS (RFC 1035)
 SHOWN = 200  # characters of a list in a message
-WORD = re.compile(r"[^\[\],\s]*(?:\[[0-9,-]+\][^\[\],\s]*)*")
+WORD = re.compile(r"[^\[\],\s]*(?:\[[0-9,/-]+\][^\[\],\s]*)*")
 
 
 def expand(text: str, most: int = MOST_HOSTS) -> list[str]:
@@ -20,7 +20,7 @@ def expand(text: str, most: int = MOST_HOSTS) -> list[str]:
     Raises SiteError if it is not a host list, or has more than `most` hosts.
     """
     hosts: list[str] = []
-    for word in _words(text.strip()):
+    for word in split(text.strip()):
         hosts += _expand_word(word, text, most - len(hosts))
     return hosts
 
@@ -74,8 +74,8 @@ def number_ranges(numbers: list[str]) -> Iterator[str]:
     yield start if start == end else f"{start}-{end}"
 
 
-def _words(text: str) -> Iterator[str]:
-    """Split at the commas outside brackets."""
+def split(text: str) -> Iterator[str]:
+    """The parts of `text` between the commas outside brackets."""
     start = depth = 0
     for i, char in enumerate(text):
         depth += (char == "[") - (char == "]")
@@ -89,7 +89,7 @@ def _expand_word(word: str, whole: str, most: int) -> list[str]:
     if not word or not WORD.fullmatch(word):
         raise _no_list(whole, word)
     # Texts and ranges alternate: 'n[1-2]x' is 'n', '1-2', 'x'.
-    parts = re.split(r"\[([0-9,-]+)\]", word)
+    parts = re.split(r"\[([0-9,/-]+)\]", word)
     ranges = [[_range(part, whole) for part in text.split(",")] for text in parts[1::2]]
     if math.prod(sum(len(numbers) for numbers, _ in several) for several in ranges) > most:
         raise SiteError(f"a host list of more than {MOST_HOSTS} hosts: {_short(whole)}")
@@ -104,11 +104,14 @@ def _expand_word(word: str, whole: str, most: int) -> list[str]:
 
 
 def _range(part: str, whole: str) -> tuple[range, int]:
-    """'08-11' as its numbers and their written width."""
-    match = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", part)
+    """'08-11' as its numbers and their written width; '08-11/2' is every second of them, as ClusterShell writes it."""
+    match = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18})(?:/([1-9][0-9]{0,17}))?)?", part)
     if not match or (match[2] and int(match[2]) < int(match[1])):
         raise _no_list(whole, part)
-    return range(int(match[1]), int(match[2] or match[1]) + 1), len(match[1])
+    first, last = match[1], match[2] or match[1]
+    if last.startswith("0") and len(last) != len(first):  # programs differ: is 9 of 1-010 written 9 or 009?
+        raise SiteError(f"the numbers of {part!r} have different widths; write both with as many digits")
+    return range(int(first), int(last) + 1, int(match[3] or 1)), len(first)
 
 
 def _no_list(whole: str, at: str) -> SiteError:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable
 
 
 def same_host(a: str, b: str) -> bool:
-    """Whether two names mean one host: equal, or equal up to a domain that only one of them has."""
+    """Whether two names mean one host: equal but for capitals, or up to a domain that only one of them has."""
+    a, b = a.lower(), b.lower()
     if "." in a and "." in b:
         return a == b
     return a.partition(".")[0] == b.partition(".")[0]

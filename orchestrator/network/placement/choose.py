@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
 
-from torusrun.orchestrator.network.cost.algorithms import TORUS, cost_of, unchunked_s
+from torusrun.orchestrator.network.cost.algorithms import TORUS, best_of, cost_of, unchunked_s
 from torusrun.orchestrator.network.cost.all_reduce import Backend
 from torusrun.orchestrator.network.cost.links import Level, Network
 from torusrun.orchestrator.network.cost.regular import RegularLayout
@@ -30,7 +30,6 @@ GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [
 FEW_NODES = 32  # up to this number, all shapes are placed by construction
 CONSTRUCTED = ((LARGE, 4), (HUGE, 2))  # above it, shapes for each regular network: (below so many nodes, their number)
 OVERSUBSCRIBED = 1.05  # a ratio above this is mentioned
-CLOSE = 1.02  # a factor of time within which the model cannot separate shapes
 PLACED = ((LARGEST, 8), (LARGE, 3))  # (at most so many nodes, number of shapes placed with full effort); beyond: 2
 
 
@@ -86,7 +85,7 @@ def choices(
     kept = constructed  # of so many hosts as `arrange` places them with full effort
     if count < HUGE:
         kept = sorted((placed(choice.dims, EFFORT) for choice in constructed[:most]), key=_rank)
-    chosen = _safest(kept, ranks_per_node)
+    chosen = best_of(kept, ranks_per_node)
     kept = [choice for choice in kept if choice is not chosen]
     took = f"{chosen.total_s * 1e3:.3g} ms"
     if chosen.dims != row_per_node:
@@ -99,19 +98,6 @@ def _fastest(
     every: Sequence[tuple[int, ...]], layout: RegularLayout, gradient_bytes: float, sync: SyncKeys
 ) -> list[tuple[int, ...]]:
     return sorted(every, key=lambda dims: (cost_of(sync, layout, dims)(gradient_bytes), dims))
-
-
-def _safest(kept: Sequence[Choice], ranks_per_node: int) -> Choice:
-    """Of the shapes about as fast as the fastest, the one that gains least from overlapping levels.
-
-    Two levels with equally busy links overlap less than in the model: 4x2 on two racks was predicted to be as fast as
-    2x2x2, and took 15 % longer (benchmarks/results/allreduce-2026-11-22.txt). If that is equal too, the one with the
-    fewest levels, with one row per node.
-    """
-    close = [choice for choice in kept if choice.total_s <= kept[0].total_s * CLOSE]
-    least_s = min(choice.unchunked_s for choice in close)
-    safe = [choice for choice in close if choice.unchunked_s <= least_s * CLOSE]
-    return min(safe, key=lambda choice: (len(choice.dims), choice.dims[0] != ranks_per_node))
 
 
 def _rank(choice: Choice) -> tuple[float, int, tuple[int, ...]]:

@@ -88,14 +88,15 @@ def forecast(asked: Asked) -> Forecast:
     train_s = sum(phase.steps * phase.step_s for phase in phases)
     at = max(range(len(phases)), key=lambda index: phases[index].steps * phases[index].step_s)
     longest, one = found[at]
-    local, image_s = longest.batch / asked.ranks, asked.device.image_s * longest.work
+    local, alone = longest.batch / asked.ranks, _without_more_ranks(one)
+    image_s = asked.device.image_s * longest.work * alone
     validation_s = asked.evaluations * _validation_s(asked)
     target, images = _epochs(asked), sum(phase.steps * phase.batch for phase in phases)
     parts = _doubts(asked, local, one)
     all_reduce_s = asked.communication.all_reduce_s(asked.workload.gradient_bytes)
     intervals = {
         "step_s": phases[at].interval_s,
-        "stragglers_s": one.stragglers.wait_between(one.compute_s) if one.stragglers else Interval(0.0, 0.0),
+        "stragglers_s": _waits_between(one),
         "exposed_s": one.exposed_between_s,
         "input_s": Interval(*(max(0.0, bound - one.busy_s) for bound in one.reading_between_s)),
         **({"reading_s": one.reading_between_s} if asked.reading else {}),
@@ -109,8 +110,8 @@ def forecast(asked: Asked) -> Forecast:
         best_grid=asked.communication.best_grid,
         forward_s=local * image_s * (1 - BACKWARD_SHARE),
         backward_s=local * image_s * BACKWARD_SHARE,
-        fixed_s=asked.device.fixed_s,
-        stragglers_s=one.stragglers_s,
+        fixed_s=asked.device.fixed_s * alone,
+        stragglers_s=max(0.0, one.stragglers_s),
         exposed_s=one.exposed_s,
         norms_s=one.norms_s,
         input_s=one.input_s,
@@ -136,6 +137,16 @@ def forecast(asked: Asked) -> Forecast:
         doubts=parts,
         assumptions=_assumptions(asked, one),
     )
+
+
+def _without_more_ranks(one: Step) -> float:
+    """The share of compute that is left without the wait for slower ranks, if its rate is that of a larger run."""
+    return 1 + min(0.0, one.stragglers_s) / one.compute_s
+
+
+def _waits_between(one: Step) -> Interval:
+    found = one.stragglers.wait_between(one.compute_s) if one.stragglers else Interval(0.0, 0.0)
+    return Interval(max(0.0, found.low), max(0.0, found.high))
 
 
 def _phase(asked: Asked, phase: PhaseSteps, one: Step) -> PhaseForecast:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torusrun.orchestrator.network.cost import regular
 from torusrun.orchestrator.network.cost.links import Network
 from torusrun.orchestrator.network.cost.shapes import divisors
 from torusrun.orchestrator.network.prediction import schemes
@@ -41,7 +42,8 @@ def compare(network: Network, device: Device, batch: int) -> list[Compared]:
         named = [
             *((whose, dims) for count, dims, whose in RECORDS if count == gpus),
             ("best with ring columns", schemes.best_grid(links, BYTES, schemes.RING).dims),
-            ("best", schemes.best_grid(links, BYTES).dims),
+            ("best of two levels", schemes.best_grid(links, BYTES).dims),
+            ("grid: auto", regular.best(links, BYTES, "nccl").dims),
             ("least exposed", _quiet(links, device, batch).dims),
         ]
         found += [_compared(links, device, batch, dims, whose) for whose, dims in named]

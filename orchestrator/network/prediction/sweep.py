@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from torusrun.orchestrator.network.cost import regular
 from torusrun.orchestrator.network.cost.links import Network
 from torusrun.orchestrator.network.prediction import doubts, schemes
 from torusrun.orchestrator.network.prediction.collectives import cut_s
@@ -29,6 +30,7 @@ class Size:
 
     gpus: int
     schemes: Mapping[str, Scheme]
+    best_grid: tuple[int, ...]  # that `grid: auto` takes, whose phases overlap
     bound_s: float
     images_per_s: float
     images_per_s_between: Interval
@@ -38,10 +40,6 @@ class Size:
 
     def cost_s(self, name: str) -> float:
         return self.schemes[name].cost_s(BYTES)
-
-    def shape(self, name: str) -> str:
-        """The levels of more than one rank: 1x2x2 is 2x2."""
-        return "x".join(str(count) for count in self.schemes[name].dims if count > 1)
 
     @property
     def best(self) -> Scheme:
@@ -81,6 +79,7 @@ def _size(network: Network, device: Device, batch: int) -> Size:
     return Size(
         gpus=network.ranks,
         schemes={scheme.name: scheme for scheme in every},
+        best_grid=regular.best(network, BYTES, "nccl").dims,
         bound_s=cut_s(BYTES, network),
         images_per_s=images / one.total_s,
         images_per_s_between=around(one.total_s, [compute, *others]).rate_of(images),

@@ -44,11 +44,17 @@ def caches(site: Site) -> Caches:
 
 
 def prepare(
-    source: str, site: Site, *, offline: bool = False, wheelhouse: Path | None = None, lock: Path | None = None
+    source: str,
+    site: Site,
+    *,
+    offline: bool = False,
+    wheelhouse: Path | None = None,
+    lock: Path | None = None,
+    context: Path | None = None,
 ) -> Prepared:
     """The inputs and options of a build for a site: of an image file, or of an image to convert to a SIF.
 
-    Raises UserError if it cannot be built.
+    `context` is the folder from which a Dockerfile copies, in place of its own. Raises UserError if it cannot be built.
     """
     container = site.container
     options = builds.Options(
@@ -62,6 +68,8 @@ def prepare(
         raise UserError(
             f"{source}: this is a {named.kind}, so there is nothing to build; a run names it as its 'image'"
         )
+    if named.converted and context:
+        raise UserError(f"--context: {source} is not a Dockerfile; leave it out")
     if named.converted:
         if lock is not None:
             raise UserError(f"{source}: only an image file can be built from a lock")
@@ -71,17 +79,20 @@ def prepare(
         return Prepared(convert.name(named), converted, replace(options, mode="plain", wheelhouse=None), advice)
     path = image_file.find(source)
     variant = Variant(host_mpi=container.mpi == "host", offline=offline)
-    found = preparing.prepare(path, variant, options.compression, wheelhouse, lock)
+    found = preparing.prepare(path, variant, options.compression, wheelhouse, lock, context=context)
     options = replace(options, secrets=found.image_file.secrets, secrets_beside=path.parent.absolute())
     return Prepared(found.image_file.name, found.inputs, options, found.advice)
 
 
-def definition(source: str, site: Site) -> str:
-    """The definition of the image file at `source`, for a site. Raises UserError if the image file is invalid."""
-    return preparing.text(image_file.find(source), Variant(host_mpi=site.container.mpi == "host"))
+def definition(source: str, site: Site, context: Path | None = None) -> tuple[str, tuple[str, ...]]:
+    """(the definition of the image file at `source`, for a site; notes for the user).
+
+    Raises UserError if the image file is invalid.
+    """
+    return preparing.rendered(image_file.find(source), Variant(host_mpi=site.container.mpi == "host"), context)
 
 
-def converted(source: str, site: Site, folder: Path) -> tuple[Path, tuple[str, ...]]:
+def converted(source: str, site: Site, folder: Path, context: Path | None = None) -> tuple[Path, tuple[str, ...]]:
     """(the definition of a Dockerfile, in a new folder with all files that it copies; notes for the user).
 
     Raises UserError if `source` is not a Dockerfile, or if the folder exists.
@@ -91,7 +102,7 @@ def converted(source: str, site: Site, folder: Path) -> tuple[Path, tuple[str, .
         raise UserError(f"{source}: only a Dockerfile is converted; `torusrun image render` prints other definitions")
     if folder.exists():
         raise UserError(f"{folder}: it exists already; name a new folder")
-    inputs = preparing.prepare(path, Variant(host_mpi=site.container.mpi == "host")).inputs
+    inputs = preparing.prepare(path, Variant(host_mpi=site.container.mpi == "host"), context=context).inputs
     inputs.check()
     with explained(f"{folder}: cannot be written"):
         return Path(inputs.lay_out(folder)), inputs.notes

@@ -118,6 +118,14 @@ class Logs:
         return "stdout", []
 
 
+def written_s(path: Path) -> float:
+    """When a file was last written, in seconds of its file system's clock; infinite if it cannot be read."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return float("inf")
+
+
 def logs(run: RunFolder, attempt: int | None = None) -> Logs:
     """The logs of an attempt, by default of the newest. Raises UserError if there is no such attempt."""
     record = read_record(run)

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.report.logs import failures
+from torusrun.orchestrator.report.logs.failures import Failures
 from torusrun.orchestrator.report.logs.files import Logs, all_logs, logs, named
 from torusrun.orchestrator.report.logs.merge import new_lines
 from torusrun.orchestrator.report.logs.source import FollowedFile, LogLine
 from torusrun.orchestrator.runs.state.follow import follow
+
+LAST_BYTES = 1 << 28  # of a file, in which its last lines are searched
 
 
 @dataclass(frozen=True)
 class Filter:
     """Selects lines: of a `rank`, or the job and all ranks (None); of an attempt, the newest (None), or all (0).
 
-    `since_s` (as of time.time()) leaves out earlier lines; a line with an unknown time stays.
+    `since_s` (as of time.time()) leaves out earlier lines; a line with an unknown time stays. Of the lines that exist
+    already, the last `last` are kept; None: all.
     """
 
     rank: int | None = None
     attempt: int | None = None
     since_s: float | None = None
     pattern: re.Pattern[str] | None = None
+    last: int | None = None
+
+    @property
+    def reads_ends(self) -> bool:
+        """Whether the ends of the files are enough."""
+        return self.last is not None and self.pattern is None and self.since_s is None
 
     def meets(self, line: LogLine) -> bool:
         if self.since_s is not None and line.time_s is not None and line.time_s < self.since_s:
@@ -52,18 +62,26 @@ class Reading:
 
     def lines(self, *, until_over: bool = False) -> Iterator[LogLine]:
         """The existing lines, by attempt and then by time; with `until_over` also the later ones."""
-        for final in self._looks(until_over):
-            yield from self._new(whole=not final)
+        yield from self._last(self._new(whole=not final) for final in self._looks(until_over))
 
     def failures(self, *, until_over: bool = False) -> Iterator[LogLine]:
         """Tracebacks and failed ranks, by attempt; with `until_over` also the later ones."""
-        found: dict[int, failures.Failures] = {}
-        for final in self._looks(until_over):
-            for one in self.logs:
-                kept = found.setdefault(one.attempt.number, failures.Failures(one, self.filter.since_s))
-                kept.logs = one  # attempts get names if there are several
-                for line in filter(self.filter.meets, kept.new(final=final)):
-                    yield self._safe(one, line)
+        found: dict[int, Failures] = {}
+        yield from self._last(self._new_failures(found, final=final) for final in self._looks(until_over))
+
+    def _new_failures(self, found: dict[int, Failures], *, final: bool) -> Iterator[LogLine]:
+        for one in self.logs:
+            kept = found.setdefault(one.attempt.number, Failures(one, self.filter.since_s))
+            kept.logs = one  # attempts get names if there are several
+            for line in filter(self.filter.meets, kept.new(final=final)):
+                yield self._safe(one, line)
+
+    def _last(self, looks: Iterable[Iterator[LogLine]]) -> Iterator[LogLine]:
+        """The lines of all looks, of the first one only the last lines if the filter says so."""
+        most = self.filter.last
+        for lines in looks:
+            yield from lines if most is None else deque(lines, maxlen=most)
+            most = None
 
     def _looks(self, until_over: bool) -> Iterator[bool]:
         """False for each look at the files until the run is over, then True for the last one."""
@@ -87,7 +105,11 @@ class Reading:
                 yield self._safe(one, line)
 
     def _file(self, origin: str, path: Path) -> FollowedFile:
-        file = self._files.setdefault(path, FollowedFile(origin, path))
+        if path not in self._files:
+            self._files[path] = FollowedFile(origin, path)
+            if self.filter.reads_ends and self.filter.last is not None:
+                self._files[path].begin_with_last(self.filter.last, LAST_BYTES)
+        file = self._files[path]
         file.origin = origin  # attempts get names if there are several
         return file
 

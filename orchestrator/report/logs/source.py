@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from torusrun.orchestrator.base import whole_lines
 from torusrun.orchestrator.base.private import open_regular
 from torusrun.orchestrator.folder.copying import written
 from torusrun.orchestrator.folder.log_times import LogTimes
 from torusrun.orchestrator.report.logs.tail import drawn
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = whole_lines.BLOCK_BYTES
 
 
 class LogLine(NamedTuple):
@@ -49,6 +51,13 @@ class FollowedFile:
     def begin(self, inode: int, at_bytes: int) -> None:
         """Read the file with this inode from `at_bytes` on, and any other file from its beginning."""
         self.inode, self.read_bytes = inode, at_bytes
+
+    def begin_with_last(self, lines: int, largest_bytes: int) -> bool:
+        """Read only the last `lines` lines, of at most `largest_bytes`; False if there are no earlier ones."""
+        with contextlib.suppress(OSError), open(open_regular(self.path), "rb", buffering=0) as file:
+            at = whole_lines.start_of_last(file.fileno(), lines, largest_bytes)
+            self.begin(os.fstat(file.fileno()).st_ino, at)
+        return self.read_bytes > 0
 
     def new(self, *, whole: bool) -> Iterator[LogLine]:
         """The lines that were added since the last call; without `whole` also an unfinished one.

@@ -21,7 +21,8 @@ def run(f: Forecast, attempts: Sequence[tuple[Stretch, float]] = ()) -> Predicte
         for stretch, total_s in attempts
     ]
     rows = {**_rows(f), **_attempts(attempts)}
-    lines = [*(f"{name:14}{text}" for name, text in rows.items()), *(f"assumed: {line}" for line in f.assumptions)]
+    width = max(13, *map(len, rows)) + 1  # the name of an accuracy may be long
+    lines = [*(f"{name:{width}}{text}" for name, text in rows.items()), *(f"assumed: {line}" for line in f.assumptions)]
     return Predicted({**f.as_json(), **({"parts": parts} if parts else {})}, lines)
 
 

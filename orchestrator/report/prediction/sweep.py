@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from torusrun.orchestrator.network.cost.links import Network
+from torusrun.orchestrator.network.placement.grid import Grid
 from torusrun.orchestrator.network.prediction.compute import Device
 from torusrun.orchestrator.network.prediction.stragglers import largest_ranks
 from torusrun.orchestrator.network.prediction.sweep import BYTES, Size, breaks, sizes
@@ -25,8 +26,7 @@ COLUMNS: tuple[Column[Size], ...] = (
     Column("GPUs", lambda size: size.gpus, thousands, key="gpus"),
     *(Column(word, partial(Size.cost_s, name=name), ms) for name, word in NAMES.items()),
     Column("bound", lambda size: size.bound_s, ms, key="bound_s"),
-    Column("best grid", lambda size: size.shape("torus")),
-    Column("best levels", lambda size: size.shape("levels")),
+    Column("best grid", lambda size: size.best_grid, lambda dims: str(Grid(dims)), key="best_grid"),
     Column("least", lambda size: NAMES[size.best.name]),
     Column("images/s", lambda size: size.images_per_s, thousands, key="images_per_s"),
     Column(None, lambda size: size.images_per_s_between, key="images_per_s_90"),

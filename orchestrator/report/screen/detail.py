@@ -14,11 +14,11 @@ from torusrun.orchestrator.base.private import read_bytes, status
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.folder import allocation, attempt_folders
+from torusrun.orchestrator.folder.log_errors.last_error import LoggedError, read_last
 from torusrun.orchestrator.folder.node_load import NodeLoad
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.report.logs.failures import bad_ends, tracebacks
+from torusrun.orchestrator.report.logs.failures import bad_ends
 from torusrun.orchestrator.report.logs.files import Logs, logs
-from torusrun.orchestrator.report.logs.source import LogLine
 from torusrun.orchestrator.report.logs.tail import LINE_BYTES, tail
 from torusrun.orchestrator.report.screen.losses import Losses
 from torusrun.orchestrator.report.screen.nodes import NodeHeard, ordered
@@ -28,7 +28,8 @@ LOOK_S = 2.0  # between looks that read a few files of every node
 RESTS = 5  # the next look waits at least this many times as long as the last one took
 LOG_LINES = 20
 LARGEST_NUMBER_BYTES = 16
-ERROR_LINES = 2000  # of a log, in which a traceback is searched
+MOST_ENDS = 16  # of ranks that failed, of which the first one's error is searched
+READ_BYTES = 1 << 16  # of the log of a rank that has not failed
 MARKS = re.compile(r"[\s~^]*")  # a line in which Python marks a part of the line above
 
 
@@ -115,12 +116,14 @@ def first_error(run: RunFolder, attempt: int) -> list[str]:
         found: Logs = logs(run, attempt)
     except UserError:
         return []
-    ends = bad_ends(found.attempt)
+    ends = [(end, read_last(found.attempt.rank_log(end.rank))) for end in bad_ends(found.attempt)[:MOST_ENDS]]
     if ends:
-        return [plain(ends[0].words), *_traceback(found.attempt.rank_log(ends[0].rank))]
-    return _traceback(found.attempt.rank_log(0)) or _traceback(found.attempt.stderr)
+        end, error = next(((end, error) for end, error in ends if not (end.cut_off or error.lost_peer)), ends[0])
+        return [plain(end.words), *_lines(error)]
+    return _lines(read_last(found.attempt.rank_log(0), READ_BYTES)) or _lines(
+        read_last(found.attempt.stderr, READ_BYTES)
+    )
 
 
-def _traceback(log: Path) -> list[str]:
-    blocks = tracebacks(LogLine(None, "", text) for text in tail(log, ERROR_LINES))
-    return [plain(line.text) for line in blocks[0] if not MARKS.fullmatch(line.text)] if blocks else []
+def _lines(error: LoggedError) -> list[str]:
+    return [plain(line) for line in error.lines if not MARKS.fullmatch(line)] if error.known else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.folder import ledger, metrics
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.attempt_folders import supervised_on
 from torusrun.orchestrator.folder.bad_nodes.left_out import listed
 from torusrun.orchestrator.folder.bad_nodes.noted import note
 from torusrun.orchestrator.folder.changes import Changes
@@ -19,6 +21,7 @@ from torusrun.orchestrator.folder.end_words import ended
 from torusrun.orchestrator.folder.events import (
     CancelRequested,
     Ended,
+    Event,
     GivenBadHosts,
     KeptGoing,
     RequestChanged,
@@ -36,10 +39,15 @@ from torusrun.orchestrator.runs.notices import begin
 from torusrun.orchestrator.runs.state import which
 from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
 from torusrun.orchestrator.runs.state.in_vain import (
+    MOST_AT_FIRST,
+    Checkpoint,
+    attempts_of_submission,
     bad_hosts_again,
+    ended_outside,
     ever_began,
     first_of_submission,
     in_vain,
+    pause_s,
     same_error,
 )
 from torusrun.orchestrator.runs.state.outcome import resolve
@@ -55,7 +63,8 @@ class Here:
 
     `job` is its id as it was submitted, `name` its own (a task's, in an array), `first` the attempt that was submitted
     with it, `hosts` the number of its usable hosts. `begun` is the newest attempt that it began itself, or 0. `bad` are
-    those of its hosts that are bad and keep it from beginning a further attempt, with the reason for each.
+    those of its hosts that are bad and keep it from beginning a further attempt, with the reason for each. `later` are
+    the names of the jobs of the same submission that begin after it: they may be at work although this one is, too.
     """
 
     job: str
@@ -64,19 +73,20 @@ class Here:
     hosts: int
     begun: int = 0
     bad: Mapping[str, str] = field(default_factory=dict)
+    later: Collection[str] = ()
 
 
 def next_step(run: RunFolder, here: Here, *, begin: bool) -> Step:
     """What follows for the run: Resume has the attempt to begin in this job, which is made if the job will `begin` it.
 
-    Wait leaves it to the next job. If none follows, the ledger says why. Raises SiteError or UserError if the attempt
-    cannot be made.
+    Wait leaves it to the next job, or asks for a pause. If none follows, the ledger says why. A job that is not in
+    charge any more writes nothing. Raises SiteError or UserError if the attempt cannot be made.
     """
-    with submit.alone(run, LOCK_S):
+    with alone(run, LOCK_S):
         newest = _Newest(run, here)
         step = decide(newest.history, Policy.KEEP_GOING)
         if begin and isinstance(step, Resume) and step.attempt > newest.number:
-            step = newest.refuse() if here.bad else newest.make_next()
+            step = newest.pause() or (newest.refuse() if here.bad else newest.make_next())
         if isinstance(step, Stop) and not newest.in_other_job:
             close(run, newest.number, step)
         return replace(step, later_job=newest.in_later_job) if isinstance(step, Stop) else step
@@ -89,7 +99,7 @@ def close(run: RunFolder, number: int, stop: Stop) -> None:
 
 
 class _Newest:
-    """The newest attempt of a run whose job asks. Its end is in the ledger once this is made."""
+    """The newest attempt of a run whose job asks. If the job is in charge, its end is then in the ledger."""
 
     def __init__(self, run: RunFolder, here: Here) -> None:
         self.run, self.here = run, here
@@ -100,21 +110,25 @@ class _Newest:
         self.written_s = _written_s(checkpoint) if checkpoint and self.plan.run.command else 0.0
         self.events = ledger.events(run.ledger)
         self.own = self._own_end()
-        self.end = self._end()
+        self.end = None if self.in_other_job else self._end()
         self.events = ledger.events(run.ledger)
 
     @property
     def in_other_job(self) -> bool:
         """Whether another submission, or another job of the same array, works for the run now."""
-        return 0 < self.here.begun < self.number or not self._of_this_submission
+        return not self._of_this_submission or self.in_later_job
 
     @property
     def in_later_job(self) -> bool:
         """Whether a later job of the same submission works for the run now, although this one has not ended.
 
-        Seen on Slurm 22.05: a job with --no-kill lost a host, and the array's next task began beside it.
+        Seen on Slurm 22.05: a job with --no-kill lost a host, or the slurmstepd of its first host was killed, and the
+        array's next task began beside it.
         """
-        return 0 < self.here.begun < self.number and self._of_this_submission
+        began, intent = last(self.events, Started, self.number), last(self.events, Submitting, self.number)
+        owner = began.job if began else intent.by if intent else ""
+        passed = 0 < self.here.begun < self.number or owner in self.here.later
+        return passed and self._of_this_submission
 
     @property
     def _of_this_submission(self) -> bool:
@@ -134,14 +148,22 @@ class _Newest:
             cancelled=last(self.events, CancelRequested, self.number) is not None,
             stopped=Cause.STOPPED if asked_to_stop else None,
             cause=status.cause,
-            in_vain=in_vain(self.events, self.number, (self.checkpoint, self.written_s), self._began_after()),
+            in_vain=in_vain(*self._attempts),
             most_in_vain=self.plan.run.keep_going.most_in_vain,
             same_error=same_error(self.events, self.number),
             other_job=self.in_other_job,
             ever_began=ever_began(self.events, self.number),
             not_handed_over=bool(own and "wanted" in own.evidence),
+            never_worked=self._outside >= max(MOST_AT_FIRST, len([*attempts_of_submission(self.events, self.number)])),
             bad_hosts=bad_hosts_again(self.events, self.number),
         )
+
+    def pause(self) -> Wait | None:
+        """The wait for what ended the last attempts outside the program, if there is one."""
+        end, count = last(self.events, Ended, self.number), self._outside
+        left_s = pause_s(count, end.time_s, time.time()) if end else 0.0
+        why = f"waits {left_s:.0f} s: its launcher, its scheduler or a host ended {count} attempts in a row"
+        return Wait(why, left_s) if left_s else None
 
     def refuse(self) -> Step:
         """Begin nothing on the bad hosts of this job: what follows then."""
@@ -163,11 +185,21 @@ class _Newest:
             resumes_s=self.written_s,
             follows=self.number,
             within=True,
+            by=self.here.name,
             jobs=before.jobs if before else 1,
             left_out=changed.left_out if changed else {},
         )
         submit.within(planned, self.run, intent, self.here.job)
         return Resume(planned.number)
+
+    @property
+    def _attempts(self) -> tuple[Sequence[Event], int, Checkpoint, Mapping[int, int]]:
+        """What the functions of in_vain.py count: attempts up to this one, and how far they came."""
+        return self.events, self.number, (self.checkpoint, self.written_s), self._began_after()
+
+    @property
+    def _outside(self) -> int:
+        return ended_outside(*self._attempts)
 
     def _began_after(self) -> dict[int, int]:
         """The steps after which attempts began, if they may continue from the memory of a node."""
@@ -206,7 +238,7 @@ class _Newest:
         done = is_done(self.run.attempt(self.number))
         status = resolve(self.events, self.number, self.own, said, time.time(), done=done)
         if not status.state.over or status.state is State.LOST:
-            return self.own or ended(How.NO_END)
+            return self.own or ended(How.NO_END, supervisor=supervised_on(self.run.attempt(self.number)))
         own = self.own or End(status.state, status.reason, hosts=self._first_host(status))
         return replace(own, state=status.state, reason=status.reason, cause=status.cause)
 
@@ -219,10 +251,8 @@ class _Newest:
 
     def _first_host(self, status: Status) -> tuple[str, ...]:
         """The supervisor's host, if a lost host ended the attempt: it would have named any other host itself."""
-        with contextlib.suppress(OSError):
-            if status.state is State.NODE_FAIL:
-                return (self.run.attempt(self.number).pulse.read_text().strip(),)
-        return ()
+        host = supervised_on(self.run.attempt(self.number))
+        return (host,) if host and status.state is State.NODE_FAIL else ()
 
     def _planned(self) -> AttemptPlan:
         """The plan of the next attempt, on fewer nodes if the job has lost too many.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.folder import allocation, claim, index, ledger
+from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.changes import Changes
 from torusrun.orchestrator.folder.events import Started
 from torusrun.orchestrator.folder.records import End
@@ -43,7 +44,7 @@ def resume(
     two never train at once (folder/claim.py). It is submitted `into` a held allocation, or to the scheduler.
     """
     index.own(run)
-    with submit.alone(run):
+    with alone(run):
         seen = look(run, newest=True)
         policy = Policy.FORCED if force else Policy.USER
         planned, checkpoint = next_attempt(run, seen, changes, policy, new_image=new_image)

@@ -6,12 +6,11 @@ job's name: a later client finds the job by that name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from torusrun.orchestrator.base import lock, private
+from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import say
@@ -103,19 +102,6 @@ def later(
         create.take_back(attempt)
         ledger.append(run.ledger, Refused(planned.number, str(error)))
         raise
-
-
-@contextmanager
-def alone(run: RunFolder, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold the run's lock: only one client at a time adds an attempt, on all nodes that share the file system.
-
-    Raises UserError if another client holds it after `wait_s`, SiteError if it cannot open it. On a file system without
-    locks, the rename of a second attempt with the same number fails.
-    """
-    with lock.held(run.lock, wait_s=wait_s) as mine:
-        if mine is False:
-            raise UserError(f"another attempt of {run.run_id} is being submitted already")
-        yield
 
 
 def _without_bad_nodes(planned: AttemptPlan, into: Allocation | None) -> AttemptPlan:

@@ -8,6 +8,7 @@ from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.changes import Changes
 from torusrun.orchestrator.folder.end_words import ended
 from torusrun.orchestrator.folder.events import CancelRequested, Submitted
@@ -54,7 +55,7 @@ def submit_next(run: RunFolder, number: int, plan: Plan) -> Step:
     It returns the decision: Resume has the attempt that follows, which the user may have submitted meanwhile. Raises
     SiteError or UserError if the submission failed, NoAnswer if it is unknown.
     """
-    with submit.alone(run, LOCK_S):
+    with alone(run, LOCK_S):
         events, checkpoint = ledger.events(run.ledger), newest_complete(run.checkpoints)
         epochs = checkpoint.epoch if checkpoint else 0.0
         following = stretch_at(plan.run, epochs) if checkpoint else None

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, explained
 from torusrun.orchestrator.folder import disk, index
+from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.attempts import submit
 from torusrun.orchestrator.runs.attempts.cancel import is_unsure
 from torusrun.orchestrator.runs.cleaning.garbage import Garbage
 from torusrun.orchestrator.runs.remove import check_over
@@ -114,6 +114,6 @@ def _check_gone(path: Path) -> None:
 
 def _alone(run: RunFolder, act: Callable[[], object]) -> None:
     """Act on a run while nobody resumes it. Raises UserError if it is not over."""
-    with submit.alone(run):
+    with alone(run):
         check_over(run, look(run))
         act()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.runs.state.in_vain import SAME_BAD_HOST
+from torusrun.orchestrator.runs.state.in_vain import MOST_AT_FIRST, SAME_BAD_HOST
 from torusrun.training.counted import counted
 
 FORCE = "if you know that it is not running any more, resume it with --force"
@@ -36,9 +36,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Wait:
-    """No attempt follows yet. Messages print `why` after the run's name."""
+    """No attempt follows yet. Messages print `why` after the run's name. With `for_s`, the job asks again after it."""
 
     why: str
+    for_s: float = 0.0
 
 
 Step = Resume | Stop | Wait
@@ -56,7 +57,8 @@ class History:
     which `most_in_vain` are allowed. `same_error` says that the attempt before it failed after the same step with the
     same message. `other_job` says that another job works for the run now, `ever_began` that an attempt since the last
     submission has begun. `not_handed_over` says that its next phase wants other nodes, and could not be submitted.
-    `bad_hosts` are the bad hosts that its jobs were given again and again.
+    `never_worked` says that all its attempts ended outside the program (in_vain.py). `bad_hosts` are the bad hosts that
+    its jobs were given again and again.
     """
 
     attempt: int
@@ -80,6 +82,7 @@ class History:
     other_job: bool = False
     ever_began: bool = False
     not_handed_over: bool = False
+    never_worked: bool = False
     bad_hosts: tuple[str, ...] = ()
 
 
@@ -162,6 +165,11 @@ def _same_bad_hosts(history: History) -> Step | None:
     return Stop(why, hosts=history.bad_hosts) if history.bad_hosts else None
 
 
+def _never_worked(history: History) -> Step | None:
+    why = f"each of its {MOST_AT_FIRST} attempts or more was ended by its launcher, its scheduler or a host"
+    return Stop(why) if history.never_worked else None
+
+
 def _no_progress(history: History) -> Step | None:
     attempts = counted(history.in_vain, "attempt")
     why = f"{attempts} in a row made no new checkpoint (keep_going.without_progress)"
@@ -216,7 +224,7 @@ RULES: dict[Policy, tuple[Callable[[History], Step | None], ...]] = {
     Policy.JOB: (_stopped, _cancelled, _followed, _same_nodes, _another),
     Policy.KEEP_GOING: (
         _not_mine, _done, _cancelled, _not_begun, _no_hand_over, _stopped, _in_vain, _would_fail_again,
-        _same_bad_hosts, _no_progress, _another,
+        _same_bad_hosts, _never_worked, _no_progress, _another,
     ),
     Policy.KEEPER: (_cancelled, _not_its_turn, _no_time, _this),
 }

@@ -9,7 +9,11 @@ from torusrun.orchestrator.base.states import Cause
 from torusrun.orchestrator.folder.events import Ended, Event, GivenBadHosts, Started, Submitting
 from torusrun.orchestrator.folder.ledger import last
 
-NOT_ITS_OWN = (Cause.BAD_HOST, Cause.HOST_LOST, Cause.PREEMPTED)  # causes that say nothing about the run itself
+# Causes outside the program: its launcher, its scheduler, or a host, whose job may have left no record at all.
+OUTSIDE = (Cause.LAUNCHER, Cause.SCHEDULER, Cause.HOST_LOST, Cause.UNKNOWN)
+NOT_ITS_OWN = (*OUTSIDE, Cause.BAD_HOST, Cause.PREEMPTED)  # causes that say nothing about the run itself
+PAUSES_S = (0.0, 5.0, 15.0, 60.0, 180.0, 600.0)  # after the first, second ... attempt in a row that ended outside
+MOST_AT_FIRST = 8  # such attempts, if they are all since the submission: nothing shows that others can work
 SAME_BAD_HOST = 3  # jobs in a row that a bad host may end before they began anything
 Checkpoint = tuple[str | None, float]  # its name, and when it was written if a program may overwrite it (else 0.0)
 
@@ -21,16 +25,47 @@ def in_vain(events: Sequence[Event], attempt: int, newest: Checkpoint, steps: Ma
     memory of a node, was not in vain. Only attempts since the user's last submission count, and none that a lost or bad
     host or a preemption ended.
     """
-    count, later, began_after = 0, -1, steps or {}
+    ends = (last(events, Ended, number) for number in _without_progress(events, attempt, newest, steps or {}))
+    return sum(end is None or end.cause not in NOT_ITS_OWN for end in ends)
+
+
+def _without_progress(
+    events: Sequence[Event], attempt: int, newest: Checkpoint, began_after: Mapping[int, int]
+) -> Iterator[int]:
+    """The attempts in a row, newest first, that made no new checkpoint."""
+    later = -1
     for number in attempts_of_submission(events, attempt):
-        intent, end = last(events, Submitting, number), last(events, Ended, number)
+        intent = last(events, Submitting, number)
         if intent is None or (intent.resumes, intent.resumes_s) != newest:
             break
         if later > began_after.get(number, later):
             break
         later = max(later, began_after.get(number, later))
-        count += end is None or end.cause not in NOT_ITS_OWN
+        yield number
+
+
+def ended_outside(
+    events: Sequence[Event], attempt: int, newest: Checkpoint, steps: Mapping[int, int] | None = None
+) -> int:
+    """How many attempts in a row, up to `attempt`, ended outside the program, soon and without a new checkpoint."""
+    count = 0
+    for number in _without_progress(events, attempt, newest, steps or {}):
+        began, end = last(events, Started, number), last(events, Ended, number)
+        if end is None or end.cause not in OUTSIDE:
+            break
+        count += 1
+        if began and end.time_s > began.time_s + PAUSES_S[-1]:
+            break
     return count
+
+
+def pause_s(outside: int, ended_s: float, now_s: float) -> float:
+    """The time until another attempt may follow: what is broken outside the program needs time to recover.
+
+    `outside` is that of `ended_outside`, `ended_s` the end of the last attempt. Clocks of hosts may differ.
+    """
+    whole_s = PAUSES_S[min(outside, len(PAUSES_S)) - 1] if outside else 0.0
+    return min(max(ended_s + whole_s - now_s, 0.0), whole_s)
 
 
 def same_error(events: Sequence[Event], attempt: int) -> bool:

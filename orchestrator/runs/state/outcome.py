@@ -14,6 +14,8 @@ from torusrun.orchestrator.folder.records import End
 # A scheduler knows these ends better than a job that only received a signal.
 SCHEDULER_KNOWS = {State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL, State.OOM, State.CANCELLED}
 
+ENDS_OF_A_CANCELLED_JOB = {State.LOST, State.COMPLETED, State.FAILED, State.CANCELLED}
+
 # A scheduler may take this long to show a job that it has accepted.
 SHOWN_AFTER_S = 30.0
 
@@ -38,7 +40,8 @@ def resolve(
 
     `job` is the scheduler's current answer; None if it was not queried. `done` says that the training recorded that it
     is done: such an attempt is COMPLETED once it is over, however its job ended. Absence from the queue is never
-    success. For a job submitted just before `now_s` (of time.time()) absence means nothing.
+    success, and neither is a job's exit code 0: a job that finds nothing to do ends well, too. For a job submitted just
+    before `now_s` (of time.time()) absence means nothing.
     """
     if recorded := _recorded(events, attempt, end):
         return _completed(recorded) if done else recorded
@@ -78,10 +81,11 @@ def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s
     cause = Cause.of(job.state)
     if end:
         return Status(job.state, _joined(end.reason, job.reason, TO_DO.get(job.state, "")), cause=cause)
-    if job.state in (State.LOST, State.FAILED, State.CANCELLED) and last(events, CancelRequested, attempt):
+    if job.state in ENDS_OF_A_CANCELLED_JOB and last(events, CancelRequested, attempt):
         return _by_user(job.reason)
-    if job.state is State.LOST:
-        return _not_shown_yet(events, attempt, now_s) or Status(State.LOST, _lost(events, attempt, job.reason))
+    if job.state in (State.LOST, State.COMPLETED):
+        unseen = _not_shown_yet(events, attempt, now_s) if job.state is State.LOST else None
+        return unseen or Status(State.LOST, _lost(events, attempt, job.reason))
     reason = job.reason or f"the scheduler says {job.state.value}"
     return Status(job.state, _joined(reason, TO_DO.get(job.state, "")), job.hosts, cause=cause)
 

@@ -13,6 +13,7 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.folder import claim, index, ledger, settled
+from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.end_words import ended as end_of
 from torusrun.orchestrator.folder.events import Ended, KeptGoing, Started
 from torusrun.orchestrator.folder.how_ended import How
@@ -105,7 +106,7 @@ def standing(
         if answer:
             jobs[id(record)] = answer
     jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs], fresh, until_s))
-    found = [_settle(record, jobs.get(id(record)), now_s, until_s) for record in records]
+    found = [_settle(record, jobs.get(id(record)), now_s, until_s, newest=newest) for record in records]
     begin.from_client(
         begin.Over(record.folder, record.attempt, record.plan.notices, status.state, record.events)
         for record, status in found
@@ -162,28 +163,58 @@ def unasked(record: Record) -> str:
     return ""
 
 
-def _settle(record: Record, job: Status | None, now_s: float, until_s: float) -> tuple[Record, Status]:
-    """The record and state of a run. An end that only the scheduler knew is recorded: schedulers forget."""
-    if job and (job.state.over or job.state is State.UNKNOWN):  # it may have ended during the query
-        record = record.now
-        if record.followed:  # the answer concerns the job of this attempt, not of the next
-            return standing([record.folder], now_s, patience_s=until_s - time.monotonic())[0]
-    status = record.status(in_hold(record, dependencies.held(record, job)), now_s)
-    status = told_by_keeper(record, _blamed_on_the_disk(record, _if_lost(record, status)))
-    if record.continues:
-        status = next_job.status(record.events, record.attempt, status, job)
-    if record.mine and status.state.certain and not record.settled:
-        from torusrun.orchestrator.folder.bad_nodes.noted import note  # imported late: few looks find an end
+def _settle(record: Record, job: Status | None, now_s: float, until_s: float, *, newest: bool) -> tuple[Record, Status]:
+    """The record and state of a run. An end that only the scheduler knew is recorded: schedulers forget.
 
-        with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
-            if not record.ended:
-                ledger.append(record.folder.ledger, Ended.by(record.attempt, end := _end(record, status)))
-                note(record.folder, record.attempt, end)
-            if record.continues:
-                ledger.append(record.folder.ledger, KeptGoing(record.attempt, NO_MORE_JOBS))
+    A job may have written while its scheduler was queried. So a run that may be over is read again, alone, and judged
+    by this one reading, which is newer than the scheduler's answer.
+    """
+    if record.settled or (job and job.state in (State.PENDING, State.RUNNING)):
+        status = _judged(record, job, now_s)
+    else:
+        with _alone(record) as may_write:
+            before, record = record, read_record(record.folder, newest=newest)
+            status = _judged(record, job, now_s)
+            asked = record.settled or record.jobs == before.jobs
+            if may_write and asked and status.state.certain and not record.settled:
+                _note(record, status)
+        if not asked:  # the answer concerns the jobs of an earlier attempt
+            return standing([record.folder], now_s, newest=newest, patience_s=until_s - time.monotonic())[0]
     if status.state.over and record.attempt < record.newest:  # the queued attempt follows
         return standing([record.folder], now_s, newest=True, patience_s=until_s - time.monotonic())[0]
     return record, status
+
+
+@contextlib.contextmanager
+def _alone(record: Record) -> Iterator[bool]:
+    """Whether the caller may write into the run: only its user does, and only one process at a time."""
+    with contextlib.ExitStack() as held:
+        mine = record.mine
+        try:
+            if mine:
+                held.enter_context(alone(record.folder, wait_s=0.0))
+        except TorusrunError:  # the next look records what is left
+            mine = False
+        yield mine
+
+
+def _judged(record: Record, job: Status | None, now_s: float) -> Status:
+    """The state of a run by its record and its scheduler's answer, which is older."""
+    status = record.status(in_hold(record, dependencies.held(record, job)), now_s)
+    status = told_by_keeper(record, _blamed_on_the_disk(record, _if_lost(record, status)))
+    return next_job.status(record.events, record.attempt, status, job) if record.continues else status
+
+
+def _note(record: Record, status: Status) -> None:
+    """Write an end into the ledger."""
+    from torusrun.orchestrator.folder.bad_nodes.noted import note  # imported late: few looks find an end
+
+    with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
+        if not record.ended:
+            ledger.append(record.folder.ledger, Ended.by(record.attempt, end := _end(record, status)))
+            note(record.folder, record.attempt, end)
+        if record.continues:
+            ledger.append(record.folder.ledger, KeptGoing(record.attempt, NO_MORE_JOBS))
 
 
 def _if_lost(record: Record, status: Status) -> Status:

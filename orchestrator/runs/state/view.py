@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -148,12 +148,6 @@ class Record:
         return next_job.at_the_end(self.events, self.attempt, own) if self.ended else own
 
     @property
-    def now(self) -> Record:
-        """The same record, with its end read again."""
-        end, end_damage = _end(self.folder, self.attempt)
-        return replace(self, end=end, end_damage=end_damage, done=_done(self.folder.attempt(self.attempt), end))
-
-    @property
     def ended(self) -> bool:
         """Whether the folder alone says how the attempt ended."""
         return bool(self.end and self.end.certain) or last(self.events, Ended, self.attempt) is not None
@@ -219,7 +213,7 @@ class Record:
             at.newest_result,
             plain(network.network) if network else "",
             plain(grid_reason),
-            "" if damage else plain(self._waiting(status, own)),
+            "" if damage else plain(self._waiting(status, own, now_s)),
             status.cause.value if status.state.over else "",
             plain(listed(submitting.left_out)) if submitting else "",
         )
@@ -235,11 +229,12 @@ class Record:
             return at
         return progress(rows, self.attempt, started_s, now_there_s(file, last_s, now_s))
 
-    def _waiting(self, status: Status, rows: list[dict[str, Any]]) -> str:
+    def _waiting(self, status: Status, rows: list[dict[str, Any]], now_s: float) -> str:
         if self.end or self.done or allocation.is_held(self.folder):
             return ""
-        command = bool(self.plan and self.plan.command)
-        return waiting(status, self.events, self.folder.attempt(self.attempt), rows, command=command)
+        command, pattern = (self.plan.command, self.plan.pattern) if self.plan else (False, False)
+        attempt = self.folder.attempt(self.attempt)
+        return waiting(status, self.events, attempt, rows, command=command, pattern=pattern, now_s=now_s)
 
     def _tells_no_steps(self, rows: list[dict[str, Any]]) -> bool:
         """Whether the run is a user's program that has recorded nothing: this need not be a pause."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -16,20 +17,32 @@ from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.training.counted import counted
 from torusrun.training.reporting.events import START
 
+UNMATCHED_S = 60.0  # after the start of a command, whose log should have a step by then
 NO_REASON = "in the queue; the scheduler gives no reason"
 
 
 def waiting(
-    status: Status, events: Sequence[Event], attempt: Attempt, rows: Sequence[Mapping[str, Any]], *, command: bool
+    status: Status,
+    events: Sequence[Event],
+    attempt: Attempt,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    command: bool,
+    pattern: bool = False,
+    now_s: float = 0.0,
 ) -> str:
     """Why an attempt has no step yet; '' if it has a step, is over, or the records do not say.
 
-    `rows` are the metrics of this attempt alone. A `command` need not record steps; once it runs, its log says more.
+    `rows` are the metrics of this attempt alone. A `command` need not record steps; once it runs, its log says more. If
+    its steps are read from its log by a `pattern`, this should have matched a minute after the start, at `now_s`.
     """
     if any(row["event"] != START for row in rows):
         return ""
     if status.state is State.RUNNING:
-        waits = _at_work(attempt, last(events, Started, attempt.number), bool(rows), command)
+        began = last(events, Started, attempt.number)
+        waits = _at_work(attempt, began, bool(rows), command)
+        if not waits and pattern and began and now_s - began.time_s > UNMATCHED_S and _has_text(attempt.rank_log(0)):
+            waits = "metrics.pattern matches no line of rank 0's log so far"
     else:
         waits = NO_REASON if status.state is State.PENDING and not status.reason else ""
     submitting = last(events, Submitting, attempt.number)
@@ -55,6 +68,14 @@ def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool) 
     if attempt.rendezvous.exists():
         return "the ranks meet: rank 0 waits for the others"
     return "the ranks load their program and data"
+
+
+def _has_text(log: Path) -> bool:
+    """Whether a log exists and is not empty."""
+    try:
+        return log.stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _copies(attempt: Attempt) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -20,6 +20,7 @@ from torusrun.orchestrator.schedulers.cluster_facts import (
 )
 from torusrun.orchestrator.schedulers.gridengine import topology
 from torusrun.orchestrator.schedulers.gridengine.states import xml
+from torusrun.training.counted import first_of
 
 VERSION = ("qstat", "-help")
 QUEUES = ("qconf", "-sq", "*")
@@ -28,6 +29,9 @@ ENVIRONMENTS = ("qconf", "-spl")
 ENVIRONMENT = ("qconf", "-sp")
 HOSTS = ("qhost", "-xml")
 GPUS = ("qhost", "-F", "gpu")
+HOST = ("qconf", "-se")
+GPU = re.compile(r"(?:^|\s)([a-z]{2}):gpu=(\d+(?:\.0*)?)(?=\s|,|$)")  # hc:gpu=2.000000
+MOST_ASKED = 50  # hosts, each with a command
 RESOURCES = ("qconf", "-sc")
 PROJECTS = ("qconf", "-sprjl")
 CONFIGURATION = ("qconf", "-sconf")
@@ -35,7 +39,8 @@ CONFIGURATION = ("qconf", "-sconf")
 
 def describe(ask: Ask) -> ClusterFacts:
     """Query Grid Engine. Raises SiteError if it does not list its queues or hosts."""
-    found, hosts, of_host = records(ask(QUEUES)), nodes(ask(HOSTS)), gpus(optional(ask, GPUS))
+    found, hosts, listed = records(ask(QUEUES)), nodes(ask(HOSTS)), optional(ask, GPUS)
+    of_host, remarks = all_gpus(ask, gpus(listed))
     hosts = {name: replace(kind, gpus=of_host.get(name, 0)) for name, kind in hosts.items()}
     names = optional(ask, ENVIRONMENTS).split()
     environments = {name: slots(optional(ask, [*ENVIRONMENT, name])) for name in names}
@@ -43,7 +48,7 @@ def describe(ask: Ask) -> ClusterFacts:
     resources = (line.split() for line in optional(ask, RESOURCES).splitlines() if not line.startswith("#"))
     has_racks = is_answered(lambda: topology.group_names(ask(topology.GROUPS), topology.RACK))
     return ClusterFacts(
-        (optional(ask, VERSION).splitlines() or [""])[0].strip(),
+        _version(optional(ask, VERSION)),
         queues(found, hosts),
         environments={name: count for name, count in environments.items() if count},
         resources=frozenset(words[0] for words in resources if words),
@@ -58,7 +63,14 @@ def describe(ask: Ask) -> ClusterFacts:
             "accounts": " ".join(PROJECTS),
             "environments": " ".join(ENVIRONMENT),
         },
+        remarks=(*remarks, *_not_understood(listed)),
     )
+
+
+def _version(text: str) -> str:
+    """The line of the product in `qstat -help`, which is the last before its usage."""
+    lines = [line.strip() for line in text.partition("usage:")[0].splitlines() if line.strip()]
+    return lines[-1] if lines else ""
 
 
 def records(text: str) -> list[dict[str, str]]:
@@ -104,15 +116,49 @@ def slots(text: str) -> int:
     return int(rule) if rule.isdecimal() else 0
 
 
-def gpus(text: str) -> dict[str, int]:
-    """The resource gpu of every host, from the output of `qhost -F gpu`."""
+def gpus(text: str) -> dict[str, tuple[str, int]]:
+    """The resource gpu of every host in `qhost -F gpu`: its letters (hc: what it has left, qhost(1)) and number."""
     found, host = {}, ""
     for line in text.splitlines():
-        if match := re.match(r"\s+\w+:gpu=(\d+)", line):
-            found[host] = int(match[1])
+        if match := GPU.search(line):
+            found[host] = (match[1], int(float(match[2])))
         elif re.match(r"[A-Za-z0-9]", line):
             host = line.split()[0]
     return found
+
+
+def all_gpus(ask: Ask, listed: Mapping[str, tuple[str, int]]) -> tuple[dict[str, int], list[str]]:
+    """(the GPUs of every host, remarks). Of a consumable, qhost tells what is left, the host's record all.
+
+    A consumable of the whole cluster (gc) says nothing of a host.
+    """
+    found = {host: number for host, (_, number) in listed.items() if host != "global"}
+    consumed = [host for host in found if listed[host][0].endswith("c")]
+    answers = {host: optional(ask, [*HOST, host]) for host in consumed[:MOST_ASKED]}
+    whole = {host: number for host, text in answers.items() if (number := capacity(text)) is not None}
+    remarks = []
+    if unknown := [host for host in consumed if host not in whole]:
+        remarks.append(
+            f"`{' '.join(GPUS)}` tells only how many GPUs of {first_of(unknown)} are free now, and "
+            f"`{' '.join(HOST)} {unknown[0]}` not how many there are: check node.gpus"
+        )
+    return {**found, **whole}, remarks
+
+
+def capacity(text: str) -> int | None:
+    """The GPUs that `qconf -se HOST` gives the host, as in gpu=4 or gpu=2(0 1); None if it does not say."""
+    (record, *_) = [*records(text), {}]
+    values = re.split(r",(?![^(]*\))", record.get("complex_values", ""))
+    own = next((value for name, _, value in (word.strip().partition("=") for word in values) if name == "gpu"), "0")
+    match = re.fullmatch(r"(\d+)(?:\.0*)?(?:\(.*\))?", own)
+    return int(match[1]) if match and "complex_values" in record else None
+
+
+def _not_understood(listed: str) -> Iterator[str]:
+    """The lines of `qhost -F gpu` about a resource gpu that were not read."""
+    for line in dict.fromkeys(listed.splitlines()):
+        if re.search(r"\bgpu=", line) and not GPU.search(line):
+            yield f"`{' '.join(GPUS)}` lists GPUs that were not understood: {line.strip()[:200]!r}"
 
 
 def _queue(record: Mapping[str, str], hosts: Mapping[str, NodeKind]) -> Queue:

@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.states import Status
 from torusrun.orchestrator.schedulers.gridengine import facts, states, topology
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler
 from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
-from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, user_name
+from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
 from torusrun.training.counted import counted
 
 LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)
@@ -38,6 +38,7 @@ class GridEngine(Scheduler):
         scratch=("SGE_LOCALDIR",),
         first_host=("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR"),
         cluster=("SGE_ROOT", "SGE_CELL"),
+        host="HOSTNAME",
     )
     traits = Traits(reports_all_jobs=True, cancels_many=True, has_arrays=True, cannot_exclude="", outlives_hosts=True)
     script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path are special for Grid Engine
@@ -104,10 +105,11 @@ class GridEngine(Scheduler):
         return ["qsub", "-w", "v", *request.submit_args]
 
     def job_id(self, stdout: str) -> str:
-        ids = re.findall(r"^(\d+)(?:\.[\d:-]+)?\s*$", stdout, re.MULTILINE)  # an array is 20.1-3:1
-        if not ids:
+        # An array is 20.1-3:1. A site's own qsub may leave out -terse.
+        job = printed_id(stdout, r"Your job(?:-array)? (\d+)\b.* has been submitted", r"(\d+)(?:\.\d+-\d+:\d+)?")
+        if not job:
             raise SiteError(f"qsub did not print a job id but {stdout!r}; see qstat for whether it was submitted")
-        return str(ids[-1])
+        return job
 
     def task_id(self, job_id: str, index: int) -> str:
         return f"{job_id}.{index + 1}"

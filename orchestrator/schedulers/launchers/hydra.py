@@ -32,6 +32,8 @@ class Hydra(Launcher):
         words = [self.program, "-f", launch.hostfile.name, "-n", str(launch.ranks), "-bind-to", "none"]
         if launch.passed:
             words += ["-genvlist", ",".join(launch.passed)]
+        if launch.called:  # the others may not know the host's own name
+            words += ["-localhost", launch.called]
         agent, *rest = launch.remote_shell or ("ssh",)
         # As rsh, a command of several words gets the host and the command to run there, and no options.
         return [*words, "-launcher", "rsh", "-launcher-exec", agent] if rest else [*words, "-launcher", agent]

@@ -30,7 +30,8 @@ class Launch:
     `remote_shell` is a command before HOST COMMAND... that runs COMMAND on another host, None if the launcher needs
     none. `passed` are the variables that the ranks on other hosts get. `mpi`: the ranks may run an MPI program.
     `exported` are the variables of the launcher's own environment that the ranks get; None: all of them. `beside`: the
-    ranks share their cores and memory with those of another launcher in the same job.
+    ranks share their cores and memory with those of another launcher in the same job. `called` is the scheduler's name
+    of the launcher's own host, '' if it is the host's own name, too.
     """
 
     python: str
@@ -43,6 +44,7 @@ class Launch:
     mpi: bool = False
     beside: bool = False
     exported: tuple[str, ...] | None = None
+    called: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -13,7 +14,6 @@ from torusrun.orchestrator.schedulers.cluster_facts import (
     Queue,
     counted,
     duration_s,
-    optional,
     size_bytes,
 )
 from torusrun.orchestrator.schedulers.pbs import topology
@@ -28,9 +28,9 @@ Record = Mapping[str, str]
 def describe(ask: Ask, user: str = "", groups: Collection[str] = ()) -> ClusterFacts:
     """Query PBS, for a user of these groups. Raises SiteError if it does not list its queues."""
     listed = topology.records(ask(QUEUES), "Queue: ")
-    nodes = optional(ask, NODES)
-    vnodes = topology.vnodes(nodes) if nodes else {}
-    (server, *_) = [*topology.records(optional(ask, SERVER), "Server: ").values(), {}]
+    (server, *_) = [*topology.records(ask(SERVER), "Server: ").values(), {}]
+    _check_family(server)
+    vnodes, remarks = _vnodes(ask)
     resources = frozenset(name for vnode in vnodes.values() for name in topology.resources(vnode))
     return ClusterFacts(
         f"pbs_version {server['pbs_version']}" if "pbs_version" in server else "",
@@ -45,7 +45,33 @@ def describe(ask: Ask, user: str = "", groups: Collection[str] = ()) -> ClusterF
             "nodes": " ".join(NODES),
             "topology": " ".join(NODES),
         },
+        remarks=remarks,
     )
+
+
+def _check_family(server: Record) -> None:
+    """Raise SiteError if this is not the server of OpenPBS or PBS Pro: their relatives have the same commands.
+
+    TORQUE's version is 2 to 7, and its server has the attribute next_job_number. PBS Pro's is 10 and more, or is
+    written as in PBSPro_9.2.
+    """
+    version = server.get("pbs_version", "")
+    number = re.match(r"\d+", version)
+    if "next_job_number" in server or (number and int(number[0]) < 10):
+        raise SiteError(
+            f"this is TORQUE (pbs_version {version}), which is not supported: it has no `select`; torusrun knows "
+            "OpenPBS and PBS Pro"
+        )
+    if not version:
+        raise SiteError(f"`{' '.join(SERVER)}` shows no pbs_version: this is neither OpenPBS nor PBS Pro")
+
+
+def _vnodes(ask: Ask) -> tuple[Mapping[str, Record], tuple[str, ...]]:
+    """(the vnodes by name, why there are none)."""
+    try:
+        return topology.vnodes(ask(NODES)), ()
+    except SiteError as error:
+        return {}, (f"no nodes are known: {error}",)
 
 
 @dataclass(frozen=True)
@@ -138,7 +164,7 @@ def _listed(entries: str, names: Collection[str]) -> bool:
 
 def _bound(vnode: Record) -> list[str]:
     """The only queues that a vnode serves, by its attribute or by the usual resource; [] if it serves all."""
-    return _words(vnode.get("queue") or vnode.get(f"{topology.RESOURCE}Qlist", ""))
+    return _words(vnode.get("queue") or topology.resources(vnode).get("qlist", ""))
 
 
 def _words(listed: str) -> list[str]:
@@ -146,7 +172,7 @@ def _words(listed: str) -> list[str]:
 
 
 def _hosts(vnodes: Mapping[str, Record]) -> list[list[Record]]:
-    """The vnodes of each host. PBS spreads the chunk of a job over the vnodes of one host."""
+    """The resources of the vnodes of each host. PBS spreads the chunk of a job over the vnodes of one host."""
     found: dict[str, list[Record]] = {}
     for name, vnode in vnodes.items():
         found.setdefault(topology.host(name, vnode), []).append(topology.resources(vnode))

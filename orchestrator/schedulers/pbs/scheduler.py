@@ -17,7 +17,7 @@ from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler
 from torusrun.orchestrator.schedulers.pbs import facts, states, topology
 from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
-from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, user_name
+from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
 # PBS sets PATH in /etc/profile.d, which some login shells skip. Its folder comes last: its mpiexec starts no ranks.
@@ -25,6 +25,9 @@ OWN_COMMANDS = (
     "command -v pbs_tmrsh > /dev/null || "
     'PATH+=":$(. "${PBS_CONF_FILE:-/etc/pbs.conf}" 2> /dev/null && echo "$PBS_EXEC")/bin"'
 )
+# PBS itself tells a process only the number of its host (PBS_NODENUM), and only the first host has the list.
+HOST = "TORUSRUN_HOST"
+OWN_HOST = f'export {HOST}="$(head -n 1 "$PBS_NODEFILE" 2> /dev/null)"'
 
 
 def _groups() -> list[str]:
@@ -41,7 +44,7 @@ def _facts(ask: Ask) -> ClusterFacts:
 
 
 def _remote(host: str, command: str) -> list[str]:
-    return ["pbs_tmrsh", host, "/bin/sh", "-c", command]
+    return ["pbs_tmrsh", host, "/usr/bin/env", f"{HOST}={host}", "/bin/sh", "-c", command]
 
 
 class PBS(Scheduler):
@@ -56,6 +59,7 @@ class PBS(Scheduler):
         first_host=("PBS_JOBID", "PBS_JOBNAME", "PBS_ARRAY_ID", "PBS_ARRAY_INDEX", "PBS_QUEUE", "PBS_O_HOST",
                     "PBS_O_WORKDIR"),
         cluster=("PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT"),
+        host=HOST,
     )  # fmt: skip
     traits = Traits(
         cancels_many=True,
@@ -63,7 +67,7 @@ class PBS(Scheduler):
         cannot_exclude="PBS has no request that leaves out hosts; if your site has one, write it in the site's 'ask'",
     )
     # PBS keeps a job's output on its node until the end. The script sends it itself, so that users can read it earlier.
-    script = JobScript((OWN_COMMANDS,), sends_output=True)
+    script = JobScript((OWN_COMMANDS, OWN_HOST), sends_output=True)
     cluster = ClusterQueries(("pbsnodes",), _facts, topology.SWITCHES)
     # pbs_tmrsh asks the MOM of its own host. Few builds of Open MPI support PBS, and few sites allow ssh.
     reach = Reach(remote_command=_remote, for_every_mpi=True)
@@ -114,10 +118,10 @@ class PBS(Scheduler):
         return ["-N", name, "-W", f"depend=afterany:{before}"]
 
     def job_id(self, stdout: str) -> str:
-        match = re.search(r"^(\d+(?:\[\])?\.[\w.-]+)\s*$", stdout, re.MULTILINE)
-        if not match:
+        job = printed_id(stdout, r"(\d+(?:\[\])?\.[A-Za-z][\w.-]*)", r"(\d+(?:\[\])?\.[\w.-]+)")
+        if not job:
             raise SiteError(f"qsub did not print a job id but {stdout!r}; see qstat for whether it was submitted")
-        return match[1]
+        return job
 
     def task_id(self, job_id: str, index: int) -> str:
         return job_id.replace("[]", f"[{index}]", 1)

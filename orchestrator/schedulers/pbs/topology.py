@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.same_host import same_host
 from torusrun.orchestrator.network.hosts.tree import Tree
 from torusrun.orchestrator.schedulers.traits import SwitchSource
 
@@ -54,26 +55,50 @@ def host(name: str, vnode: Mapping[str, str]) -> str:
 
 
 def resources(vnode: Mapping[str, str]) -> dict[str, str]:
-    return {key.removeprefix(RESOURCE): value for key, value in vnode.items() if key.startswith(RESOURCE)}
+    """The resources of a vnode. PBS knows their names without case, so these are in lower case."""
+    return {key.removeprefix(RESOURCE).lower(): value for key, value in vnode.items() if key.startswith(RESOURCE)}
 
 
 def tree(text: str, resource: str) -> Tree:
-    """The hosts by the value of their resource `resource`, for example `switch`.
+    """The hosts by the switches in their resource `resource`, for example `switch`.
 
-    Raises SiteError if no host has it, naming the existing resources, or if the text has neither form.
+    Raises SiteError if no host has it, naming the existing resources, if the text has neither form, or if switches
+    share only some of their hosts.
     """
-    leaves: dict[str, dict[str, None]] = {}
+    below: dict[str, dict[str, None]] = {}  # the hosts below each switch
     others: set[str] = set()
     listed = vnodes(text)
     for name, vnode in listed.items():
         known = resources(vnode)
-        if resource in known:
-            leaves.setdefault(known[resource], {})[host(name, vnode)] = None
+        for switch in _switches(known.get(resource.lower(), ""), host(name, vnode)):
+            below.setdefault(switch, {})[host(name, vnode)] = None
         others |= set(known)
-    if not leaves:
+    if not below:
         has = f"; they have {', '.join(sorted(others))}" if others else ""
         raise SiteError(f"none of the {len(listed)} nodes that pbsnodes lists has a resource {resource!r}{has}")
-    return Tree({leaf: list(hosts) for leaf, hosts in sorted(leaves.items())})
+    return _nested(below)
+
+
+def _switches(value: str, own: str) -> list[str]:
+    """The switches in a resource, the nearest first. It may be a list, which often begins with the host itself."""
+    words = [word.strip().strip("'\"") for word in value.split(",")]
+    return [word for word in words if word and not same_host(word, own)]
+
+
+def _nested(below: Mapping[str, Mapping[str, None]]) -> Tree:
+    """The tree of switches: each is below the smallest one that has all of its hosts. Raises SiteError without one."""
+    parents: dict[str, str] = {}
+    leaves: dict[str, list[str]] = {}
+    top: dict[str, str] = {}  # the highest switch so far above each host
+    for switch, hosts in sorted(below.items(), key=lambda item: len(item[1])):
+        inner = dict.fromkeys(top[host] for host in hosts if host in top)
+        if partly := next((name for name in inner if not below[name].keys() <= hosts.keys()), None):
+            raise SiteError(f"pbsnodes lists the switches {partly} and {switch}, which share only some of their hosts")
+        parents |= dict.fromkeys(inner, switch)
+        if own := [host for host in hosts if host not in top]:
+            leaves[switch] = own
+        top |= dict.fromkeys(hosts, switch)
+    return Tree(dict(sorted(leaves.items())), parents)
 
 
 def _from_json(text: str) -> dict[str, dict[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -17,6 +17,10 @@ NODES = ("sinfo", "--noheader", "--exact", "--format=%P|%D|%c|%m|%G")
 NODE_NAMES = ("sinfo", "--noheader", "--Node", "--format=%P|%N")
 CONFIGURATION = ("scontrol", "show", "config")
 ACCOUNTS = ("sacctmgr", "--noheader", "--parsable2", "show", "associations", "format=Account")
+GRES = re.compile(r",(?![^(]*\))")  # between the resources of a node: not within (S:0,2)
+# As in gpu:4, gpu:2080Ti:4(S:0-1), gpu:a100_3g.20gb:2, gpu:(null):4(IDX:0-3), gres/gpu:tesla=4.
+TYPE = r"(?!\d+(?:\(|$)|no_consume:)([^:=,()\s]+|\(null\))"  # in gpu:4 the number follows at once
+GPUS = re.compile(rf"(?:gres/)?gpu(?::{TYPE})?(?::no_consume)?[:=](\d+)(?:\([^()]*\))?")
 DEFAULT_ACCOUNT = ("sacctmgr", "--noheader", "--parsable2", "show", "user", "format=DefaultAccount")
 
 
@@ -29,7 +33,7 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
     accounts = tuple(dict.fromkeys([*default, *optional(ask, [*ACCOUNTS, f"user={user}"]).split()]))
     enforced = "associations" in configuration.get("AccountingStorageEnforce", "")
     return ClusterFacts(
-        version.strip(),
+        next((line for line in version.splitlines() if re.search(r"slurm.* \d", line, re.I)), version).strip(),
         queues(partitions, nodes, accounts),
         configuration.get("ClusterName"),
         topology=_topology(ask, configuration),
@@ -44,6 +48,7 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
             "topology": " ".join(topology.COMMAND),
             "accounts": "sacctmgr show associations",
         },
+        remarks=tuple(_not_understood(nodes)),
     )
 
 
@@ -112,15 +117,27 @@ def _closed(words: dict[str, str], accounts: Sequence[str]) -> str:
 def _kind(words: Sequence[str]) -> NodeKind:
     """The nodes of a row of sinfo: nodes, CPUs, megabytes, generic resources as in gpu:v100:4(S:0-1),gpu:1."""
     nodes, cpus, megabytes, resources = words
-    gpus = re.findall(r"(?:^|,)gpu(?::([A-Za-z][^:,()]*))?:(\d+)", resources)
-    types = {name for name, _ in gpus if name}
-    return NodeKind(
-        _number(nodes) or 0,
-        _number(cpus),
-        (_number(megabytes) or 0) * 2**20 or None,
-        sum(int(number) for _, number in gpus),
-        types.pop() if len(types) == 1 else None,
-    )
+    gpus, kind = _gpus(resources)
+    return NodeKind(_number(nodes) or 0, _number(cpus), (_number(megabytes) or 0) * 2**20 or None, gpus, kind)
+
+
+def _gpus(resources: str) -> tuple[int, str | None]:
+    """(number, type) of the GPUs among a node's generic resources; None for several types."""
+    read = [match for word in GRES.split(resources) if (match := GPUS.fullmatch(word.strip()))]
+    counts = [(None if match[1] == "(null)" else match[1], int(match[2]), "=" in match[0]) for match in read]
+    types = {kind for kind, _, _ in counts if kind}
+    totals = [number for kind, number, is_sum in counts if is_sum and not kind]  # gres/gpu=4 counts those of all types
+    number = sum(totals) or sum(number for _, number, _ in counts)
+    return number, types.pop() if len(types) == 1 else None
+
+
+def _not_understood(nodes: str) -> Iterator[str]:
+    """The generic resources in sinfo's rows that are GPUs and were not read."""
+    rows = [line.split("|") for line in nodes.splitlines()]
+    for resources in dict.fromkeys(row[4] for row in rows if len(row) == 5):
+        for word in map(str.strip, GRES.split(resources)):
+            if re.match(r"(gres/)?gpu\b", word) and not GPUS.fullmatch(word):
+                yield f"`{' '.join(NODES[:1])}` lists GPUs that were not understood: {word[:200]!r}"
 
 
 def _number(text: str) -> int | None:

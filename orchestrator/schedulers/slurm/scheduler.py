@@ -13,9 +13,12 @@ from torusrun.orchestrator.network.hosts.hostlist import expand
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler
 from torusrun.orchestrator.schedulers.slurm import facts, states, topology
 from torusrun.orchestrator.schedulers.traits import ClusterQueries, Query, Reach, Traits, Variables
-from torusrun.orchestrator.schedulers.words import directives
+from torusrun.orchestrator.schedulers.words import directives, printed_id
 
 OTHER_CLUSTER = re.compile(r"\s*(-M|--cl(u(s(t(e(rs?)?)?)?)?)?([=\s]|$))")  # getopt_long takes abbreviations, too
+# What sbatch prints without --parsable, as a site's own sbatch may, and with it; a federation adds a cluster's name.
+IDS = (r"Submitted batch job (\d+)(?: on cluster [\w.-]+)?", r"(\d+)(?:;[\w.-]+)?")
+CLUSTER = re.compile(r"^\s*(?:Submitted batch job )?(\d+)(?:;| on cluster )([\w.-]+)\s*$", re.MULTILINE)
 LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes without checking its length (opt.c, 22.05)
 
 
@@ -47,6 +50,7 @@ class Slurm(Scheduler):
         array="SLURM_ARRAY_JOB_ID",
         task="SLURM_ARRAY_TASK_ID",
         cluster=("SLURM_CONF",),
+        host="SLURMD_NODENAME",
         elsewhere=("SLURM_CLUSTERS",),
     )
     traits = Traits(
@@ -123,16 +127,13 @@ class Slurm(Scheduler):
         return Query(["squeue", "--me", "--states=PENDING", "--array", "--noheader", "--format=%i|%S"], states.starts)
 
     def job_id(self, stdout: str) -> str:
-        match = re.match(r"(\d+)(;[\w.-]+)?$", stdout.strip().splitlines()[-1] if stdout.strip() else "")
-        if not match:
-            raise SiteError(
-                f"sbatch did not print a job id but {stdout!r}; see squeue --me for whether it was submitted"
-            )
-        if match[2]:  # a federation, or a site's own sbatch: squeue may not show the job
-            raise SiteError(
-                f"sbatch submitted job {match[1]} to the cluster {match[2][1:]}; see `squeue -M {match[2][1:]}`"
-            )
-        return match[1]
+        if job := printed_id(stdout, *IDS):
+            return job
+        raise SiteError(f"sbatch did not print a job id but {stdout!r}; see squeue --me for whether it was submitted")
+
+    def job_elsewhere(self, stdout: str) -> str:
+        found = CLUSTER.search(stdout)  # squeue may not show such a job
+        return f"sbatch submitted job {found[1]} to the cluster {found[2]}; see `squeue -M {found[2]}`" if found else ""
 
     def task_id(self, job_id: str, index: int) -> str:
         return f"{job_id}_{index}"

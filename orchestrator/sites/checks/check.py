@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -19,6 +20,12 @@ class Check:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def version_line(said: str) -> str:
+    """The line that names an MPI in the output of `--version`, else the first one."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it prints no version"]
+    return next((line for line in lines if re.search("MPI|HYDRA|MPICH", line)), lines[0])
 
 
 def ok(name: str, said: str) -> Check:

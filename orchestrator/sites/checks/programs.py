@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.planning.image.login import Login
 from torusrun.orchestrator.schedulers.launchers import ASKED, KNOWN, family, named
-from torusrun.orchestrator.sites.checks.check import Check, failed, ok, warning
+from torusrun.orchestrator.sites.checks.check import Check, failed, ok, version_line, warning
 from torusrun.orchestrator.sites.machine import file_system, is_shared
 from torusrun.orchestrator.spec.site import Site
 
@@ -86,9 +86,9 @@ def _launcher(site: Site, login: Login) -> Check:
         launcher = named(program, said)
     except SiteError as error:
         return failed("launcher", str(error), mend)
-    return ok("launcher", f"{path}: {type(launcher).__name__}, {_last(said, first=True)}")
+    return ok("launcher", f"{path}: {type(launcher).__name__}, {version_line(said)}")
 
 
-def _last(text: str, *, first: bool = False) -> str:
+def _last(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"]
-    return lines[0 if first else -1]
+    return lines[-1]

@@ -38,6 +38,8 @@ def checks(site: Site) -> Iterator[Check]:
         )
         return
     yield ok("scheduler", f"{site.scheduler} answers: {facts.version or 'it does not say its version'}")
+    for remark in facts.remarks:
+        yield warning("scheduler", remark, "compare the keys below node: of the site with what the scheduler prints")
     if site.queue:
         yield _queue(site.queue, facts)
     if site.account and facts.accounts:
@@ -66,6 +68,9 @@ def _queue(name: str, facts: ClusterFacts) -> Check:
         return failed("queue", f"there is no queue {name!r}", mend)
     if queues[name].closed:
         return failed("queue", f"{name} takes no jobs: {queues[name].closed}", f"{mend}, or wait")
+    if not queues[name].all_nodes:
+        listed_by = facts.commands.get("nodes", "the scheduler")
+        return warning("queue", f"{name}: {listed_by} shows no node of it", "run the command yourself to see why")
     return ok("queue", f"{name}: {shown(queues[name])}")
 
 

@@ -15,7 +15,7 @@ from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.images.checks import probe
 from torusrun.orchestrator.planning.image.login import login
-from torusrun.orchestrator.sites.checks.check import Check, failed, ok, warning
+from torusrun.orchestrator.sites.checks.check import Check, failed, ok, version_line, warning
 from torusrun.orchestrator.spec.site import Site
 from torusrun.orchestrator.spec.software import Software
 
@@ -47,7 +47,9 @@ def checks(site: Site, software: Software) -> Iterator[Check]:
     yield ok("environment", f"{python}: Python {found['python']}")
     yield _torch(site, found)
     mpi = which("mpirun", "mpiexec", environment=here.environment)
-    yield ok("MPI", f"{mpi}: {_first(mpi, here.environment)}" if mpi else "no mpirun on PATH: programs cannot call MPI")
+    yield ok(
+        "MPI", f"{mpi}: {_version(mpi, here.environment)}" if mpi else "no mpirun on PATH: programs cannot call MPI"
+    )
 
 
 def _torch(site: Site, found: dict[str, object]) -> Check:
@@ -64,10 +66,8 @@ def _torch(site: Site, found: dict[str, object]) -> Check:
     return ok("PyTorch", said)
 
 
-def _first(program: str, environment: Mapping[str, str]) -> str:
-    """The first line of `--version`."""
+def _version(program: str, environment: Mapping[str, str]) -> str:
     try:
-        said = process.run([program, "--version"], timeout_s=ASKING_S, environment=environment).stdout
+        return version_line(process.run([program, "--version"], timeout_s=ASKING_S, environment=environment).stdout)
     except SiteError as error:
         return str(error)
-    return next(iter(said.strip().splitlines()), "it prints no version")

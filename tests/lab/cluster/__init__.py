@@ -2,7 +2,7 @@
 
 from .cluster import Cluster
 from .lab import Lab
-from .processes import LabError
+from .processes import Busy, LabError
 from .settings import Settings
 
-__all__ = ["Cluster", "Lab", "LabError", "Settings"]
+__all__ = ["Busy", "Cluster", "Lab", "LabError", "Settings"]

@@ -5,7 +5,6 @@ Everything is in one folder, made anew by start() and removed by stop(). A machi
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TextIO
 
 from . import folder, network, packages, user
 from .node import Node
-from .processes import MARK, LabError, kill_marked, wait_until
+from .processes import MARK, LabError, kill_marked, taken
 from .settings import REPO, Settings
 
 LOCK = Path("/run/torusrun-lab.lock")
@@ -39,13 +38,13 @@ class Cluster:
     ) -> None:
         self.stop()
 
-    def start(self, wait_s: float = 900) -> None:
+    def start(self) -> None:
         if reason := packages.why_not_here():
             raise LabError(reason)
-        packages.install_missing(packages.PACKAGE_OF)
-        wait_until("the lab that another session has in use", lambda: self._lock_is_ours(), wait_s)
+        self._take_lock()
         with ExitStack() as undo:
             undo.callback(self.stop)
+            packages.install_missing(packages.PACKAGE_OF)
             self._sweep()
             folder.make(self.settings)
             folder.make_user(self.settings)
@@ -72,8 +71,7 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop the cluster, also one that another process started and left running."""
-        if not self._lock_is_ours():
-            raise LabError(f"another session has the lab in use (lock {LOCK}): wait for its end")
+        self._take_lock()
         self._sweep()
         if self._lock is not None:
             self._lock.close()
@@ -90,14 +88,6 @@ class Cluster:
         for node in self.node.values():
             node.reap()
 
-    def _lock_is_ours(self) -> bool:
-        """Take the lock unless another session has it."""
+    def _take_lock(self) -> None:
         if self._lock is None:
-            lock = LOCK.open("a")
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.close()
-                return False
-            self._lock = lock
-        return True
+            self._lock = taken(LOCK)

@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .processes import run
+from tests import machine
+
+from .processes import LabError, run
 
 PACKAGE_OF = {"mpirun": "openmpi-bin", "mpiexec.hydra": "mpich", "ip": "iproute2"}
 LOCK = Path("/run/torusrun-lab-packages.lock")  # apt does not wait for another apt
 SEARCH = "/usr/sbin:/usr/bin:/sbin:/bin"
+# Programs that single tests need: the package of each, and libraries that it does not bring.
+PACKAGES = {
+    "c++": ["g++"],
+    "ip": ["iproute2"],
+    "mpicc.openmpi": ["openmpi-bin", "libopenmpi-dev", "libc6-dev", "gcc"],
+    "strace": ["strace"],
+    "tsp": ["task-spooler"],
+}
 
 
 def why_not_here() -> str | None:
     """The reason why this machine cannot run the lab, or None."""
+    reason = _why_not_debian() or machine.why_not("users", "mount", "network")
+    return reason and f"no lab here: {reason}"
+
+
+def _why_not_debian() -> str | None:
     if os.geteuid() != 0:
-        return "the lab needs root (it makes network namespaces)"
-    if not os.path.exists("/etc/debian_version"):
-        return "the lab is made from Debian's packages, and this is not Debian"
-    return None
+        return "only root installs packages and makes networks"
+    return None if os.path.exists("/etc/debian_version") else "this is not Debian, whose packages it is made from"
+
+
+@functools.cache
+def why_missing(program: str, install: bool) -> str | None:
+    """The reason why a program of PACKAGES is not here, or None. It is installed first if that is asked for."""
+    package, *libraries = PACKAGES[program]
+    how = f"install {package}, or run `make test-labs` as root on Debian"
+    if install and not (how := _why_not_debian() or ""):
+        try:
+            install_missing({program: package}, libraries)
+        except (LabError, subprocess.TimeoutExpired) as error:
+            how = f"{package} cannot be installed: {error}".splitlines()[0]
+    return None if shutil.which(program) else f"{program} is not on PATH: {how}"
 
 
 def install_missing(package_of: Mapping[str, str], libraries: Sequence[str] = ()) -> list[str]:

@@ -5,12 +5,14 @@ Each has MARK in its environment, so a later lab finds the processes of a killed
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TextIO
 
 MARK = "TORUSRUN_LAB"
 POLL_S = 0.03
@@ -18,6 +20,27 @@ POLL_S = 0.03
 
 class LabError(RuntimeError):
     """The lab could not do an action; the message names it and shows the log's end."""
+
+
+class Busy(LabError):
+    """Another run has what there is once on a machine."""
+
+
+def taken(lock: Path) -> TextIO:
+    """The lock of what there is once on a machine, as an open file, after other workers of this run.
+
+    Raises Busy at once if another run has it.
+    """
+    file, run = lock.open("a"), os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if run and lock.read_text() == run else fcntl.LOCK_NB))
+    except BlockingIOError:
+        file.close()
+        raise Busy(f"another run has the lab in use (lock {lock}): wait for its end") from None
+    file.truncate(0)
+    file.write(run or "")
+    file.flush()
+    return file
 
 
 def run(

@@ -41,5 +41,5 @@ def check_python(interpreter: str, settings: Settings, env: dict[str, str]) -> N
     if trouble:
         raise LabError(
             f"an ordinary user cannot run {interpreter}: {trouble.strip()}\n"
-            "Use a Python that everybody can read: make test PYTHON=/usr/bin/python3"
+            "Use a Python that everybody can read: make test-labs PYTHON=/usr/bin/python3"
         )

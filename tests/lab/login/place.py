@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import pwd
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..cluster.folder import mount_checkout, mounts_below
-from ..cluster.processes import run
+from ..cluster.processes import run, taken
 from ..cluster.settings import REPO
 from .laptop import LOGIN_ADDRESS, Laptop
 from .sshd import LoginNode, end_earlier
@@ -16,6 +17,13 @@ from .sshd import LoginNode, end_earlier
 FOLDER = Path("/srv/torusrun-login")
 USER = "lablogin"
 LOCK = Path("/run/torusrun-laptop.lock")  # there is one laptop on a machine
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within it no other run has the laptop of this machine. Raises Busy if one has it."""
+    with taken(LOCK):
+        yield
 
 
 def make_user(folder: Path = FOLDER) -> Path:
@@ -57,8 +65,6 @@ class Away:
         self.login = LoginNode(folder / "sshd", user, LOGIN_ADDRESS)
 
     def start(self) -> None:
-        self._alone = LOCK.open("a")
-        fcntl.flock(self._alone, fcntl.LOCK_EX)  # until the tests of another worker have ended
         self.laptop.start()
         self.login.start()
         self.login.admit(self.laptop.public_key)
@@ -71,5 +77,4 @@ class Away:
     def stop(self) -> None:
         self.login.stop()
         self.laptop.stop()
-        self._alone.close()
         _remove(self.folder)

@@ -41,6 +41,8 @@ mca:pmix:isolated:version:"mca:2.1.0"
         ("SingularityPRO version 4.1-7.el9\n", "singularity-pro", (4, 1)),
         ("singularity-pro version 3.9-4.el7\n", "singularity-pro", (3, 9)),
         ("2.6.1-dist\n", "singularity", (2, 6, 1)),
+        ("Lmod 8.7.2 is ready\napptainer version 1.4.5\n", "apptainer", (1, 4, 5)),
+        ("loading 1.2\nv3.0.1\n", "singularity", (3, 0, 1)),
     ],
 )
 def test_versions_of_runtimes(said: str, product: str, version: tuple[int, ...]) -> None:
@@ -122,7 +124,7 @@ def test_cuda_compat() -> None:
 
 def test_glibc() -> None:
     assert parse_glibc("ldd (Debian GLIBC 2.36-9+deb12u14) 2.36\nCopyright (C) 2022") == "2.36"
-    assert parse_glibc("ldd (GNU libc) 2.17\n") == "2.17"
+    assert parse_glibc("module: python/3.11 loaded\nldd (GNU libc) 2.17\nCopyright (C) 2012\n") == "2.17"
     assert parse_glibc("musl libc (x86_64)\nVersion 1.2.3") is parse_glibc("") is None
 
 

@@ -153,7 +153,7 @@ def test_a_cache_that_others_can_write_into_is_refused(tmp_path: Path) -> None:
     assert cache.get(KEY) == made, "others may read it"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make folders of somebody else")
+@pytest.mark.needs("users")
 def test_a_cache_of_somebody_else_is_refused(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "images")
     entry(cache)
@@ -354,7 +354,7 @@ def test_a_cache_of_others_that_cannot_be_used_is_a_miss_with_a_remark(tmp_path:
     assert bool(told) == (trouble != "missing")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.needs("users")
 @pytest.mark.parametrize("mode", [0o700, 0o711])
 def test_a_closed_cache_of_others_is_a_miss_with_a_remark(mode: int, tmp_path: Path) -> None:
     group = Cache(tmp_path / "group")
@@ -378,7 +378,7 @@ def test_a_closed_cache_of_others_is_a_miss_with_a_remark(mode: int, tmp_path: P
     assert said.stdout == "None []\n" and "Permission denied; this cache is not used" in said.stderr, said.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+@pytest.mark.needs("users")
 def test_only_named_owners_may_own_a_cache_of_others(tmp_path: Path) -> None:
     group = Cache(tmp_path / "group")
     made = entry(group)

@@ -305,6 +305,10 @@ def test_only_needed_stages_are_built_and_a_target_can_be_named(folder: Path) ->
         (TINY + "RUM true\n", 2, "'RUM' is not an instruction of a Dockerfile; did you mean 'RUN'?"),
         ("ARG IMAGE\nFROM $IMAGE\n", 2, "$IMAGE has no value"),
         ("FROM scratch\n", 1, "begin with an image that has an operating system"),
+        ("FROM scratch AS a\nFROM a\nRUN true\n", 1, "begin with an image that has an operating system"),
+        ("FROM scratch AS a\nRUN true\n" + TINY + "COPY --from=a /b /b\n", 2, "an empty image has no program"),
+        ("FROM scratch AS a\nCOPY train.py /\n" + TINY + "COPY --from=a / /b/\n", 4, "name files and folders"),
+        (TINY + "COPY --exclude=*.pyc . /a\n", 2, "write the pattern into .dockerignore"),
         ("FROM a b\n", 1, "it must be `FROM IMAGE` or `FROM IMAGE AS NAME`"),
         ("FROM --platform=linux/riscv64 a\n", 1, "for the processor of this machine"),
         (TINY + "ADD https://example.org/a.txt /a\n", 2, "write `RUN curl -fsSL https://example.org/a.txt -o FILE`"),
@@ -321,6 +325,7 @@ def test_only_needed_stages_are_built_and_a_target_can_be_named(folder: Path) ->
         (TINY + "RUN <<EOF\n#!/usr/bin/env python\nEOF\n", 2, "a here-document with '#!' cannot be run"),
         (TINY + "RUN --mount=type=secret,id=t true\n", 2, "name the login in 'secrets' of an image file"),
         (TINY + "RUN --mount=type=bind,target=/x true\n", 2, "COPY the files before this line"),
+        (TINY + "RUN --mount=type=bind,from=a,target=/x true\n", 2, "COPY --from=a the files before this line"),
         (TINY + "RUN --security=insecure true\n", 2, "--security=insecure: no runtime has this"),
         (TINY + "ENV A=${B:?none}\n", 2, "is not a variable as ${NAME}"),
         (TINY + "ENV A='open\n", 2, "a ' is not closed"),
@@ -335,6 +340,44 @@ def test_what_cannot_be_expressed_is_reported_with_its_line(folder: Path, text: 
         definition(folder, text)
     place = f"{folder}/Dockerfile" + (f":{line}:1: " if line else ": ")
     assert str(error.value).startswith(place) and says in str(error.value), str(error.value)
+
+
+def test_empty_stages_keep_files_for_others(folder: Path) -> None:
+    text = "FROM scratch AS data\nCOPY train.py /x/\nFROM scratch AS unused\nRUN what\nFROM data AS more\n" + TINY
+    assert definition(folder, text).count("Bootstrap:") == 1, "an unused stage is passed over"
+    found = lint.stages(definition(folder, f"{text}COPY --from=data /x/train.py /opt/\n"))
+    assert [stage.header["from"] for stage in found] == ["debian:bookworm-slim"] * 2
+    assert "/x/train.py /.torusrun-copied/0/train.py" in found[1].sections["files from stage-0"]
+
+
+@pytest.mark.parametrize("ignore", [".dockerignore", "docker/Dockerfile.dockerignore"])
+def test_the_context_may_be_another_folder(folder: Path, ignore: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "docker").mkdir()
+    (folder / ".dockerignore").unlink()
+    (folder / "docker" / "Dockerfile").write_text(f"{TINY}COPY . /app\nCOPY train.py /x\n")
+    (folder / "image.yaml").write_text("name: mine\ndockerfile: docker/Dockerfile\ncontext: .\n")
+    (folder / ignore).write_text("*\n!train.py\n!src\n")
+    expected = ["files/0/train.py", "files/0/src/model.py", "files/0/src/notes.md", "files/1"]
+    assert [name for name, _ in prepare(folder / "image.yaml", Variant()).inputs.files] == expected
+    given = prepare(folder / "docker" / "Dockerfile", Variant(), context=folder)
+    assert [name for name, _ in given.inputs.files] == expected and not given.inputs.notes
+    with pytest.raises(UserError, match=rf":[23]:1: .*, but {folder} has it; 'context' of an image file, or --context"):
+        prepare(folder / "docker" / "Dockerfile", Variant())
+    (folder / "docker" / "Dockerfile").write_text(f"{TINY}COPY . /app\n")
+    (folder / ignore).unlink()
+    (note,) = prepare(folder / "docker" / "Dockerfile", Variant()).inputs.notes
+    assert f"it copies from {folder}/docker, not from {folder}" in note
+    assert main(["image", "render", f"{folder}/docker/Dockerfile"]) == 0 and note in capsys.readouterr().err
+    assert main(["image", "render", f"{folder}/docker/Dockerfile", "--context", str(folder)]) == 0
+    assert main(["image", "render", "pytorch-cpu", "--context", str(folder)]) == 2
+    assert "--context: " in capsys.readouterr().err
+    assert main(["image", "render", f"{folder}/docker/Dockerfile", "--context", f"{folder}/gone"]) == 2
+    assert "gone: there is no such folder" in capsys.readouterr().err
+
+
+def test_packages_below_the_home_of_root_are_noted(folder: Path) -> None:
+    notes = inputs_of(folder, f"{TINY}RUN apt-get update && pip3 install -q --user einops\n").notes
+    assert len(notes) == 1 and ":2: RUN: --user installs below the home of root" in notes[0]
 
 
 @pytest.mark.parametrize(

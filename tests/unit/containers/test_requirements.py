@@ -39,10 +39,26 @@ def test_included_files_and_wheels_are_numbered(tmp_path: Path) -> None:
         ("./none-1-py3-none-any.whl", "there is no such file"),
         ("-e .", "pip wheel"),
         ("./package", "pip wheel"),
-        ("a @ file:///home/me/package", "pip wheel"),
+        (". ; python_version > '3'", r"`pip wheel --no-deps \.`"),
+        ("-e ../lib[dev]", r"`pip wheel --no-deps \.\./lib`"),
+        ("a @ file:///", "pip wheel"),
+        (
+            "-e git+https://g.org/a/b.git@main#egg=b&subdirectory=c",
+            r"write 'b @ git\+https://g.org/a/b.git@main#subdirectory=c'",
+        ),
+        ("-e git+https://g.org/a/b.git", r"write 'git\+https://g.org/a/b.git'"),
+        ("git+git@g.org:a/b.git", r"write git\+https://g.org/a/b.git"),
+        ("a @ file:///croot/a_17/work/a", r"conda writes such lines.; write a==VERSION, as `pip list --format=freeze`"),
+        ("n @ file:///croot/work/n-1.2-cp311-cp311-linux_x86_64.whl#sha256=00", "write n==1.2,"),
+        ("numpy=1.26.3=py311h08b1b3b_0", "conda's form; write numpy==1.26.3"),
+        ('"uvicorn[standard]"', "no quotes"),
+        ("a==1 \\\n  --no-build-isolation", r":2:1: .*`pip install --no-build-isolation` for this package in 'post'"),
+        ("--upgrade", "pip takes no --upgrade in a file"),
+        ("a==>1", "pip cannot read this"),
         ("--find-links wheels", "--wheelhouse"),
         ("--extra-index-url https://me:t0ken@a.org/", "holds a login"),
         ("a @ git+https://t0ken@a.org/b", "holds a login"),
+        ("a @ git+https://git:t0ken@a.org/b", "holds a login"),
     ],
 )
 def test_a_line_that_the_build_cannot_follow_is_named(tmp_path: Path, line: str, says: str) -> None:
@@ -50,6 +66,24 @@ def test_a_line_that_the_build_cannot_follow_is_named(tmp_path: Path, line: str,
     with pytest.raises(UserError, match=says) as caught:
         gather(tmp_path / "r.txt")
     assert "t0ken" not in str(caught.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_lines_that_pip_takes_stay_as_they_are(tmp_path: Path, encoding: str) -> None:
+    text = (
+        "--extra-index-url https://a.org/whl/cu121\n-f https://b.org/f.html\n--pre\nnumpy>=1.24,<2  # pinned\n"
+        "torch==2.3.1+cu121 ; platform_system == 'Linux'\na @ git+https://git@g.org/a/b@v1.3.0\n"
+        "git+ssh://git@g.org/a/b.git@0123\nhttps://a.org/m-1.0-py3-none-any.whl\nb[c] @ https://a.org/b.zip#sha256=00\n"
+        "d==1 \\\n    --hash=sha256:00\n--no-binary :all:\n"
+    )
+    (tmp_path / "r.txt").write_bytes(text.encode(encoding))
+    assert gather(tmp_path / "r.txt").texts[0][1] == text
+
+
+def test_all_mistakes_of_a_file_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("-e .\nnumpy\n./package\n")
+    with pytest.raises(UserError, match=r"(?s)r.txt:1:1: .*r.txt:3:1: "):
+        gather(tmp_path / "r.txt")
 
 
 def test_packages_and_wheels_of_the_image_file_are_added_to_requirements(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from torusrun.orchestrator.job.image.stage import copied, place, sent
 CONTENT = b"image" * 1000
 SHA = hashlib.sha256(CONTENT).hexdigest()
 STRANGER = 4242
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make folders of somebody else")
+AS_ROOT = pytest.mark.needs("users")
 
 
 @pytest.fixture

@@ -128,6 +128,41 @@ def test_the_demo_needs_a_measured_rate(home: Path, capsys: Said) -> None:
     assert 1000 < float(str(found["images_per_s"])) < 2000
 
 
+def test_one_gpu_waits_for_no_slower_rank_though_its_rate_is_that_of_eight(home: Path, capsys: Said) -> None:
+    words = ["--workload", "resnet50", "--set", "grid=auto", "--set", "ranks_per_node=1", "--gpu", "h100"]
+    found: Any = answer(capsys, "predict", DIGITS, *words)
+    assert found["stragglers_s"] == 0 and found["intervals"]["stragglers_s"] == [0, 0]
+    names = ("forward_s", "backward_s", "fixed_s", "exposed_s")
+    assert sum(found[part] for part in names) == pytest.approx(found["step_s"])
+
+
+def test_more_nodes_than_a_known_cluster_has_are_called_assumed(home: Path, capsys: Said) -> None:
+    words = [
+        "predict",
+        DIGITS,
+        "--site",
+        "abci-v",
+        "--workload",
+        "resnet50",
+        "--set",
+        "account=g",
+        "--set",
+        "grid=auto",
+    ]
+    for nodes, network, is_known in ((2000, "", False), (1088, "", True), (2000, "abci-v", False)):
+        more = ["--network", network] if network else []
+        found = answer(capsys, *words, *more, "--set", f"nodes={nodes}", "--set", f"train.batch={nodes * 128}")
+        assert ("abci-v has 1,088 nodes: the others" in str(found["assumptions"])) is not is_known
+        assert network or f"on {-(-nodes // 34)} racks of 34 nodes, if" in str(found["assumptions"])
+
+
+def test_the_name_of_a_long_accuracy_is_apart_from_its_epochs(home: Path, capsys: Said) -> None:
+    words = ["predict", str(ROOT / "examples/recipes/imagenet.yaml"), "--set", "train.recipe=fastai-18min"]
+    assert main([*words, "--workload", "resnet50", "--set", "train.phases=[]", "--set", "train.batch=24576"]) == 0
+    said = capsys.readouterr().out
+    assert "to 93.1 % top-5 " in said, said
+
+
 def test_a_sweep_is_a_table_a_plot_and_a_picture(tmp_path: Path, capsys: Said) -> None:
     picture = tmp_path / "sweep.svg"
     assert main(["scale", "--svg", str(picture)]) == 0
@@ -146,14 +181,14 @@ def test_the_grids_of_the_records(capsys: Said) -> None:
     assert whose == {(1024, 32, 32), (2048, 32, 64), (2048, 4, 512), (3456, 48, 72)}
     for one in found:
         best = min(other["best_columns_s"] for other in found if other["gpus"] == one["gpus"])
-        assert one["whose"] != "best" or one["best_columns_s"] == best
+        assert one["whose"] != "best of two levels" or one["best_columns_s"] == best
 
 
 def test_the_published_table(capsys: Said) -> None:
     assert main(["records"]) == 0
     said = capsys.readouterr().out
     assert "unexplained: Sony's 122 s is not 90 epochs at its peak rate" in said
-    assert "within 5 %: 6 of the 7 rows" in said
+    assert "within 5 %: 5 of the 7 rows" in said
     assert "inside the 90 % interval: 14 of 15 rows; outside: fastai-16-128" in said
     rows = answer(capsys, "records")["rows"]
     assert isinstance(rows, list) and len(rows) == 22

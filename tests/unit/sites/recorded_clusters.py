@@ -37,23 +37,31 @@ SLURM = recorded(
         "sacctmgr --noheader --parsable2 show user format=DefaultAccount labuser": "default_account.txt",
     },
 )
-GRIDENGINE = recorded(
+GRIDENGINE_FILES = {
+    "qstat -help": "version.txt",
+    "qconf -sq *": "queues.txt",
+    "qconf -spl": "environments.txt",
+    "qconf -sp mpi": "environment_mpi.txt",
+    "qconf -sp rt_F": "environment_rt_F.txt",
+    "qconf -sp single": "environment_single.txt",
+    "qhost -xml": "hosts.txt",
+    "qselect": "instances.txt",
+    "qselect -q all.q": "instances.txt",
+    "qhost -F gpu": "gpus.txt",
+    "qconf -sc": "resources.txt",
+    "qconf -sprjl": "projects.txt",
+    "qconf -shgrpl": "groups.txt",
+    "qconf -sconf": "configuration.txt",
+}
+GRIDENGINE = recorded("gridengine/cluster", GRIDENGINE_FILES)
+# A job uses a GPU of node1 and node2 each.
+GRIDENGINE_WITH_GPUS = recorded(
     "gridengine/cluster",
     {
-        "qstat -help": "version.txt",
-        "qconf -sq *": "queues.txt",
-        "qconf -spl": "environments.txt",
-        "qconf -sp mpi": "environment_mpi.txt",
-        "qconf -sp rt_F": "environment_rt_F.txt",
-        "qconf -sp single": "environment_single.txt",
-        "qhost -xml": "hosts.txt",
-        "qselect": "instances.txt",
-        "qselect -q all.q": "instances.txt",
-        "qhost -F gpu": "gpus.txt",
-        "qconf -sc": "resources.txt",
-        "qconf -sprjl": "projects.txt",
-        "qconf -shgrpl": "groups.txt",
-        "qconf -sconf": "configuration.txt",
+        **GRIDENGINE_FILES,
+        "qhost -F gpu": "gpus_in_use.txt",
+        "qconf -se node1": "host_node1.txt",
+        "qconf -se node4": "host_node4.txt",
     },
 )
 PBS_FILES = {"qstat -Q -f": "queues.txt", "qstat -B -f": "server.txt", "pbsnodes -av": "nodes.txt"}

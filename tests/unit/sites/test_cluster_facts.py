@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.sites.recorded_clusters import (
     GRIDENGINE,
+    GRIDENGINE_WITH_GPUS,
     LOCAL,
     PBS,
     PBS_WITH_ROUTES,
@@ -20,6 +21,7 @@ from torusrun.orchestrator.schedulers.cluster_facts import NodeKind, Queue, dura
 from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
 from torusrun.orchestrator.schedulers.local import facts as local_cluster
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
+from torusrun.orchestrator.schedulers.pbs.topology import vnodes
 from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
 
 
@@ -72,12 +74,33 @@ def test_a_partition_that_takes_none_of_the_users_jobs_is_closed(said: str, chan
         ("gpu:a100:2,gpu:h100:2,nvme:1", 4, None),
         ("craynetwork:4", 0, None),
         ("(null)", 0, None),
+        ("gpu:2080Ti:4", 4, "2080Ti"),
+        ("gpu:4090:2(S:0,2),shard:8", 2, "4090"),
+        ("gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:4(S:0-1)", 6, None),
+        ("gpu:nvidia_h100_80gb_hbm3:8(S:0-1)", 8, "nvidia_h100_80gb_hbm3"),
+        ("gpu:(null):4(IDX:0-3)", 4, None),
+        ("gpu:4(IDX:0-3)", 4, None),
+        ("gpu:no_consume:2", 2, None),
+        ("gres/gpu=4,gres/gpu:tesla=4", 4, "tesla"),
     ],
 )
 def test_generic_resources_of_slurm(resources: str, gpus: int, kind: str | None) -> None:
     partitions = (RECORDED / "slurm/cluster/partitions.txt").read_text()
     (found, *_) = slurm_cluster.queues(partitions, f"main*|4|8|8000+|{resources}\n")
     assert found.kind == NodeKind(4, 8, 8000 * 2**20, gpus, kind)
+
+
+def test_gpus_that_are_not_understood_are_said_with_the_text() -> None:
+    def slurm(argv: Sequence[str]) -> str:
+        return SLURM(argv).replace("gpu:v100:2", "gpu:v100:two:2,gpu:v100:1") if "%G" in argv[-1] else SLURM(argv)
+
+    def gridengine(argv: Sequence[str]) -> str:
+        return GRIDENGINE_WITH_GPUS(argv).replace("hc:gpu=2.000000", "hc:gpu=2K")
+
+    assert slurm_cluster.describe(SLURM, "labuser").remarks == ()
+    (said,) = slurm_cluster.describe(slurm, "labuser").remarks
+    assert said == "`sinfo` lists GPUs that were not understood: 'gpu:v100:two:2'"
+    assert gridengine_cluster.describe(gridengine).remarks[-1].endswith("'Host Resource(s):      hc:gpu=2K'")
 
 
 def test_gridengine_reports_queues_environments_hosts_and_groups() -> None:
@@ -93,12 +116,31 @@ def test_gridengine_reports_queues_environments_hosts_and_groups() -> None:
     assert (facts.accounts, facts.needs_account) == (("gaa50000",), False)
 
 
-def test_gpus_of_gridengine_are_a_resource_of_the_host() -> None:
-    text = (RECORDED / "gridengine/cluster/gpus.txt").read_text()
-    assert gridengine_cluster.gpus(text) == {}
-    lines = text.splitlines()
-    with_one = "\n".join([*lines[:4], "    hc:gpu=4.000000", *lines[4:]])
-    assert gridengine_cluster.gpus(with_one) == {"node1": 4}
+def test_gpus_of_gridengine_are_a_resource_of_the_host_also_while_jobs_use_them() -> None:
+    folder = RECORDED / "gridengine/cluster"
+    assert gridengine_cluster.gpus((folder / "gpus.txt").read_text()) == {}
+    in_use = gridengine_cluster.gpus((folder / "gpus_in_use.txt").read_text())
+    assert in_use == {"node1": ("hc", 3), "node2": ("hc", 3), "node3": ("hc", 2)}
+    fixed = {"node1": ("hl", 8), "node2": ("hf", 4)}
+    assert gridengine_cluster.all_gpus(GRIDENGINE_WITH_GPUS, fixed) == ({"node1": 8, "node2": 4}, [])
+    facts = gridengine_cluster.describe(GRIDENGINE_WITH_GPUS)
+    assert sorted(kind.gpus for kind in facts.queues[0].kinds) == [0, 2, 3, 4]
+    assert "how many GPUs of node2, node3 are free now" in facts.remarks[0] and len(facts.remarks) == 1
+
+
+def test_gpus_of_the_whole_cluster_are_those_of_no_host() -> None:
+    listed = gridengine_cluster.gpus((RECORDED / "gridengine/cluster/gpus_global.txt").read_text())
+    assert listed["node4"] == listed["global"] == ("gc", 8)
+    counted, _ = gridengine_cluster.all_gpus(GRIDENGINE_WITH_GPUS, listed)
+    assert counted == {"node1": 4, "node2": 3, "node3": 2, "node4": 0}
+
+
+@pytest.mark.parametrize(
+    ("values", "gpus"), [("gpu=2(0 1),mem=4G", 2), ("mem=4G", 0), ("gpu=4.000000", 4), ("gpu=2K", None)]
+)
+def test_the_gpus_of_a_record_of_a_host(values: str, gpus: int | None) -> None:
+    text = (RECORDED / "gridengine/cluster/host_node1.txt").read_text()
+    assert gridengine_cluster.capacity(text.replace("gpu=4", values)) == gpus
 
 
 def routes(user: str = "alice", *groups: str) -> dict[str, Queue]:
@@ -160,6 +202,42 @@ def test_vnodes_of_a_host_are_one_node_of_pbs() -> None:
     assert queues["workq"].kinds == (NodeKind(3, 8, 16 * 2**30, 2, "v100"),), "two have two vnodes, one is offline"
     assert queues["short"].all_nodes == 1, "pn4 is bound to it, and it has no others"
     assert (queues["short"].nodes, queues["short"].time_s) == (2, 120.0)
+
+
+def test_pbs_knows_the_names_of_resources_without_case() -> None:
+    text = (RECORDED / "topology/router.pbsnodes.txt").read_text()
+    listed = {name: {"queue_type": "Execution"} for name in ("gpu", "windfall")}
+    queues = {queue.name: queue for queue in pbs_cluster.Queues(listed, vnodes(text), {}).all()}
+    assert [(kind.nodes, kind.cpus, kind.gpus) for kind in queues["gpu"].kinds] == [(1, 8, 2)]
+    assert [(kind.nodes, kind.cpus, kind.gpus) for kind in queues["windfall"].kinds] == [(1, 16, 0)]
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        (
+            "    server_state = Active\n    pbs_version = 6.1.3\n    next_job_number = 4711\n",
+            r"TORQUE \(pbs_version 6.1.3",
+        ),
+        ("    pbs_version = 4.2.10\n", "TORQUE"),
+        ("    server_state = Active\n", "neither OpenPBS nor PBS Pro"),
+    ],
+)
+def test_a_relative_of_pbs_is_not_taken_for_it(server: str, why: str) -> None:
+    def ask(argv: Sequence[str]) -> str:
+        return f"Server: head\n{server}" if "-B" in argv else PBS(argv)
+
+    with pytest.raises(SiteError, match=why):
+        pbs_cluster.describe(ask)
+
+
+def test_nodes_that_pbs_does_not_list_are_said() -> None:
+    def ask(argv: Sequence[str]) -> str:
+        if argv[0] == "pbsnodes":
+            raise SiteError("asking `pbsnodes -av`: no permission")
+        return PBS(argv)
+
+    assert pbs_cluster.describe(ask).remarks == ("no nodes are known: asking `pbsnodes -av`: no permission",)
 
 
 def test_a_warning_before_what_pbs_lists_is_no_node() -> None:

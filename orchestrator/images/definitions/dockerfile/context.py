@@ -11,13 +11,17 @@ from torusrun.orchestrator.images.definitions.dockerfile.instructions import Ins
 from torusrun.orchestrator.images.definitions.inputs import is_copied, refuse_loops
 from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
 
+NAMED = "'context' of an image file, or --context, names another folder"
+MARKS = (".git", ".dockerignore", "pyproject.toml", "setup.py", "requirements.txt")  # of the folder of a project
+
 
 class Context:
     """The folder from which a Dockerfile copies."""
 
-    def __init__(self, folder: Path, dockerfile: str) -> None:
+    def __init__(self, folder: Path, dockerfile: Path) -> None:
         self.folder = folder
-        own, common = folder / f"{dockerfile}.dockerignore", folder / ".dockerignore"
+        self._above = _project(folder) if folder == dockerfile.parent else None
+        own, common = dockerfile.with_name(f"{dockerfile.name}.dockerignore"), folder / ".dockerignore"
         place = own if own.is_file() else common
         text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
         self._rules = []
@@ -35,7 +39,7 @@ class Context:
         """The files and folders that a source of COPY names. Raises SpecError if there is none."""
         inner = os.path.normpath(pattern.lstrip("/") or ".")
         if inner.startswith(".."):
-            raise one.wrong(f"{pattern}: it is outside {self.folder}, the folder of the Dockerfile; move it into that")
+            raise one.wrong(f"{pattern}: it is outside {self.folder}, from which a Dockerfile copies; {NAMED}")
         if not re.search(r"[*?\[]", inner):
             found = [self.folder / inner] if (self.folder / inner).exists() else []
         else:
@@ -44,8 +48,15 @@ class Context:
         if not kept:
             left_out = ".dockerignore leaves it out, or it is an empty folder"
             why = left_out if found else f"{self.folder} has no such file"
+            if self._above and (found or any(self._above.glob(inner))):
+                why += f", but {self._above} has it; {NAMED}"
             raise one.wrong(f"{pattern}: {why}")
         return kept
+
+    @property
+    def note(self) -> str:
+        """What to look at if the Dockerfile was probably meant to copy from a folder above its own; ''  if not."""
+        return f"it copies from {self.folder}, not from {self._above}; {NAMED}" if self._above else ""
 
     def ignores(self, path: Path) -> bool:
         """Whether .dockerignore leaves a path out; the last rule that matches it or a folder above it counts."""
@@ -80,6 +91,17 @@ class Context:
             copied = sorted(n for n in names if is_copied(n) and not self.ignores(Path(where, n)))
             refuse_loops(folder, where, [*folders, *copied])
             yield from (Path(where, name) for name in copied)
+
+
+def _project(folder: Path) -> Path | None:
+    """The folder of a project above `folder`, None if it is one itself."""
+    own = Path("~").expanduser()
+    above = (place for place in folder.parents if place != own and _is_project(place))
+    return None if _is_project(folder) else next(above, None)
+
+
+def _is_project(folder: Path) -> bool:
+    return any((folder / mark).exists() for mark in MARKS)
 
 
 def _inner(line: str) -> str:

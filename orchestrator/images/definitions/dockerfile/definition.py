@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.render import environment
 from torusrun.orchestrator.base.render.environment import Text
 from torusrun.orchestrator.images.definitions import build_secrets, lint
@@ -25,7 +26,7 @@ from torusrun.orchestrator.images.definitions.quoting import line, shell
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
 from torusrun.orchestrator.images.mounts import HOST_MPI, TRAINING
 from torusrun.orchestrator.spec.load import read_text
-from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.spec.paths import absolute, expanded
 from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
 
 OFFLINE = ("export PIP_NO_INDEX=1", f"export PIP_FIND_LINKS={WHEELHOUSE}")
@@ -59,7 +60,7 @@ def convert(image_file: ImageFile, beside: Path, variant: Variant, found: Inputs
     read = instructions.read(text, path)
     given = dict(image_file.arguments)
     arranged = stages.arrange(read, path, given, image_file.target)
-    context, files = Context(path.parent, path.name), list(found.files)
+    context, files = Context(_context(image_file, path, beside), path), list(found.files)
 
     def take(source: Path) -> str:
         name = f"files/{len({known.split('/')[1] for known, _ in files})}"
@@ -81,9 +82,16 @@ def convert(image_file: ImageFile, beside: Path, variant: Variant, found: Inputs
     )
     lint.lint(definition)
     labels = {"torusrun.training": image_file.training}
-    notes = tuple(note for recipe in recipes for note in recipe.notes)
-    notes = tuple(dict.fromkeys(notes))
+    notes = tuple(dict.fromkeys(note for recipe in recipes for note in recipe.notes))
     return replace(found, definition=definition, files=tuple(files), labels=labels, notes=notes, keeps_modes=True)
+
+
+def _context(image_file: ImageFile, path: Path, beside: Path) -> Path:
+    """The folder from which a Dockerfile copies. Raises UserError if it does not exist."""
+    folder = absolute(image_file.context, beside) if image_file.context else path.parent
+    if not folder.is_dir():
+        raise UserError(f"{folder}: there is no such folder, from which the Dockerfile could copy ('context')")
+    return folder
 
 
 def _images(arranged: Dockerfile) -> list[Section]:

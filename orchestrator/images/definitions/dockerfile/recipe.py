@@ -23,6 +23,7 @@ from torusrun.orchestrator.images.definitions.quoting import line, shell
 
 COPIED = "/.torusrun-copied"
 ARCHIVE = re.compile(r".+\.(tar(\.(gz|bz2|xz|zst))?|tgz|tbz2|txz)")
+PIP_USER = re.compile(r"\bpip[0-9.]*\s+install\b[^&|;]*\s--user\b")
 SHOWN = 60  # characters of a RUN in the log
 UNSAFE = re.compile(r"(?im)^\s*%|^bootstrap:|\{\{|\n\n|\\\Z")
 WITHOUT_EFFECT = {
@@ -150,6 +151,10 @@ class Recipe:
         return [*self.shell, one.text] if found is None else found
 
     def _run(self, one: Instruction) -> None:
+        if self.stage.scratch:
+            raise UserError("an empty image has no program; begin this stage with an image")
+        if PIP_USER.search(one.text):
+            self._note(one, "--user installs below the home of root, which the ranks cannot read; leave it out")
         for name, value in one.flags:
             kind = re.search(r"(?:^|,)type=([a-z]+)", value)
             if name == "mount" and kind and kind[1] in ("cache", "tmpfs"):
@@ -158,7 +163,9 @@ class Recipe:
                 raise UserError(f"--mount=type={kind[1]}: name the login in 'secrets' of an image file; "
                                 "the build has it as a variable")  # fmt: skip
             if name == "mount":
-                raise UserError(f"--mount={value}: a build cannot mount it; COPY the files before this line")
+                origin = re.search(r"(?:^|,)from=([^,]+)", value)
+                copy = f"COPY --from={origin[1]}" if origin else "COPY"
+                raise UserError(f"--mount={value}: a build cannot mount it; {copy} the files before this line")
             if (name, value) != ("network", "default"):
                 raise UserError(f"--{name}={value}: no runtime has this; leave it out")
         script = one.text
@@ -187,7 +194,8 @@ class Recipe:
         *sources, to = [self._expand(word, one) for word in words]
         owner, mode = (self._expand(one.flag(name), one) for name in ("chown", "chmod"))
         if unknown := [n for n, _ in one.flags if n not in ("from", "chown", "chmod", "link")]:
-            raise UserError(f"--{unknown[0]}: no runtime has this; leave it out")
+            mend = "write the pattern into .dockerignore" if unknown[0] == "exclude" else "leave it out"
+            raise UserError(f"--{unknown[0]}: no runtime has this; {mend}")
         folder = len(sources) > 1 or (to.plain or "").endswith(("/", "."))
         if len(sources) > 1 and to.plain is not None and not to.plain.endswith(("/", ".")):
             raise UserError("of several sources the destination must be a folder, which ends with '/'")
@@ -211,10 +219,14 @@ class Recipe:
         if origin := stages.source(one, stages.labels(self.of.stages)):
             if re.search(r"[\s*?\[\]]", source):
                 raise UserError(f"--from: {source!r}: a pattern or a space cannot be copied; name files and folders")
+            if source.strip("/.") == "" and any(stage.scratch and stage.label == origin for stage in self.of.stages):
+                raise UserError(f"--from: {source!r}: all of an empty stage cannot be copied; name files and folders")
             # a folder keeps its name here, so that its content can be told from the folder itself
             found = [(self.of.copied.get(origin, origin), source, source.rstrip("/").rpartition("/")[2])]
         else:
-            found = [("", self.take(path), self.context.name(path)) for path in self.context.find(source, one)]
+            paths = self.context.find(source, one)
+            found = [("", self.take(path), self.context.name(path)) for path in paths]
+            self._note(one, self.context.note if self.context.folder in paths else "")
         places = []
         for origin, path, name in found:
             above, safe = f"{COPIED}/{len(self.files)}", _safe(name)

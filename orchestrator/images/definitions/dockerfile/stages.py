@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
@@ -25,6 +25,7 @@ class BuildStage:
     name: str  # '' without AS
     image: str  # the reference of its base
     base: Instruction  # the FROM that names the image
+    scratch: bool = field(default=False, kw_only=True)  # an empty stage, which other stages copy from
     instructions: tuple[Instruction, ...]
 
     @property
@@ -70,6 +71,9 @@ def arrange(
     if wanted is None:
         named = [stage.name for stage in stages if stage.name]
         raise UserError(f"{path}: it has no stage {target!r}{did_you_mean(str(target), named)}")
+    if wanted.scratch:
+        why = "an empty image cannot run a training; begin with an image that has an operating system"
+        raise wanted.base.wrong(why)
     return _needed(wanted, stages, before)
 
 
@@ -109,9 +113,9 @@ def _stage(one: Instruction, number: int, before: Mapping[str, str], stages: lis
     if not image:
         raise one.wrong(f"{words[0]} has no value; give the ARG before it a default, or name it in 'arguments'")
     if image.lower() == "scratch":
-        raise one.wrong("an empty image cannot run a training; begin with an image that has an operating system")
+        return BuildStage(number, name, image, one, (), scratch=True)
     if parent := _find(image, stages):
-        return BuildStage(number, name, parent.image, parent.base, parent.instructions)
+        return replace(parent, number=number, name=name)
     if not REFERENCE.fullmatch(image):
         raise one.wrong(f"{image!r} is not a reference of an image, as in debian:bookworm")
     return BuildStage(number, name, image, one, ())
@@ -135,4 +139,7 @@ def _needed(wanted: BuildStage, stages: list[BuildStage], before: Mapping[str, s
                 images[named] = f"image-{len(images)}"
             else:
                 raise one.wrong(f"--from={named}: there is no such stage, and it is not a reference of an image")
-    return Dockerfile(tuple(stages[number] for number in sorted(numbers)), before, images)
+    needed = (stages[number] for number in sorted(numbers))
+    # An empty stage only keeps files for others. It keeps them in the image that is there in any case.
+    filled = (replace(stage, image=wanted.image) if stage.scratch else stage for stage in needed)
+    return Dockerfile(tuple(filled), before, images)

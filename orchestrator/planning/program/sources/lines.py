@@ -9,9 +9,19 @@ from functools import partial
 from pathlib import Path
 
 from torusrun.orchestrator.base.json_files import parsed
+from torusrun.orchestrator.base.terminal.plain import uncoloured
 from torusrun.orchestrator.planning.program.sources.growing import Growing, Lines
 from torusrun.orchestrator.planning.program.sources.rows import STEPS, LossName, Row, finite, row, whole
+from torusrun.orchestrator.spec.problems import shown
+from torusrun.training.counted import counted
 
+UNMATCHED_S = 60.0  # of output, after which a pattern should have matched
+
+# Numbers as programs write them for people: 2,400 and 2_400, 1.2k. A comma before other than three digits may be a
+# decimal one, as may a point before a comma: such a text has no number.
+GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:([,_'])\d{3})(?:\1\d{3})*(?:\.\d+)?", re.ASCII)
+UNSURE = re.compile(r"[.,_']\d")
+FACTORS = {"k": 10**3, "K": 10**3, "M": 10**6}
 NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?:nan|inf)(?:inity)?)", re.IGNORECASE | re.ASCII)
 
 
@@ -67,24 +77,50 @@ class JsonLines(LineSource):
 
 
 class PatternSource(LineSource):
-    """A log with numbers in the named groups of a pattern, as `step (?P<step>\\d+).*loss=(?P<loss>\\S+)`."""
+    """A log with numbers in the named groups of a pattern, as `step (?P<step>\\d+).*loss=(?P<loss>\\S+)`.
+
+    `complaint` says after UNMATCHED_S of output that no line of it has matched; '' otherwise.
+    """
 
     longest_bytes = 4096  # the time of a pattern can grow quadratically with the line, or worse
 
     def __init__(self, path: Path, pattern: re.Pattern[str], clock: Callable[[], float] = time.time) -> None:
         super().__init__(path, clock)
         self._pattern = pattern
+        self._matched = False
+        self._unmatched, self._newest, self._first_s = 0, "", 0.0
 
     def numbers(self, line: bytes) -> Mapping[str, object]:
-        match = self._pattern.search(line.decode("utf-8", "replace"))
+        text = line.decode("utf-8", "replace")
+        match = self._pattern.search(uncoloured(text))
+        if not match:
+            self._first_s = self._first_s or self._clock()
+            self._unmatched, self._newest = self._unmatched + 1, text
         groups = match.groupdict().items() if match else ()
-        return {name: value for name, text in groups if (value := _number(text)) is not None}
+        found = {name: value for name, text in groups if (value := _number(text)) is not None}
+        self._matched = self._matched or bool(found)
+        return found
+
+    @property
+    def complaint(self) -> str:
+        if self._matched or not self._unmatched or self._clock() - self._first_s < UNMATCHED_S:
+            return ""
+        lines = f"none of the {counted(self._unmatched, 'line')} of rank 0"
+        return f"metrics.pattern matches {lines}, of which the newest is {shown(uncoloured(self._newest))}"
 
 
 def _number(text: str | None) -> int | float | None:
-    """The number at the beginning of a text: 0.53 of `0.53,` and 10 of `10/100`. None if there is none."""
-    found = NUMBER.match(text.strip()) if text else None
-    if not found:
+    """The number at the beginning of a text: 0.53 of `0.53,`, 10 of `10/100`, 2400 of `2,400` and 1200 of `1.2k`.
+
+    None if there is none, or if it can be read as two numbers.
+    """
+    text = (text or "").strip()
+    found = GROUPED.match(text)
+    if found is None or text[found.end() :][:1].isdigit():
+        found = NUMBER.match(text)
+    if not found or UNSURE.match(text, found.end()):
         return None
-    digits = found.group()
-    return int(digits) if digits.lstrip("+-").isdigit() and len(digits) < 20 else float(digits)
+    digits = re.sub("[,_']", "", found[0])
+    number = int(digits) if digits.lstrip("+-").isdigit() and len(digits) < 20 else float(digits)
+    suffix = re.match(r"[kKM](?![A-Za-z0-9])", text[found.end() :])
+    return round(number * FACTORS[suffix[0]], 6) if suffix else number
