@@ -47,7 +47,9 @@ def torusrun(tmp_path: Path) -> Path:
     """The command, as pip installs it."""
     command = tmp_path / "bin" / "torusrun"
     command.parent.mkdir()
-    command.write_text(f"#!{sys.executable}\nimport sys\nfrom torusrun.orchestrator.cli.main import main\nsys.exit(main())\n")
+    command.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom torusrun.orchestrator.cli.main import main\nsys.exit(main())\n"
+    )
     command.chmod(0o755)
     return command
 

@@ -92,7 +92,8 @@ OWN_NETWORK = """import torch
 import torusrun.training.sizes
 
 def network(classes, shape, seed):
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(torch.Size(shape).numel(), training.sizes.TIMES * classes))
+    pixels = torch.Size(shape).numel()
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(pixels, training.sizes.TIMES * classes))
 """
 
 

@@ -89,7 +89,9 @@ def test_what_a_build_left_to_its_other_ids_is_removed(builder: Builder) -> None
     """A fakeroot build owns files as ids of /etc/subuid: a killed build leaves them, and chmod is refused."""
     make = "mkdir -p left/rootfs/etc/inner && unshare --map-root-user --map-auto chown -R 5:5 left/rootfs/etc"
     assert builder.place.run(["sh", "-c", f"{make} && ! chmod 700 left/rootfs/etc"]).returncode == 0
-    remove = "import pathlib, torusrun.orchestrator.images.builds.cache as c; print(c.remove_tree(pathlib.Path('left')))"
+    remove = (
+        "import pathlib, torusrun.orchestrator.images.builds.cache as c; print(c.remove_tree(pathlib.Path('left')))"
+    )
     said = builder.place.run(["python", "-c", remove])
     assert said.stdout == "True\n" and not (builder.home / "left").exists(), said.stderr
 

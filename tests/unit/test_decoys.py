@@ -96,7 +96,9 @@ def decoys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_verb_runs_files_of_the_working_directory(verb: str, decoys: Path, home: Path) -> None:
     program = decoys.with_name("torusrun")
-    program.write_text(f"#!{sys.executable}\nimport sys\nfrom torusrun.orchestrator.cli.main import main\nsys.exit(main())\n")
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom torusrun.orchestrator.cli.main import main\nsys.exit(main())\n"
+    )
     program.chmod(0o755)
     run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
     (home / "site.yaml").write_text(SITE.format(folder=home))

@@ -50,7 +50,9 @@ def test_what_the_name_of_a_launcher_says(program: str, pmi: Pmi, one_node: bool
 def test_under_pbs_mpirun_goes_through_the_scheduler(tmp_path: Path) -> None:
     words = launched(tmp_path, "scheduler: pbs\nlauncher: mpirun")
     agent = words[words.index("plm_rsh_agent") + 1]
-    assert agent.startswith("/opt/py -u /") and agent.endswith("/entry/torusrun torusrun.orchestrator.schedulers.remote_shell pbs")
+    assert agent.startswith("/opt/py -u /") and agent.endswith(
+        "/entry/torusrun torusrun.orchestrator.schedulers.remote_shell pbs"
+    )
     assert {"--leave-session-attached", "--oversubscribe"} <= set(words)
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.golden_text import assert_golden, differences
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.render.environment import render, word
-from torusrun.orchestrator.base.shipped import shipped
+from torusrun.orchestrator.base.shipped import ROOT, shipped
 from torusrun.orchestrator.base.states import Cause
 from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.folder.run_folder import RunFolder
@@ -74,7 +74,7 @@ def planned(tmp_path: Path, site: str, run: str = "nodes: 1\ntrain: {}\n") -> Pl
 
 
 def script(made: Plan) -> str:
-    return scripts.script(AttemptPlan(1, made), RunFolder(made.folder).attempt(1))
+    return scripts.script(AttemptPlan(1, made), RunFolder(made.folder).attempt(1)).replace(str(ROOT), "/opt/torusrun")
 
 
 def as_kept(text: str, folder: Path) -> str:

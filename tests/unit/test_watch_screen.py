@@ -322,7 +322,9 @@ def test_a_view_that_is_suspended_leaves_the_screen_and_returns(running: RunFold
 
 
 def test_a_defect_leaves_the_terminal_as_before(running: RunFolder) -> None:
-    broken = WATCH.replace("import sys", "import sys\nfrom torusrun.orchestrator.report.screen import one\none.lines = None", 1)
+    broken = WATCH.replace(
+        "import sys", "import sys\nfrom torusrun.orchestrator.report.screen import one\none.lines = None", 1
+    )
     with Terminal(broken, "last") as terminal:
         assert terminal.ended() == 3 and terminal.restored
         assert "torusrun: " in bare(terminal.written).splitlines()[-1]

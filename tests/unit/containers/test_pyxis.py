@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.process import ENTRY
+from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.images import pyxis, sif, source
@@ -93,7 +96,9 @@ def test_an_image_that_may_be_written_and_gpus_that_are_not_there(tmp_path: Path
 def test_the_image_s_own_python_runs_the_wrapper_after_the_variables_of_a_sif(tmp_path: Path) -> None:
     """The same words on this machine: the module is found in the named folder alone."""
     shutil.copytree(ROOT / ENTRY, tmp_path / "wrapper" / ENTRY)
-    (tmp_path / "wrapper" / "training" / "a_rank.py").write_text("import sys, os\nprint(sys.argv[1:], os.environ['OF_SIF'])\n")
+    (tmp_path / "wrapper" / "training" / "a_rank.py").write_text(
+        "import sys, os\nprint(sys.argv[1:], os.environ['OF_SIF'])\n"
+    )
     (tmp_path / "90.sh").write_text("OF_SIF='a b'; export OF_SIF\n")
     (tmp_path / "python3").symlink_to(sys.executable)
     argv = pyxis.rank("torusrun.training.a_rank", "it's; $HOME")
