@@ -160,5 +160,5 @@ def test_values_that_cannot_be_expressed_are_refused() -> None:
 def test_a_rank_pays_little_for_it() -> None:
     """The command is made beside every rank, so its module may load nothing that takes long."""
     program = "import sys, torusrun.orchestrator.images.command; print(*sys.modules)"
-    said = subprocess.run(["python3", "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert not {"yaml", "jinja2", "spython", "submitit"} & set(said.stdout.split()) and said.stdout
