@@ -31,6 +31,7 @@ from orchestrator.job.daemon import Daemon
 from orchestrator.job.earlier import wait_for_earlier
 from orchestrator.job.image.made_ready import made_ready
 from orchestrator.job.recorded import failed, forget_first, recorded, settled_end
+from orchestrator.job.remains import end_remains
 from orchestrator.job.running import Running
 from orchestrator.job.standby import word
 from orchestrator.job.standby.ready_ranks import ReadyRanks
@@ -149,6 +150,8 @@ class Supervisor:
         earlier = wait_for_earlier(self.folder, self.attempt.number, self.plan.site.kill_after_s, self._asked)
         if end := earlier or settled_end(self.folder, self.attempt):
             return end
+        for number in range(1, self.attempt.number):  # of which the supervisor was killed
+            end_remains(self.folder.attempt(number), self.plan)
         forget_first(self.folder, self.attempt)
         self.planned = study.begin(self.folder, self.planned)
         self.plan = self.planned.plan
