@@ -224,7 +224,7 @@ class Supervisor:
             stayed=running.stayed,
             here=self.here,
             told=ranks.told,
-            errors=ranks.errors(),
+            error=ranks.error,
             launcher=ranks.launcher_said(),
             launcher_code=code,
             step=gather.known_step(self.folder, self.attempt),

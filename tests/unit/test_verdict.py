@@ -60,8 +60,7 @@ def end(rank: int, exit_code: int | None = None, at_s: float = 5.0, **more: Any)
 def judged(
     ends: Sequence[RankEnd], stop: End | None = None, said: Mapping[int, Sequence[str]] | None = None, **more: Any
 ) -> End:
-    errors = {rank: last_error(lines) for rank, lines in (said or {}).items()}
-    known = {"here": "n1", "step": 57, "errors": errors, **more}
+    known = {"here": "n1", "step": 57, "error": lambda rank: last_error((said or {}).get(rank, ())), **more}
     return verdict(Evidence(PLACED, {each.rank: each for each in ends}, **known), stop)
 
 
@@ -131,14 +130,14 @@ TRACEBACK = "Traceback (most recent call last):"
     ],
 )
 def test_only_the_last_error_of_a_rank_shows_that_it_lost_another(log: list[str], cut_off: bool) -> None:
-    assert Evidence(PLACED, {}, errors={0: last_error(log)}).cut_off(end(0, 1)) == cut_off
+    assert Evidence(PLACED, {}, error=lambda rank: last_error(log)).cut_off(end(0, 1)) == cut_off
 
 
 def test_a_message_before_an_abort_shows_a_lost_rank_and_a_rank_alone_loses_none() -> None:
     log = ["[rank0]: Watchdog caught collective operation timeout: it timed out", "frame #0: c10::Error"]
-    assert Evidence(PLACED, {}, errors={0: last_error(log)}).cut_off(end(0, signal=6))
+    assert Evidence(PLACED, {}, error=lambda rank: last_error(log)).cut_off(end(0, signal=6))
     alone = place(Grid((1,)), ["n1"], 1)
-    assert not Evidence(alone, {}, errors={0: last_error(["Connection reset by peer"])}).cut_off(end(0, 1))
+    assert not Evidence(alone, {}, error=lambda rank: last_error(["Connection reset by peer"])).cut_off(end(0, 1))
 
 
 def test_a_lost_checkpoint_is_reported_by_the_rank_with_the_cause_whichever_ends_first() -> None:
