@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orchestrator.base.errors import SiteError, explained
 from orchestrator.base.strangers import objection
-from training.files.below import open_below
+from training.files.below import Below, open_below, opened
 from training.files.trusted import NOT_FOLLOWED as NOT_FOLLOWED
 from training.files.trusted import NOT_REGULAR as NOT_REGULAR
 from training.files.trusted import SECRET as SECRET
@@ -95,6 +95,21 @@ def check(folder: Path, *, only_above: bool = False, owners: Sequence[int] = ())
         reason = objection(str(folder), only_above, tuple(owners))
     if reason:
         raise SiteError(reason)
+
+
+@contextmanager
+def trusted(folder: Path) -> Iterator[Below]:
+    """An open folder to write into, which a group of the user may share; it is made if it is missing.
+
+    Raises SiteError if strangers may replace files in it, OSError.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+    check(folder, only_above=True)
+    with opened(folder) as below:
+        yield below
 
 
 def open_kept(path: Path) -> int:

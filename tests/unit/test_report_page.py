@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 from dataclasses import replace
@@ -94,6 +95,18 @@ def test_the_page_asks_for_nothing_and_runs_nothing(run: RunFolder) -> None:
     html = document([facts(run)])
     assert not re.search(r"https?:|src=|url\(|@import|<script|<link|<img|\son\w+=", html)
     assert "default-src 'none'" in html
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_no_expression_of_a_strangers_site_is_evaluated(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A regular expression can take for ever, and the source of a topology is a command."""
+    asked = list[str]()
+    monkeypatch.setattr(facts_of, "_placed", lambda plan, hosts: asked.append("placed"))
+    monkeypatch.setattr(facts_of, "_forecast", lambda plan, hosts: asked.append("forecast"))
+    facts(run)
+    assert asked == ["placed", "forecast"]
+    os.chown(run.folder, 4321, 4321)
+    assert facts(run).plan and asked == ["placed", "forecast"]
 
 
 def test_texts_of_a_run_are_data(run: RunFolder) -> None:

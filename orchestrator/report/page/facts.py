@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from orchestrator.base.errors import SiteError, TorusrunError
 from orchestrator.base.errors import explained as explained_error
 from orchestrator.base.json_files import read_object
-from orchestrator.base.private import read_bytes
+from orchestrator.base.private import is_mine, read_bytes
 from orchestrator.base.terminal.plain import plain
 from orchestrator.folder import kept_forecast, kept_secrets, ledger, metrics
 from orchestrator.folder.events import Event
@@ -96,7 +96,7 @@ class RunFacts:
 def read(run: RunFolder, view: View) -> RunFacts:
     """The facts of a run with this view. It queries the source of the site's topology, if it has one."""
     found, attempt = records(run, view), run.attempt(view.attempt)
-    plan = found.plan
+    plan = found.plan if is_mine(run.folder) else None  # its expressions and sources are not another user's to choose
     return replace(
         found,
         explanation=_known(lambda: explained(logs(run, None))) if view.state.over else None,
