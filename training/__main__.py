@@ -22,6 +22,7 @@ from torusrun.training.config import Config, ConfigError, load
 from torusrun.training.meeting.descriptors import too_few
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.reporting.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED, TrainingError
+from torusrun.training.reporting.output import never_fail, warn
 from torusrun.training.step.stop import StopRequest
 
 
@@ -47,10 +48,10 @@ def _run(arguments: list[str], writing: writer.Writer | None) -> int:
         writing = (writing or writer.start()) if ranks.rank == 0 else None
         return _loop()(config, ranks, StopRequest(), writing)
     except (ConfigError, OtherSchema) as error:
-        print(f"training: {error}", file=sys.stderr)
+        warn(f"training: {error}")
         return EXIT_BAD_CONFIG
     except TrainingError as error:
-        print(f"training: {error}", file=sys.stderr)
+        warn(f"training: {error}")
         return EXIT_FAILED
     except Exception as error:
         traceback.print_exc()
@@ -78,6 +79,7 @@ def read(arguments: list[str]) -> tuple[Config, Ranks]:
 
 
 if __name__ == "__main__":
+    never_fail()
     code = main(sys.argv[1:])
     if code in (EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_CUT_OFF):
         # Threads that still wait for other ranks would abort the interpreter at its end.

@@ -25,6 +25,7 @@ from torusrun.training.meeting import done, rendezvous
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import Parts, build_parts, settle
 from torusrun.training.progress import Progress
+from torusrun.training.recipe.variant import named, program
 from torusrun.training.reporting import events
 from torusrun.training.reporting.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from torusrun.training.reporting.metrics import Metrics
@@ -50,13 +51,26 @@ def main(arguments: list[str]) -> int:
     metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
     metrics.write(events.START, step=0, total_steps=1, world=ranks.world, device=device.type)
     own = (config, ranks, device, parts)
-    for found in (*_compute(*own), *measured_input.times(*own), *_save(*own), *_links(ranks, device)):
+    for found in (
+        _facts(config, parts),
+        *_compute(*own),
+        *measured_input.times(*own),
+        *_save(*own),
+        *_links(ranks, device),
+    ):
         metrics.write(events.MEASURED, step=0, **found)
     recorded = done.record(config, ranks, device, Progress(steps=1))
     if recorded:
         metrics.write(events.DONE, step=1, total_steps=1)
     rendezvous.leave()
     return EXIT_DONE if recorded else EXIT_NO_CHECKPOINT
+
+
+def _facts(config: Config, parts: Parts) -> dict[str, object]:
+    """What only a training can count of the user's own model and data set, for the login node, which has no torch."""
+    sizes = [parameter.numel() for parameter in parts.model.parameters()]
+    halves = [parts.data.train_samples, parts.data.test_samples]
+    return {"counted": named(config.train.model), "tensors": sizes, "of": named(config.train.data), "halves": halves}
 
 
 def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> Iterator[dict[str, object]]:
@@ -70,7 +84,8 @@ def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -
         learner = Learner(config, ranks, device, replace(parts, course=course))
         times_s = [timed_s(learner.step_alone, device) for _ in range(events.MEASURED_STEPS)]
         found = {"time_s": slowest_s(times_s, device), "ranks": ranks.world, "spread": _spread(times_s, device)}
-        yield {"model": config.train.model.name, "batch": batch // ranks.world, **found}
+        names = {"model": config.train.model.name, "program": program(config.train)}
+        yield {**names, "batch": batch // ranks.world, **found}
 
 
 def _spread(times_s: list[float], device: torch.device) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from torusrun.training.recipe.build import build, expect
 from torusrun.training.recipe.protocols import DataSet, Optimizer
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import Train
+from torusrun.training.reporting.output import warn
 from torusrun.training.schedule.phases import Course, named
 
 DATA_SET = ("train_samples", "test_samples", "classes", "shape", "train_batch")
@@ -60,7 +60,7 @@ def settle(optimizer: Optimizer, device: torch.device) -> None:
     """Make all ranks use the same implementation, once they have met; rank 0's log says if that costs speed."""
     note = complete(optimizer, Optimizer).agree(partial(on_all_ranks, device=device))
     if note and dist.get_rank() == 0:
-        print(f"training: {note}", file=sys.stderr, flush=True)
+        warn(f"training: {note}")
 
 
 def check_alike(data: DataSet, device: torch.device) -> None:

@@ -49,7 +49,7 @@ def main() -> int:
     step, loss = 0, torch.zeros(())
     args.checkpoints.mkdir(parents=True, exist_ok=True)
     if saved := sorted(args.checkpoints.glob("step-*.pt")):
-        state = torch.load(saved[-1])
+        state = torch.load(saved[-1], weights_only=True)
         model.module.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         step, loss = state["step"], state["loss"]

@@ -1,10 +1,14 @@
-"""The environment of other programs: without variables of our own job, and without the working directory in a path."""
+"""The environment of other programs: without variables of an outer job, and without the working directory in a path.
+
+What we ask gets a clean environment, in English. A job gets the user's own: our hygiene must not reach the program.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Mapping
+from itertools import chain
 
 # SLURM_CONF and the other variables in KEPT locate the scheduler. The rest describe our own job, or are the
 # user's defaults of Slurm's commands (man squeue, ENVIRONMENT VARIABLES): they would filter answers, or change them.
@@ -42,6 +46,17 @@ KEPT = {
     "SGE_EXECD_PORT",
     "TORUSRUN_RUNS",
 }
+# What an outer job or launcher sets, by a variable that shows it: a job inside must not take it for its own.
+OUTER = {
+    "SLURM_JOB_ID": ("SLURM_", "SLURMD_", "SRUN_"),
+    "PBS_JOBID": ("PBS_",),
+    "SGE_TASK_ID": ("SGE_", "PE_HOSTFILE", "JOB_ID"),
+    "PMI_RANK": ("PMI_",),
+    "PMIX_RANK": ("PMIX_", "PMI_", "OMPI_", "PRTE_"),
+    "OMPI_COMM_WORLD_RANK": ("PMIX_", "PMI_", "OMPI_", "PRTE_"),
+}
+# Of this tool's own jobs, and the defaults of sbatch, which would override the request.
+NEVER_FOR_JOBS = ("TORUSRUN_", "SUBMITIT_", "SBATCH_")
 
 
 def absolute_only(path: str) -> str:
@@ -71,7 +86,24 @@ def _programs(environment: Mapping[str, str]) -> str:
 
 
 def clean_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A copy of the environment (default: our own) without the variables of our own job or MPI launcher."""
+    """A copy of the environment (default: our own) for what we ask: without the variables of schedulers and MPIs.
+
+    Programs answer in English.
+    """
+    return {**_without(os.environ if base is None else base, INHERITED), "LC_ALL": "C"}
+
+
+def jobs_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A copy of the environment (default: our own) for what the user runs: without what belongs to an outer job."""
     base = os.environ if base is None else base
-    kept = {k: v for k, v in base.items() if k in KEPT or not k.startswith(INHERITED)}
-    return {**kept, "LC_ALL": "C"}
+    return _without(base, belongs_to_outer(base))
+
+
+def belongs_to_outer(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """How the names of variables begin that no job inside this environment gets."""
+    outer = (prefixes for sign, prefixes in OUTER.items() if sign in environment)
+    return (*NEVER_FOR_JOBS, *chain.from_iterable(outer))
+
+
+def _without(environment: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name in KEPT or not name.startswith(prefixes)}

@@ -10,19 +10,22 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, explained
 from torusrun.orchestrator.base.strangers import objection
+from torusrun.training.files.below import Below, open_below, opened
 from torusrun.training.files.trusted import NOT_FOLLOWED as NOT_FOLLOWED
 from torusrun.training.files.trusted import NOT_REGULAR as NOT_REGULAR
 from torusrun.training.files.trusted import SECRET as SECRET
+from torusrun.training.files.trusted import drop_access_lists, open_folder
 from torusrun.training.files.trusted import open_regular as open_regular
 
 UMASK = 0o077
 READABLE = 0o644  # the mode of a file that the umask may leave readable for others
 FOLDER = 0o755  # the mode of such a folder
+ATTEMPTS = "attempts"  # the folder of a run that has a folder for each attempt, with its number
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -52,13 +55,24 @@ def make(folder: Path, mask: int = UMASK) -> None:
     with explained(f"{folder}: this folder cannot be made"):
         missing = [place for place in (folder, *folder.parents) if not place.exists()]
         for place in reversed(missing):
-            try:
-                place.mkdir(mode=0o700)
-            except FileExistsError:  # it was made meanwhile, maybe as a link to a folder whose mode must stay
-                continue
-            inherited = place.stat().st_mode & stat.S_ISGID if mask != UMASK else 0
-            place.chmod(FOLDER & ~mask | inherited)  # the process may have another umask
+            with suppress(FileExistsError):  # it was made meanwhile, maybe as a link to a folder whose mode must stay
+                new(place, mask)
     check(folder)
+
+
+def new(folder: Path, mask: int = UMASK) -> None:
+    """Make one folder with the rights that the umask `mask` leaves, whatever access list it would inherit.
+
+    Raises OSError, also if the folder exists.
+    """
+    folder.mkdir(mode=0o700)
+    descriptor = open_folder(folder)
+    try:
+        drop_access_lists(descriptor)
+        inherited = os.fstat(descriptor).st_mode & stat.S_ISGID if mask != UMASK else 0
+        os.fchmod(descriptor, FOLDER & ~mask | inherited)  # the process may have another umask
+    finally:
+        os.close(descriptor)
 
 
 def check_makable(folder: Path) -> None:
@@ -83,9 +97,36 @@ def check(folder: Path, *, only_above: bool = False, owners: Sequence[int] = ())
         raise SiteError(reason)
 
 
+@contextmanager
+def trusted(folder: Path) -> Iterator[Below]:
+    """An open folder to write into, which a group of the user may share; it is made if it is missing.
+
+    Raises SiteError if strangers may replace files in it, OSError.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+    check(folder, only_above=True)
+    with opened(folder) as below:
+        yield below
+
+
+def open_kept(path: Path) -> int:
+    """A descriptor of a regular file for reading; of a file of an attempt, no link below its run's folder is followed.
+
+    Whoever owns the run could lead a linked folder to files that only the reader may read. Raises OSError.
+    """
+    parts = path.parts
+    for at in range(len(parts) - 3, 0, -1):
+        if parts[at] == ATTEMPTS and parts[at + 1].isdecimal():
+            return open_below(Path(*parts[:at]), path)
+    return open_regular(path)
+
+
 def read_bytes(path: Path, largest_bytes: int) -> bytes:
-    """The content of a regular file. Raises OSError, also if it is larger than `largest_bytes`."""
-    descriptor = open_regular(path)
+    """The content of a regular file, opened as by `open_kept`. Raises OSError, also for more than `largest_bytes`."""
+    descriptor = open_kept(path)
     with open(descriptor, "rb") as file:
         content = file.read(largest_bytes + 1)
     if len(content) > largest_bytes:
@@ -95,7 +136,7 @@ def read_bytes(path: Path, largest_bytes: int) -> bytes:
 
 def status(path: Path) -> os.stat_result:
     """The current status of a regular file. It is opened: over NFS a stat alone may be a minute old. Raises OSError."""
-    with open(open_regular(path), "rb", buffering=0) as file:
+    with open(open_kept(path), "rb", buffering=0) as file:
         return os.fstat(file.fileno())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,18 @@ def with_in_environment(text: str) -> list[int]:
     return found
 
 
+def with_shared_lock(path: Path) -> list[int]:
+    """The processes of this user that hold a shared lock of a file (flock), or have inherited it."""
+    found, real = [], os.path.realpath(path)
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
+            place = link.parents[1]
+            if os.readlink(link) == real and place.stat().st_uid == os.geteuid():
+                locks = (place / "fdinfo" / link.name).read_text()
+                found += [int(place.name)] if re.search(r"^lock:.*\bREAD\b", locks, re.MULTILINE) else []
+    return [*dict.fromkeys(found)]
+
+
 def state_of(pid: int) -> str:
     """The state of a process as the letter of proc(5): T is stopped, D waits for a disk; '' if it has ended."""
     return next(iter(_stat(pid)), "")
@@ -94,6 +107,19 @@ def _moved_bytes(pid: int) -> tuple[int, int]:
         return int(lines["rchar"]), int(lines["wchar"])
     except (OSError, ValueError, KeyError):
         return 0, 0
+
+
+def has_terminal(pid: int) -> bool:
+    """Whether a process has a controlling terminal."""
+    return _stat(pid)[4:5] not in ([], ["0"])
+
+
+def ancestors() -> list[int]:
+    """The processes above this one in its session, from its parent to the session's first process."""
+    above, first = [os.getpid()], os.getsid(0)
+    while above[-1] != first and (parent := parent_of(above[-1])) and parent != 1:
+        above.append(parent)
+    return above[1:]
 
 
 def parent_of(pid: int) -> int | None:

@@ -1,8 +1,8 @@
 """Starts other programs; no other file of torusrun starts one.
 
-Arguments are lists, never text for a shell. Every call has a timeout. Programs write English messages (`LC_ALL=C`) and
-do not get the variables of torusrun's own job or MPI launcher. `CALLS` counts the calls of each program, so that tests
-can check how often a scheduler is queried.
+Arguments are lists, never text for a shell. Every call has a timeout. Programs that are asked write English messages
+(`LC_ALL=C`) and do not get the variables of torusrun's own job or MPI launcher. `CALLS` counts the calls of each
+program, so that tests can check how often a scheduler is queried.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from types import FrameType
 from typing import IO, Any
 
 from torusrun.orchestrator.base import proc
-from torusrun.orchestrator.base.environment import clean_environment, safe
+from torusrun.orchestrator.base.environment import clean_environment, jobs_environment, safe
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.shipped import ROOT
 
@@ -169,8 +169,8 @@ def login_environment() -> dict[str, str]:
 
 
 def interact(argv: Sequence[str | Path]) -> int:
-    """Run a program on the user's terminal, in a clean environment; its exit code. It may ask the user: no timeout."""
-    with _started(argv, env=safe(clean_environment())) as program, _interrupting(program):
+    """Run a program on the user's terminal, in the user's language; its exit code. It may ask the user: no timeout."""
+    with _started(argv, env=safe(jobs_environment())) as program, _interrupting(program):
         code = program.wait()
     return code if code >= 0 else 128 - code
 

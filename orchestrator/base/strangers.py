@@ -32,7 +32,7 @@ def objection(folder: str, only_above: bool = False, owners: "tuple[int, ...]" =
         if not stat.S_ISDIR(found.st_mode):
             return place + ": this is not a folder"
         shared = not trusted and found.st_mode & stat.S_IWGRP and found.st_gid in [os.getegid()] + os.getgroups()
-        if _is_stranger(found.st_uid, owners) and not shared:
+        if is_stranger(found.st_uid, owners) and not shared:
             reason = f"this folder belongs to user {found.st_uid}, who can replace its files"
             return f"{place}: {reason}; name one of your own"
         others = stat.S_IWOTH | (stat.S_IWGRP if trusted else 0)
@@ -70,7 +70,7 @@ def _links(folder: str) -> "list[str]":
 def _objection_to_link(link: str, owners: "tuple[int, ...]") -> str:
     """How a stranger could change a link; '' if that is impossible. The parents of the link are checked elsewhere."""
     owner = os.lstat(link).st_uid
-    if _is_stranger(owner, owners) and os.stat(os.path.dirname(link)).st_mode & stat.S_IWOTH:
+    if is_stranger(owner, owners) and os.stat(os.path.dirname(link)).st_mode & stat.S_IWOTH:
         return f"{link}: this link belongs to user {owner}, who can change its target; name a folder of your own"
     return ""
 
@@ -84,14 +84,15 @@ def _listed_writer(folder: str, owners: "tuple[int, ...]") -> str:
     entries = list(struct.iter_unpack("<HHI", content[: len(content) // 8 * 8]))
     mask = next((allowed for tag, allowed, _ in entries if tag == MASK), WRITE)
     for tag, allowed, number in entries:
-        if allowed & mask & WRITE and tag == NAMED_USER and _is_stranger(number, owners):
+        if allowed & mask & WRITE and tag == NAMED_USER and is_stranger(number, owners):
             return f"user {number}"
         if allowed & mask & WRITE and tag == NAMED_GROUP and number not in [os.getegid()] + os.getgroups():
             return f"group {number}"
     return ""
 
 
-def _is_stranger(user: int, owners: "tuple[int, ...]") -> bool:
+def is_stranger(user: int, owners: "tuple[int, ...]" = ()) -> bool:
+    """Whether a user is neither that of this process, nor the system, nor one of the trusted `owners`."""
     return user not in (os.geteuid(), ROOT, _unmapped()) + owners
 
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import explained
-from torusrun.orchestrator.base.private import READABLE, open_regular
+from torusrun.orchestrator.base.private import READABLE, open_kept, open_regular
 from torusrun.training.files import lock
 
 TAIL_BYTES = 65_536
@@ -36,7 +36,7 @@ def last_lines(path: Path, largest_bytes: int) -> tuple[list[bytes], bytes]:
 
     A line that begins before these bytes is left out. Raises OSError if it is not a regular file.
     """
-    with open(open_regular(path), "rb") as file:
+    with open(open_kept(path), "rb") as file:
         start = max(0, os.fstat(file.fileno()).st_size - largest_bytes)
         file.seek(start)
         content = file.read(largest_bytes)

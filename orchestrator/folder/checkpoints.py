@@ -1,25 +1,70 @@
-"""The checkpoints of a user's own program. Only their names and times are known."""
+"""The checkpoints of a user's own program. Only their names, times and bytes are known."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
+from torusrun.orchestrator.base.private import open_regular
+
 UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete", "unfinished")
+# What programs write beside their checkpoints, at each start. Alone, such a file may be the checkpoint.
+BESIDE = (".log", ".txt", ".out", ".err", ".csv", ".json", ".jsonl", ".yaml", ".yml", ".lock", ".pid", ".md", ".png")
+EVENTS = "tfevents"  # in the names of TensorBoard's files
+MOST_FILES = 256  # of a checkpoint in a folder, that are read
+BLOCK_BYTES = 65_536
+BLOCKS = 8  # of a file, that are read
 
 
 def finished(folder: Path) -> list[Path]:
-    """The entries of a folder, newest change first, without hidden ones and those with an UNFINISHED suffix."""
+    """The entries of a folder, newest change first, without hidden ones and those with an UNFINISHED suffix.
+
+    Logs and the like count only if there is nothing else.
+    """
     found = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if not entry.name.startswith(".") and not entry.name.endswith(UNFINISHED):
                 with contextlib.suppress(OSError):
                     found.append((entry.stat(follow_symlinks=False).st_mtime, entry.name))
-    return [folder / name for _, name in sorted(found, reverse=True)]
+    names = [name for _, name in sorted(found, reverse=True)]
+    return [folder / name for name in [name for name in names if not _is_beside(name)] or names]
+
+
+def _is_beside(name: str) -> bool:
+    return name.endswith(BESIDE) or EVENTS in name
 
 
 def newest(folder: Path) -> Path | None:
     """The entry of `finished` that was changed last; None if there is none."""
     return next(iter(finished(folder)), None)
+
+
+def content(folder: Path) -> str:
+    """A checksum of the checkpoints in a folder: their names, and sizes and a sample of the bytes of the newest.
+
+    Times do not matter: a program that only touches a file leaves it the same. '' without checkpoints.
+    """
+    kept = finished(folder)
+    found = hashlib.sha256("\0".join(sorted(path.name for path in kept)).encode(errors="surrogateescape"))
+    for path in islice(_files(kept[0]), MOST_FILES) if kept else ():
+        found.update(os.fsencode(path) + b"\0" + (os.fsencode(os.readlink(path)) if path.is_symlink() else b""))
+        with contextlib.suppress(OSError), open(open_regular(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            found.update(b"%d" % size)
+            for block in range(BLOCKS):
+                file.seek(block * max(size - BLOCK_BYTES, 0) // (BLOCKS - 1))
+                found.update(file.read(BLOCK_BYTES))
+    return found.hexdigest() if kept else ""
+
+
+def _files(checkpoint: Path) -> Iterator[Path]:
+    """A checkpoint, or the files in it, in the order of their names."""
+    yield checkpoint
+    for folder, folders, names in os.walk(checkpoint):
+        folders.sort()
+        yield from (Path(folder) / name for name in sorted(names))

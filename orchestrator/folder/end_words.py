@@ -107,4 +107,6 @@ def _quoted(placement: Placement | None, evidence: dict[str, object]) -> dict[st
         quoted["while"] = f" for {evidence['doing']}"
     if "first_at" in evidence:
         quoted["first_at"] = f", the first at {evidence['first_at']}"
+    if "stacks" in evidence:
+        quoted["stacks"] = f"; stacks are in the logs of {evidence['stacks']}"
     return quoted

@@ -44,8 +44,8 @@ class Submitting(Event):
     other, by an array or in one job that begins again; 0 if it does not keep going. `left_out` are the bad hosts that
     its request leaves out, with the reason for each. `in_turn` says that each of the `jobs` is submitted by itself, to
     begin after the one before it: the first by this `name`, the others by `name` with '.1', '.2' ... `within` says that
-    a job begins the attempt itself, after `follows`; `by` is its name. `resumes_s` is when a command's checkpoint was
-    last written (st_mtime). `task` is its number (from 0) in the array of a sweep, whose name is `name`.
+    a job begins the attempt itself, after `follows`; `by` is its name. `resumes_content` is the checksum of a command's
+    checkpoints (checkpoints.py). `task` is its number (from 0) in the array of a sweep, whose name is `name`.
     """
 
     kind = "submitting"
@@ -59,7 +59,7 @@ class Submitting(Event):
     jobs: int = 0
     within: bool = False
     by: str = ""
-    resumes_s: float = 0.0
+    resumes_content: str = ""
     task: Annotated[int, Limits(at_least=0)] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     in_turn: bool = False

@@ -8,7 +8,7 @@ from torusrun.orchestrator.base.states import Cause
 
 IDLE = "no progress for {idle_s:.0f} s{at}"
 HUNG = f"{IDLE} (limit: {{limit_s:.0f}} s{{while}}): "
-STACKS = "; the ranks' stacks are in their logs"
+NEAR = " is near"
 WAITS_FOR_DISK = "it waits for a disk or a file system"  # a rank's process in a hang
 
 
@@ -37,19 +37,20 @@ class How(Enum):
     HOLD_ENDED = Cause.STOPPED, "the held allocation {allocation} ended before this attempt began"
     NOT_BEGUN_IN_HOLD = Cause.STOPPED, "{allocation} was given back before this attempt began: {why}"
 
-    TIME_NEAR = Cause.TIME_LIMIT, "its time limit of {limit_s:g} s is near{at}"
-    HOLD_NEAR = Cause.TIME_LIMIT, "the end of its held allocation is near{at}"
+    TIME_NEAR = Cause.TIME_LIMIT, f"its time limit of {{limit_s:g}} s{NEAR}{{at}}"
+    HOLD_NEAR = Cause.TIME_LIMIT, f"the end of its held allocation{NEAR}{{at}}"
+    TIME_OVER = Cause.TIME_LIMIT, "{limit} was reached{at}: {who} ignored the request to stop, and had to be killed"
 
     HOST_LOST = Cause.HOST_LOST, "lost {places}{at}{said}{witness}"
     HOST_NO_RECORD = Cause.HOST_LOST, "{places} stopped responding{at}: no rank there left a record of its end{witness}"
-    HOST_NO_ANSWER = Cause.HOST_LOST, f"{IDLE}: {{host}} does not answer, nor do its {{ranks}}{STACKS}"
+    HOST_NO_ANSWER = Cause.HOST_LOST, f"{IDLE}: {{host}} does not answer, nor do its {{ranks}}{{stacks}}"
     HOST_SILENT = (
         Cause.HOST_LOST,
         "{places} silent for {silent_s:.0f} s, and no step came{at}: the host is gone, or its link is cut",
     )
     FIRST_HOST_SILENT = (
         Cause.HOST_LOST,
-        "{silent}, the first host of its job, is silent for {silent_s:.0f} s: it is gone, or cut off",
+        "{silent}, the first host of its job, is silent for {silent_s:.0f} s and not reached: it is gone, or cut off",
     )
     DAEMON_GONE = Cause.HOST_LOST, "the scheduler's daemon on {host} ended while the job was running; {before}"
 
@@ -69,11 +70,11 @@ class How(Enum):
     BAD_CONFIGURATION = Cause.CONFIGURATION, "{rank}{at}{said}"
     UNSAVED = Cause.DISK, "{who} could not write its last files{at}{said}"
 
-    RANK_STANDS = Cause.HANG, f"{HUNG}{{first}}: {{process}}{STACKS}"
-    RANK_APART = Cause.HANG, f"{HUNG}{{first}} is not where the others wait for it: at {{frame}}{STACKS}"
-    WRAPPER_SILENT = Cause.HANG, f"{HUNG}the wrapper of {{first}} does not answer{STACKS}"
-    NO_WRAPPER = Cause.HANG, f"{HUNG}no wrapper of a rank answers{STACKS}"
-    ALL_WAIT = Cause.HANG, f"{HUNG}all ranks are at work or wait for one another{{first_at}}{STACKS}"
+    RANK_STANDS = Cause.HANG, f"{HUNG}{{first}}: {{process}}{{stacks}}"
+    RANK_APART = Cause.HANG, f"{HUNG}{{first}} is not where the others wait for it: at {{frame}}{{stacks}}"
+    WRAPPER_SILENT = Cause.HANG, f"{HUNG}the wrapper of {{first}} does not answer{{stacks}}"
+    NO_WRAPPER = Cause.HANG, f"{HUNG}no wrapper of a rank answers{{stacks}}"
+    ALL_WAIT = Cause.HANG, f"{HUNG}all ranks are at work or wait for one another{{first_at}}{{stacks}}"
 
     CUT_OFF = Cause.CONNECTION, "{rank}{at}, and no rank says why{said}"
 
@@ -91,11 +92,14 @@ class How(Enum):
     IMAGE_ERROR = Cause.IMAGE, "{why}"
     NOT_STARTED = Cause.UNKNOWN, "{rank}{at}"
     NO_END = Cause.UNKNOWN, "its job ended, or began again, without a record of the attempt's end{supervisor}"
-    SHELL_KILLED = Cause.UNKNOWN, "the shell of its job was killed, and its ranks were stopped{at}"
+    JOB_SILENT = (
+        Cause.UNKNOWN,
+        "the job's process on {silent} is silent for {silent_s:.0f} s, and the host is not: it was stopped or killed",
+    )
+    JOB_KILLED = Cause.UNKNOWN, "a process of its job above the ranks was killed, and they were stopped{at}"
     STILL_AT_WORK = (
         Cause.UNKNOWN,
-        "attempt {earlier} is still at work: a process of its ranks holds {path}; end it, or if its hosts are gone for "
-        "good remove that file, and resume",
+        "attempt {earlier} is still at work: {who}; end it, or if its host is gone for good remove {path}, and resume",
     )
     ERROR = Cause.UNKNOWN, "{why}"
 

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from torusrun.orchestrator.base.private import READABLE, open_regular
+from torusrun.orchestrator.base.private import READABLE, open_kept, open_regular
 
 WRITE_S = 1.0  # the interval of writes: a run of many ranks must not load a shared file system
 BLOCK_BYTES = 65_536
@@ -98,7 +98,7 @@ class LogTimes:
     def _read(self) -> bool:
         """Read the next block of the index; whether there was one."""
         try:
-            with open(open_regular(self._index), "rb") as file:
+            with open(open_kept(self._index), "rb") as file:
                 block = os.pread(file.fileno(), BLOCK_BYTES, self._read_bytes)
         except OSError:
             return False

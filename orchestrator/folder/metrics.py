@@ -68,9 +68,12 @@ def row_of(line: bytes) -> dict[str, Any] | None:
 
 
 def began_after(rows: Iterable[dict[str, Any]]) -> dict[int, int]:
-    """The steps after which each attempt began, from the row of its start."""
-    starts = (row for row in rows if row["event"] == START)
-    return {row["attempt"]: row["step"] for row in starts if type(row.get("attempt")) is int and "step" in row}
+    """The steps after which each attempt began, from the row of its start, or else from its first step."""
+    found: dict[int, int] = {}
+    for row in rows:
+        if row["event"] in (START, STEP) and type(row.get("attempt")) is int and "step" in row:
+            found.setdefault(row["attempt"], row["step"])
+    return found
 
 
 def _is_number(value: object) -> bool:

@@ -24,6 +24,7 @@ from torusrun.training.recipe.limits import Limits
 
 SMALLEST_FREE_BYTES = 65_536
 RESERVED_BYTES = 16_384
+ATTEMPT_BYTES = 262_144  # of a few ranks, with its plan and its logs
 LARGEST_RANK = 10_000_000
 LARGEST_RESERVED = 2_000  # characters of a reason, each of 6 bytes at most
 FEW = 8  # hosts, or ranks, in a shortened end
@@ -201,6 +202,17 @@ def no_room(folder: Path) -> bool:
         return shutil.disk_usage(folder).free < SMALLEST_FREE_BYTES
     except OSError:
         return False
+
+
+def has_room(folder: Path) -> bool:
+    """Whether the files of an attempt fit below a run's folder, by writing as much: only that shows a quota."""
+    probe = folder / f".room.{os.getpid()}"
+    try:
+        write_bytes(probe, bytes(ATTEMPT_BYTES))
+        probe.unlink()
+    except OSError as error:
+        return error.errno not in NO_ROOM
+    return True
 
 
 def on_full_disk(end: Ending) -> Ending:

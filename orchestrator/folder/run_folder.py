@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from torusrun.orchestrator.base.private import ATTEMPTS
+
 
 @dataclass(frozen=True)
 class Held:
@@ -139,7 +141,7 @@ class RunFolder:
     metrics = At("metrics.jsonl", "what was measured, over all attempts")
     checkpoints = At("checkpoints/", "step-00000150/{state.pt,manifest.json}", "train")
     of_command = Held("checkpoints/", "what the command writes, unless it names an absolute folder", "command")
-    attempts = At("attempts/", "a folder for each attempt")
+    attempts = At(f"{ATTEMPTS}/", "a folder for each attempt")
     current = At(".current", "the number of the newest attempt that has begun")
     notices_lock = At(".notices.lock")
     lock = At(".lock", "held while a later attempt is submitted")

@@ -1,4 +1,4 @@
-"""Names of files that hold secrets, by which nothing that is kept or sent quotes them."""
+"""Names of files and variables that hold secrets, by which nothing that is kept or sent quotes them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ WORDS = {
     "credentials", "apikey",
 }  # fmt: skip
 _API_KEY = re.compile("api[^a-z0-9]key")
+_KEY = re.compile(
+    r"(api|access|account|auth|deploy|encryption|license|private|secret|service|signing|ssh|storage)_?key"
+)
+_OF_VARIABLES = {"auth", "authorization", "creds", "dsn", "pass", "passcode", "pat", "pwd", "secrets", "webhook"}
+_LAST = ("token", "secret", "password", "passwd", "passphrase", "credential", "credentials")  # not as in MAX_TOKENS
 PROGRAMS = (".py", ".pyi", ".ipynb", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".rs", ".go", ".md", ".rst")
 
 
@@ -28,3 +33,10 @@ def is_secret(path: str) -> bool:
         return True
     says = any(WORDS & set(re.split(r"[^a-z0-9]+", _API_KEY.sub("apikey", part))) for part in (*folders, name))
     return says and not name.endswith(PROGRAMS)
+
+
+def is_secret_variable(name: str) -> bool:
+    """Whether the name of a variable says that its value is a secret: HF_TOKEN, WANDB_API_KEY, DB_PASSWORD."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    named = any(word in _OF_VARIABLES or word.endswith(_LAST) for word in words)
+    return named or _KEY.search(name.lower()) is not None

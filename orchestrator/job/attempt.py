@@ -18,6 +18,7 @@ from torusrun.orchestrator.folder import allocation
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import around
 from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.training.reporting.output import never_fail
 
 
 def main() -> None:
@@ -43,4 +44,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    never_fail()
     main()

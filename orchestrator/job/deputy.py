@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.folder import ledger
@@ -38,10 +39,13 @@ from torusrun.orchestrator.runs.state import which
 from torusrun.orchestrator.runs.state.in_vain import attempts_of_submission
 from torusrun.orchestrator.schedulers import allocated, client
 from torusrun.orchestrator.schedulers.interface import Scheduler
+from torusrun.training.reporting.output import never_fail
 
 BEAT_S = 5.0
 LOOKS = 2
 SILENT_S = 45.0  # the file system shows a change on other hosts after some seconds
+LATER_S = 15.0  # a sign of life of another process of that host is later than the job's last one
+ANSWER_S = 15.0  # for a host that is asked
 LOCK_S = 30.0  # for a client that resumes the run
 TRIES = 20  # PBS ends a job only when it knows itself that the host is gone, by default 80 s after its last sign
 
@@ -103,9 +107,11 @@ def main() -> None:
         time.sleep(BEAT_S)
         silent_s = silence_s(attempt)
         looks = looks + 1 if silent_s > SILENT_S else 0
-    print(f"torusrun: the first host of job {job} does not respond: another job continues the run", flush=True)
+    lives = host_lives(attempt, run.attempt(which.newest_of(run)), schedulers.get(plan.site.scheduler))
+    what = "process" if lives else "first host"
+    print(f"torusrun: the {what} of job {job} does not respond: another job continues the run", flush=True)
     with contextlib.suppress(TorusrunError), alone(run, LOCK_S):  # else the next job asks the scheduler how it ended
-        _record(run, job, silent_s)
+        _record(run, job, silent_s, lives=lives)
     for _ in range(TRIES):
         try:
             return client.of(plan.site).pass_on(job, _lost(run))
@@ -114,7 +120,23 @@ def main() -> None:
             time.sleep(BEAT_S)
 
 
-def _record(run: RunFolder, job: str, silent_s: float) -> None:
+def host_lives(first: Attempt, newest: Attempt, scheduler: Scheduler) -> bool:
+    """Whether the first host is at work, although the job of the attempt `first` there gives no sign of life.
+
+    The supervisor of the `newest` attempt is another process there, and the scheduler may reach the host.
+    """
+    with contextlib.suppress(OSError):
+        if newest.pulse.stat().st_mtime > first.jobs_pulse.stat().st_mtime + LATER_S:
+            return True
+    host, reach = supervised_on(newest), scheduler.reach.remote_command
+    if not host or not reach:
+        return False
+    with contextlib.suppress(SiteError):  # it cannot be asked from here, or does not answer
+        return process.run(reach(host, "true"), timeout_s=ANSWER_S, environment=os.environ).exit_code == 0
+    return False
+
+
+def _record(run: RunFolder, job: str, silent_s: float, *, lives: bool) -> None:
     """Record the end of the attempt that this job has at work: its supervisor was on the first host."""
     attempt = run.attempt(which.newest_of(run))
     began = ledger.last(ledger.events(run.ledger), Started, attempt.number)
@@ -122,8 +144,8 @@ def _record(run: RunFolder, job: str, silent_s: float) -> None:
         return
     host = supervised_on(attempt)
     if host and not attempt.end.exists():
-        end = ended(How.FIRST_HOST_SILENT, hosts=[host], silent=host, silent_s=silent_s)
-        end = replace(end, kept_going=True)
+        how, hosts = (How.JOB_SILENT, []) if lives else (How.FIRST_HOST_SILENT, [host])
+        end = replace(ended(how, hosts=hosts, silent=host, silent_s=silent_s), kept_going=True)
         end.write(attempt.end)
         ledger.append(run.ledger, Ended.by(attempt.number, end))
         note(run, attempt.number, end)
@@ -149,4 +171,5 @@ def silence_s(attempt: Attempt) -> float:
 
 
 if __name__ == "__main__":
+    never_fail()
     main()

@@ -23,7 +23,7 @@ from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.folder import ledger
 from torusrun.orchestrator.folder.events import Ended, LeftOut, Started
-from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.records import DISK_FULL, End, has_room
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import around, copies, study
 from torusrun.orchestrator.job.deputy import JobPulse
@@ -39,8 +39,10 @@ from torusrun.orchestrator.runs.state import next_job, which
 from torusrun.orchestrator.runs.state.decide import Resume, Step, Stop, Wait
 from torusrun.orchestrator.schedulers import allocated, client
 from torusrun.training.counted import counted
+from torusrun.training.reporting.output import never_fail
 
 LOOK_S = 0.05
+ROOM_S = 2.0  # between looks for room on a full disk
 LONGER_S = 20.0  # an attempt that has not ended this long after kill_after is killed
 OF_THE_JOB = (Cause.TIME_LIMIT, Cause.PREEMPTED)  # causes that end the job, too
 
@@ -99,6 +101,7 @@ class Jobs:
         """Begin attempts until the run is over or this job cannot continue it; the state of the last attempt."""
         print(f"torusrun: job {self.name} of {self.run.run_id}, on {socket.gethostname()}", flush=True)
         while True:
+            self._wait_for_room()
             step = next_step(self.run, self._here(), begin=not self.asked_s)
             if isinstance(step, Wait):
                 if self._pause(step):
@@ -112,6 +115,15 @@ class Jobs:
             end = self._attempt(step.attempt)
             if not self._continues(step.attempt, end):
                 return self._leave(step.attempt, end)
+
+    def _wait_for_room(self) -> None:
+        """While the run's disk is full no attempt can begin: wait, as long as one could in this job."""
+        waits = False
+        while not has_room(self.run.folder) and not self.asked_s and self._has_time:
+            if not waits:
+                print(f"torusrun: {DISK_FULL}: the next attempt waits for that", flush=True)
+            waits = True
+            time.sleep(ROOM_S)
 
     def _here(self) -> Here:
         bad = {} if self.begun else self._bad_hosts()
@@ -285,4 +297,5 @@ class Jobs:
 
 
 if __name__ == "__main__":
+    never_fail()
     main()

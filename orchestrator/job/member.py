@@ -16,6 +16,7 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.folder.sweep_folder import ArrayFolder
+from torusrun.training.reporting.output import never_fail
 
 
 def main() -> None:
@@ -37,4 +38,5 @@ def _of_this_task(array: ArrayFolder, task: int | None) -> Attempt:
 
 
 if __name__ == "__main__":
+    never_fail()
     main()

@@ -30,6 +30,7 @@ from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, orde
 from torusrun.orchestrator.network.hosts.this_host import this_host
 from torusrun.orchestrator.network.placement.binding import bind
 from torusrun.orchestrator.network.placement.mapping import Placement, misplaced
+from torusrun.training.reporting.output import never_fail
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.job.ranks.elastic import ElasticProgram
@@ -183,4 +184,5 @@ def _run(
 
 
 if __name__ == "__main__":
+    never_fail()
     sys.exit(main())

@@ -21,6 +21,7 @@ from torusrun.orchestrator.folder.how_ended import How
 from torusrun.orchestrator.folder.records import End, no_room, on_full_disk
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import around
+from torusrun.orchestrator.job.place import placed
 from torusrun.orchestrator.runs.notices import begin
 
 POLL_S = 0.25
@@ -51,7 +52,7 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps
     if earlier and (earlier.state is State.COMPLETED or end.state is not State.COMPLETED):
         print(f"torusrun: attempt {attempt.number} is known to have ended: {earlier.reason}")
         return earlier
-    end = replace(end, kept_going=keeps_going and end.state is not State.COMPLETED)
+    end = replace(placed(attempt, end), kept_going=keeps_going and end.state is not State.COMPLETED)
     end.write(attempt.end)
     if end.certain:
         with contextlib.suppress(SiteError):  # a full disk; the record is there

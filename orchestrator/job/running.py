@@ -22,6 +22,7 @@ from torusrun.orchestrator.job.hangs.hang_watch import HangWatch
 from torusrun.orchestrator.job.hangs.slow_watch import SlowWatch
 from torusrun.orchestrator.job.nccl_network import NetworkWatch
 from torusrun.orchestrator.job.relay import Relay
+from torusrun.orchestrator.job.remains import end_remains
 from torusrun.orchestrator.job.witness import lost_hosts
 from torusrun.orchestrator.network.placement.mapping import Placement
 from torusrun.orchestrator.planning.plan import Plan
@@ -178,9 +179,12 @@ class Running:
             if missing <= lost and (self.hang or any(not end.good for end in self.ranks.ends.values())):
                 break  # the end names these hosts, whatever their ranks recorded before
             time.sleep(SOON_S)
+        if not self._missing():  # their wrappers have waited for the writers of checkpoints
+            end_remains(self.attempt, self.plan)
         until_s = time.monotonic() + self.plan.site.kill_after_s + FOLLOW_S
         while claim.held(self.attempt) and time.monotonic() < until_s:
             time.sleep(SOON_S)
+        end_remains(self.attempt, self.plan)
         self.ranks.read()
 
     def _missing(self) -> set[int]:

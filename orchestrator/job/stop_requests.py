@@ -8,6 +8,7 @@ import signal
 import time
 from types import FrameType
 
+from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.folder import ledger
 from torusrun.orchestrator.folder.end_words import ended
 from torusrun.orchestrator.folder.events import CancelRequested
@@ -23,7 +24,7 @@ class StopRequests:
 
     def __init__(self, run: RunFolder, attempt: Attempt) -> None:
         self._run, self._attempt = run, attempt
-        self._parent = os.getppid()
+        self._ancestors = proc.ancestors()
         self._ledger_bytes = 0
         self._pulse_s = 0.0
         self.told: End | None = None
@@ -52,6 +53,7 @@ class StopRequests:
         return ended(How.CANCELLED) if asked else None
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        how = How.SIGNALLED if os.getppid() == self._parent else How.SHELL_KILLED
+        # Where a process dies, the kernel and ours ask those below it to stop: nobody has asked for that.
+        how = How.SIGNALLED if proc.ancestors() == self._ancestors else How.JOB_KILLED
         outside = ended(how, signal=signal.Signals(number).name, certain=False)
         self.told = self.told or self.cancelled() or outside

@@ -28,9 +28,11 @@ from torusrun.orchestrator.folder.records import End, is_done
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import around, copies, gather, study
 from torusrun.orchestrator.job.daemon import Daemon
+from torusrun.orchestrator.job.earlier import wait_for_earlier
 from torusrun.orchestrator.job.image.made_ready import made_ready
 from torusrun.orchestrator.job.recorded import failed, forget_first, recorded, settled_end
-from torusrun.orchestrator.job.running import POLL_S, Running
+from torusrun.orchestrator.job.remains import end_remains
+from torusrun.orchestrator.job.running import Running
 from torusrun.orchestrator.job.standby import word
 from torusrun.orchestrator.job.standby.ready_ranks import ReadyRanks
 from torusrun.orchestrator.job.standby.survivors import Survivors
@@ -53,7 +55,6 @@ from torusrun.orchestrator.schedulers import allocated
 from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
 
 LOOK_S = 2.0  # between looks for a newer attempt
-EARLIER_S = 60.0  # how long an earlier attempt may take to end, in addition to kill_after of its ranks
 
 
 def supervise(run: RunFolder, number: int, job: str, ready: ReadyRanks | None = None) -> End:
@@ -146,8 +147,11 @@ class Supervisor:
         self.hosts = allocated.hosts_of(self.scheduler)
         self.here = allocated.here(self.scheduler, self.hosts)
         write_text(self.attempt.pulse, self.here + "\n")
-        if end := self._wait_for_earlier() or settled_end(self.folder, self.attempt):
+        earlier = wait_for_earlier(self.folder, self.attempt.number, self.plan.site.kill_after_s, self._asked)
+        if end := earlier or settled_end(self.folder, self.attempt):
             return end
+        for number in range(1, self.attempt.number):  # of which the supervisor was killed
+            end_remains(self.folder.attempt(number), self.plan)
         forget_first(self.folder, self.attempt)
         self.planned = study.begin(self.folder, self.planned)
         self.plan = self.planned.plan
@@ -220,7 +224,7 @@ class Supervisor:
             stayed=running.stayed,
             here=self.here,
             told=ranks.told,
-            errors=ranks.errors(),
+            error=ranks.error,
             launcher=ranks.launcher_said(),
             launcher_code=code,
             step=gather.known_step(self.folder, self.attempt),
@@ -228,22 +232,6 @@ class Supervisor:
             needs_record=running.program.records_done,
             says_later=running.program.says_later,
         )
-
-    def _wait_for_earlier(self) -> End | None:
-        """Wait until no rank of an earlier attempt runs: each ends once it sees this attempt. None if all have ended.
-
-        The same holds for ranks of an earlier start of this attempt, if the scheduler started its job again.
-        """
-        until_s = time.monotonic() + self.plan.site.kill_after_s + EARLIER_S
-        for number in range(1, self.attempt.number + 1):
-            earlier = self.folder.attempt(number)
-            while claim.held(earlier):
-                if stop := self._asked():
-                    return stop
-                if time.monotonic() > until_s:
-                    return ended(How.STILL_AT_WORK, earlier=number, path=earlier.alive)
-                time.sleep(POLL_S)
-        return None
 
     def _sent_before(self, image: Image) -> bool:
         """Whether this job has sent the image to its nodes before; the ranks still verify their copy."""

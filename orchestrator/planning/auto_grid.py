@@ -63,7 +63,7 @@ def with_grid(plan: Plan, hosts: Sequence[str], cluster: Cluster | None, unknown
 
 def chosen(plan: Plan, grids: Sequence[Choice], where: str) -> Plan:
     """The plan with the first of these grids."""
-    reason = f"auto: {grids[0].reason}; for {summed(plan.run)} {where}"
+    reason = f"auto: {grids[0].reason}; for {summed(plan)} {where}"
     return replace(plan, chosen=ChosenGrid(Grid(grids[0].dims), reason))
 
 

@@ -160,6 +160,12 @@ def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Itera
         yield Misfit(key, f"'{key}' must be 1 on a local site: it is this machine", "raise ranks_per_node instead")
     elif family(site.launcher).one_node and run.nodes != 1:
         yield Misfit(key, f"'{key}' must be 1 with the launcher {site.launcher!r}; several nodes take srun or mpirun")
+    if program := fits_command.ranks_of_its_own(run, ranks_per_node):
+        several = f"{ranks_per_node} of it on each node would collide"
+        yield Misfit(
+            "command", f"'command': {program} starts the ranks of a node itself, and {several}",
+            "write 'ranks_per_node: 1', or the script as the command, as in [python, train.py]",
+        )  # fmt: skip
     if ranks > MOST_RANKS:
         most = (
             f"{counted(run.nodes, 'node')} of {counted(ranks_per_node, 'rank')} are {ranks}; the most is {MOST_RANKS}"

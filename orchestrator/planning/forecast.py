@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
@@ -16,7 +16,7 @@ from torusrun.orchestrator.network.placement.charge import Charge
 from torusrun.orchestrator.network.placement.grid import Grid
 from torusrun.orchestrator.network.placement.timing import HostsLayout
 from torusrun.orchestrator.network.prediction.asked import Asked, Communication, PhaseSteps
-from torusrun.orchestrator.network.prediction.compute import Device, device, device_for, measured, power_w
+from torusrun.orchestrator.network.prediction.compute import power_w
 from torusrun.orchestrator.network.prediction.constants import table
 from torusrun.orchestrator.network.prediction.forecast import Forecast, forecast
 from torusrun.orchestrator.network.prediction.input_time import InputTime
@@ -24,9 +24,11 @@ from torusrun.orchestrator.network.prediction.networks import network, with_rank
 from torusrun.orchestrator.network.prediction.step import norms_s
 from torusrun.orchestrator.network.prediction.workload import Workload, workload, workload_of
 from torusrun.orchestrator.planning.auto_grid import best_grids, placed
+from torusrun.orchestrator.planning.command_runs import NOTHING
 from torusrun.orchestrator.planning.gradient import backend_of
 from torusrun.orchestrator.planning.phase_groups import Stretch, stretches
 from torusrun.orchestrator.planning.plan import ChosenGrid, Plan
+from torusrun.orchestrator.planning.rates import Otherwise, device_of, gpu_of, measured_facts, train_of
 from torusrun.orchestrator.planning.saving import saving
 from torusrun.orchestrator.schedulers import topology
 from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts, expected, on_one_switch
@@ -37,23 +39,13 @@ from torusrun.training.schedule.phases import Course
 PLACED = "hosts as placed"
 
 
-@dataclass(frozen=True)
-class Otherwise:
-    """Values that replace those of the site and the run."""
-
-    network: str | None = None
-    gpu: str | None = None
-    workload: str | None = None
-    images_per_s: float | None = None
-
-
 def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Otherwise | None = None) -> Forecast:
     """The forecast of `plan` on `hosts`, by default on those that the site will probably allocate.
 
     Without a grid the plan gets the best one there. Raises UserError if no rate is known.
     """
     if plan.run.command:
-        raise UserError("the time of a command cannot be predicted: torusrun does not know what it computes")
+        raise UserError(NOTHING)
     other = otherwise or Otherwise()
     trained = _trained(plan, other)
     backend: Backend = "nccl" if other.gpu else backend_of(plan)
@@ -71,7 +63,7 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
             epochs=plan.run.train.epochs,
             evaluations=Course(plan.run.train, trained.images).evaluations,
             workload=trained,
-            device=_device(plan, trained, other),
+            device=device_of(plan, trained, other),
             network=named or _links(plan),
             communication=replace(found, placed=found.placed + _beyond(plan, other)),
             saving=saving(plan, trained),
@@ -103,8 +95,10 @@ def forecasts_of_stretches(plan: Plan, otherwise: Otherwise | None = None) -> li
 
 
 def _trained(plan: Plan, other: Otherwise) -> Workload:
-    sync, gpus = plan.run.train.sync, other.gpu is not None or plan.site.node.gpus > 0
-    return workload(other.workload, sync, gpus) if other.workload else workload_of(plan.run.train, gpus)
+    train, gpus = train_of(plan, other), other.gpu is not None or plan.site.node.gpus > 0
+    if other.workload:
+        return workload(other.workload, train.sync, gpus)
+    return workload_of(train, gpus, measured_facts(plan.site))
 
 
 def _phases(train: Train, trained: Workload) -> tuple[PhaseSteps, ...]:
@@ -127,7 +121,7 @@ def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend)
     plan = _with(plan, best)
     best_s = cost_of(sync, layout, best)(trained.gradient_bytes)
     all_reduce_s = cost_of(sync, layout, plan.grid.dims)
-    return plan, Communication(all_reduce_s, best, best_s, "ranks in node order", _norms_s(layout, trained))
+    return plan, Communication(all_reduce_s, best, best_s, "ranks in node order", _norms_s(layout, trained, plan))
 
 
 def _on_hosts(plan: Plan, hosts: ExpectedHosts, trained: Workload, backend: Backend) -> tuple[Plan, Communication]:
@@ -139,7 +133,7 @@ def _on_hosts(plan: Plan, hosts: ExpectedHosts, trained: Workload, backend: Back
     order = placed(plan, hosts, grids, charge).hosts
     layout = HostsLayout(hosts.cluster, order, plan.ranks_per_node, backend)
     all_reduce_s = cost_of(plan.run.train.sync, layout, plan.grid.dims)
-    return plan, Communication(all_reduce_s, best.dims, best.total_s, hosts.assumed, _norms_s(layout, trained))
+    return plan, Communication(all_reduce_s, best.dims, best.total_s, hosts.assumed, _norms_s(layout, trained, plan))
 
 
 def _with(plan: Plan, best: tuple[int, ...]) -> Plan:
@@ -157,12 +151,12 @@ def _beyond(plan: Plan, other: Otherwise) -> str:
     return f"; {name} has {nodes}: the others are assumed to have the same links"
 
 
-def _norms_s(layout: Layout, trained: Workload) -> float:
+def _norms_s(layout: Layout, trained: Workload, plan: Plan) -> float:
     """The seconds that the batch norms communicate in a step, in groups of consecutive ranks."""
     if not trained.norms:
         return 0.0
     group = layout.first(trained.norm_ranks)
-    return norms_s(trained.norms, group.torus((group.ranks,)))
+    return plan.run.train.accumulate * norms_s(trained.norms, group.torus((group.ranks,)))
 
 
 def _links(plan: Plan) -> Network:
@@ -200,7 +194,7 @@ def _ranks_per_core(plan: Plan, other: Otherwise) -> float:
 
 def _power_w(plan: Plan, other: Otherwise) -> float | None:
     """The most watts that a rank's GPU may draw; None for ranks on CPUs, and for an unknown GPU."""
-    name = other.gpu or (device_for(plan.site.node.architecture) if plan.site.node.gpus else None)
+    name = gpu_of(plan, other)
     return power_w(name) if name else None
 
 
@@ -216,40 +210,3 @@ def named_hosts(plan: Plan, names: Sequence[str]) -> ExpectedHosts:
     if known:
         return ExpectedHosts(names, known, PLACED)
     return on_one_switch(plan.site, names, "the site has no topology")
-
-
-def _device(plan: Plan, trained: Workload, other: Otherwise) -> Device:
-    local_batch = Course(plan.run.train, trained.images).phases[0].batch / plan.ranks
-    if (rate := other.images_per_s) is not None:
-        if not 0 < rate < float("inf"):
-            raise UserError(f"--images-per-s {rate}: must be above 0")
-        return measured("--images-per-s", local_batch, local_batch / rate, 0.0)
-    image_us = plan.site.image_us.get(trained.name)
-    if image_us and not other.gpu:
-        return _measured_here(plan, trained, image_us)
-    if trained.name != "resnet50":
-        raise UserError(
-            f"the speed of {trained.name} at {plan.run.site} is unknown: `torusrun calibrate RUN.yaml` measures it, "
-            "`torusrun predict RUN.yaml --images-per-s RATE` takes the rate of one rank from you, and "
-            "`torusrun predict RUN.yaml --workload resnet50` predicts that network"
-        )
-    name = other.gpu or device_for(plan.site.node.architecture)
-    if name is None:
-        architecture = plan.site.node.architecture or "no architecture"
-        raise UserError(
-            f"no rate is known for the site's GPUs ({architecture}): "
-            "name one with `torusrun predict RUN.yaml --gpu NAME`"
-        )
-    return device(name).for_work(trained.image_work / workload("resnet50").image_work)
-
-
-def _measured_here(plan: Plan, trained: Workload, image_us: float) -> Device:
-    site, name = plan.site, trained.name
-    return Device(
-        "as measured here",
-        site.step_us.get(name, 0.0) / 1e6,
-        image_us / 1e6,
-        ranks=site.step_ranks.get(name, 1),
-        spread=site.step_spread.get(name),
-        measured=True,
-    )

@@ -12,11 +12,11 @@ from torusrun.orchestrator.planning.plan import Plan
 
 
 def forecast_at_submit(plan: Plan) -> KeptForecast | None:
-    """The forecast of a plan on the hosts that the site will probably allocate; None if nothing is known.
+    """The forecast of a training on the hosts that the site will probably allocate; None if nothing is known.
 
     A run whose phases want different numbers of nodes takes the sum of their times.
     """
-    if plan.run.command or plan.run.program != "train":
+    if plan.run.program != "train":
         return None
     try:
         found, parts = forecast_of(plan), forecasts_of_stretches(plan)

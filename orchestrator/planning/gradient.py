@@ -8,14 +8,14 @@ from torusrun.orchestrator.network.placement.charge import Charge
 from torusrun.orchestrator.network.placement.choose import GRADIENT_BYTES
 from torusrun.orchestrator.network.prediction.workload import workload_of
 from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.planning.rates import measured_facts
 
 
-def gradient_of(run: RunSpec) -> tuple[float, str]:
+def gradient_of(plan: Plan) -> tuple[float, str]:
     """(the bytes that one all-reduce of the run sums, their description); if unknown, those of ResNet-50."""
-    if not run.command:
+    if not plan.run.command:
         try:
-            trained = workload_of(run.train)
+            trained = workload_of(plan.run.train, measured=measured_facts(plan.site))
         except UserError:
             pass
         else:
@@ -23,15 +23,15 @@ def gradient_of(run: RunSpec) -> tuple[float, str]:
     return GRADIENT_BYTES, "the gradients of ResNet-50 in half precision, as the run's own size is not known"
 
 
-def summed(run: RunSpec) -> str:
+def summed(plan: Plan) -> str:
     """'51.1 MB (the gradients of ...)'."""
-    size_bytes, whose = gradient_of(run)
+    size_bytes, whose = gradient_of(plan)
     return f"{size_bytes / 1e6:.3g} MB ({whose})"
 
 
 def charge_of(plan: Plan) -> Charge:
     """The run's all-reduce, by whose time orders of its hosts are compared."""
-    return Charge(gradient_of(plan.run)[0], backend_of(plan), plan.run.train.sync)
+    return Charge(gradient_of(plan)[0], backend_of(plan), plan.run.train.sync)
 
 
 def backend_of(plan: Plan) -> Backend:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from torusrun.orchestrator.spec.kinds import SPREADS
 from torusrun.orchestrator.spec.load import load, measured_at, measured_place
 from torusrun.orchestrator.spec.measured import SiteMeasurements
 from torusrun.training.counted import counted
+from torusrun.training.recipe.names import is_own
 from torusrun.training.reporting.events import DECODE, MEASURED, READ, READ_AGAIN, SAVE
 
 
@@ -54,6 +55,10 @@ class Found:
     ranks: int | None
     spread: float | None
     input: FoundInput | None = None
+    program: str = ""  # the model with what its training changes, or the model alone
+    batch: int = 0  # of a rank
+    tensors: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters, by model
+    samples: Mapping[str, Sequence[int]] = field(default_factory=dict)  # for training and for tests, by data set
 
     def as_json(self) -> dict[str, Any]:
         read = self.input and self.input.__dict__
@@ -79,6 +84,7 @@ def of(folder: RunFolder) -> Found:
     if len(computed) != 2:
         raise UserError(f"{folder.metrics}: it has no complete measurement")
     saved = [row["time_s"] * 1e6 for row in newest if row.get("operation") == SAVE]
+    counts = next((row for row in newest if "counted" in row), {})
     (few, few_s), (many, many_s) = [(row["batch"], row["time_s"]) for row in computed]
     image_s = max((many_s - few_s) / (many - few), 0.0) or many_s / many
     return Found(
@@ -91,6 +97,10 @@ def of(folder: RunFolder) -> Found:
         computed[0].get("ranks"),
         computed[0].get("spread"),
         _input({row["operation"]: row for row in newest if "data" in row}),
+        computed[0].get("program") or computed[0]["model"],
+        few,
+        {counts["counted"]: counts["tensors"]} if counts else {},
+        {counts["of"]: counts["halves"]} if counts else {},
     )
 
 
@@ -106,7 +116,7 @@ def _input(rows: Mapping[str, Mapping[str, Any]]) -> FoundInput | None:
 
 def words(place: Path, found: Found) -> str:
     """The results in words, for a terminal."""
-    lines = [f"{'computes':12}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.model})"]
+    lines = [f"{'computes':12}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.program})"]
     if found.ranks and found.spread is not None:
         over = f"from step to step, over {counted(found.ranks, 'rank')}"
         lines.append(f"{'differs':12}by {100 * found.spread:.1f} % {over}")
@@ -139,23 +149,36 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
         values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
     if found.links:
         values["links_error"] = _share(found.links[-1].worst_percent / 100)  # of the slowest class, between the nodes
-    measured = {
-        "step_us": round(found.step_us, 3),
-        "image_us": round(found.image_us, 3),
-        "save_us": found.save_us and round(found.save_us, 3),
-        "step_ranks": found.ranks,
-        "step_spread": found.spread if found.spread is None else _share(found.spread),
-    }
-    read = found.input
-    of_data = {"decode_us": round(read.decode_us, 3), "read_us": round(read.slower_us, 3)} if read else {}
-    for name, value in {**measured, "decode_us": None, "read_us": None, **of_data}.items():
-        key = read.data if read and name in of_data else found.model
-        known = {**(getattr(before, name) if before else {}), **({} if value is None else {key: value})}
+    for name, of_name in _by_name(found).items():
+        known = {**(getattr(before, name) if before else {}), **of_name}
         values |= {name: known} if known else {}
     return (
         "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"
         + str(yaml.safe_dump(values, sort_keys=False))
     )
+
+
+def _by_name(found: Found) -> dict[str, dict[str, Any]]:
+    """The measured values by their keys in a site's file, each by the program, the model or the data set."""
+    of_program = {
+        "step_us": round(found.step_us, 3),
+        "image_us": round(found.image_us, 3),
+        "step_ranks": found.ranks,
+        "step_spread": found.spread if found.spread is None else _share(found.spread),
+        "step_batch": found.batch,
+    }
+    read = found.input
+    of_data = {"decode_us": round(read.decode_us, 3), "read_us": round(read.slower_us, 3)} if read else {}
+    own = {"tensors": found.tensors, "samples": found.samples}
+    return {
+        **{name: {} if value is None else {found.program: value} for name, value in of_program.items()},
+        "save_us": {found.model: round(found.save_us, 3)} if found.save_us else {},
+        **{name: {read.data: value} for name, value in of_data.items() if read},
+        **{
+            name: {key: list(each) for key, each in counted.items() if is_own(key.partition(" ")[0])}
+            for name, counted in own.items()
+        },
+    }
 
 
 def _share(value: float) -> float:

@@ -6,6 +6,7 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.network.prediction.checkpoints import Saving, in_memory, mean_time_to_failure_s, predicted_s
 from torusrun.orchestrator.network.prediction.workload import Workload, workload_of
 from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.rates import measured_facts
 
 
 def failure_s(plan: Plan) -> float:
@@ -24,10 +25,10 @@ def saving(plan: Plan, trained: Workload) -> Saving:
 
 
 def saving_of(plan: Plan) -> Saving | None:
-    """The cost of a save of the plan's own network; None for a command and for a network of the user's own."""
+    """The cost of a save of the plan's own network; None for a command or an own network without a measurement."""
     if plan.run.command:
         return None
     try:
-        return saving(plan, workload_of(plan.run.train))
+        return saving(plan, workload_of(plan.run.train, measured=measured_facts(plan.site)))
     except UserError:
         return None

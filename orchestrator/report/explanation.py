@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -15,6 +16,7 @@ from torusrun.orchestrator.folder.events import Ended, Event
 from torusrun.orchestrator.folder.ledger import last
 from torusrun.orchestrator.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.planning import packages
 from torusrun.orchestrator.report.account import time_lines
 from torusrun.orchestrator.report.logs.failures import bad_ends
 from torusrun.orchestrator.report.logs.files import Logs, written_s
@@ -22,6 +24,7 @@ from torusrun.orchestrator.runs.state.account import Account, read_account
 from torusrun.orchestrator.runs.state.advice import ADVICE
 
 MOST_ENDS = 8
+MOST_EARLIER = 8  # lines
 MOST_LINES = 40  # of the first error: its end
 
 
@@ -31,7 +34,8 @@ class Explanation:
 
     `cause` is '' before its end, and `meaning` says it in words. `hosts`, `ranks`, `step` and `evidence` are those of
     the end record. `failed` are the ends of ranks that failed, by the time of their hosts. `error` is the end of the
-    first error, `error_of` where it was written ('rank 3', 'the job'). `account` is where the run's time went.
+    first error, `error_of` where it was written ('rank 3', 'the job'). `earlier` are the ends of the attempts before,
+    each in a line. `account` is where the run's time went.
     """
 
     run: str
@@ -48,13 +52,14 @@ class Explanation:
     error_of: str = ""
     error: tuple[str, ...] = ()
     to_do: tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
     account: Account | None = None
 
     def as_json(self) -> dict[str, Any]:
         failed = [
             {"rank": end.rank, "host": end.host, "ended_s": end.ended_s, "words": end.words} for end in self.failed
         ]
-        rest = ("meaning", "hosts", "ranks", "step", "evidence", "error_of", "error", "to_do")
+        rest = ("meaning", "hosts", "ranks", "step", "evidence", "error_of", "error", "to_do", "earlier")
         return {
             "run": self.run,
             "attempt": self.attempt,
@@ -77,6 +82,7 @@ class Explanation:
         yield from _titled("error", [f"of {self.error_of}:"] if self.error else [])
         yield from (f"    {line}" for line in self.error)
         yield from _titled("to do", self.to_do)
+        yield from _titled("earlier", self.earlier)
         yield from _titled("time", time_lines(self.account) if self.account else ())
 
     def _by_time(self) -> Iterator[str]:
@@ -100,7 +106,8 @@ def explained(logs: Logs) -> Explanation:
     newest = number in (logs.record.attempt, logs.record.newest)
     events = ledger.events(logs.run.ledger)  # after the query, which may add the end
     used = _account(logs, status.state) if newest else None
-    shown = Explanation(run, number, status.state, plain(status.reason), account=used)
+    earlier = _earlier(events, number)
+    shown = Explanation(run, number, status.state, plain(status.reason), earlier=earlier, account=used)
     if not status.state.over:
         return shown
     end, failed = _end(logs, events, status), tuple(bad_ends(logs.attempt))
@@ -117,8 +124,31 @@ def explained(logs: Logs) -> Explanation:
         failed=failed,
         error_of=error_of,
         error=tuple(map(plain, error)),
-        to_do=advice.lines(run, str(logs.run.folder), hosts) if newest else (),
+        to_do=(*_install([status.reason, *error]), *advice.lines(run, str(logs.run.folder), hosts)) if newest else (),
     )
+
+
+def _earlier(events: Sequence[Event], number: int) -> tuple[str, ...]:
+    """How the attempts before `number` ended, those in a row that ended alike in one line; at most MOST_EARLIER."""
+    ends: dict[int, Status] = {
+        event.attempt: event.end.status for event in events if isinstance(event, Ended) and event.attempt < number
+    }
+    alike = [[*group] for _, group in groupby(sorted(ends), lambda one: (ends[one].state, ends[one].reason))]
+    lines = [f"{_attempts(group)}: {ends[group[0]].state.value}, {plain(ends[group[0]].reason)}" for group in alike]
+    if len(lines) <= MOST_EARLIER:
+        return tuple(lines)
+    half = MOST_EARLIER // 2
+    between = f"... ({len(lines) - 2 * half} more; `torusrun status --long` lists all)"
+    return (*lines[:half], between, *lines[-half:])
+
+
+def _attempts(numbers: Sequence[int]) -> str:
+    return f"attempt {numbers[0]}" if len(numbers) == 1 else f"attempts {numbers[0]} to {numbers[-1]}"
+
+
+def _install(texts: Iterable[str]) -> list[str]:
+    """What to install if these texts say that Python lacks a module."""
+    return list(dict.fromkeys(filter(None, map(packages.advice, texts))))[:1]
 
 
 def _account(logs: Logs, state: State) -> Account | None:

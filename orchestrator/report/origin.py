@@ -61,7 +61,7 @@ class RunOrigin:
         yield from (("recipe", text) for text in changes(facts))
 
     def as_json(self) -> dict[str, Any]:
-        """All that is known, for programs. No value of `env` is in it."""
+        """All that is known, for programs. No secret of `env` is in it."""
         facts, view = self.facts, self.facts.view
         found = {
             "schema": SCHEMA,
@@ -85,7 +85,7 @@ class RunOrigin:
         return {key: self._shown(value) for key, value in found.items()}
 
     def _shown(self, value: Any) -> Any:
-        """A value whose texts are without values of `env`."""
+        """A value whose texts are without secrets."""
         if isinstance(value, str):
             return self.facts.shown(value)
         if isinstance(value, (list, tuple)):

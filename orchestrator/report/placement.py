@@ -103,7 +103,7 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
         arrangement,
         tuple(compare.rows(arrangement, known, charge.size_bytes, charge.backend, plan.run.train.sync)),
         grids,
-        summed(plan.run),
+        summed(plan),
     )
 
 

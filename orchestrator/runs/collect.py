@@ -68,20 +68,11 @@ def collecting(into: Path, of: str) -> Iterator[Below]:
         raise UserError(f"{into} exists already; name a new folder")
     with (
         not_copied(f"{into}: the run could not be collected"),
-        trusted(into.parent) as beside,
+        private.trusted(into.parent) as beside,
         partial_copy(beside, into.name, of) as partial,
     ):
         yield partial
         _give_name(beside, partial, into.name)
-
-
-@contextmanager
-def trusted(folder: Path) -> Iterator[Below]:
-    """A folder to write into; it is made if it is missing. Raises SiteError if strangers may replace files in it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    private.check(folder, only_above=True)
-    with opened(folder) as below:
-        yield below
 
 
 @contextmanager
@@ -180,7 +171,8 @@ def _write_account(run: RunFolder, partial: Below, say: Say) -> None:
         account = json.dumps(read_account(RunFolder(partial.path), state).as_json(), indent=1)
     except SiteError as error:
         return say(f"{error}: the account is left out")
-    with partial.unfinished(ACCOUNT, new_part(), stat.S_IMODE(copied.st_mode)) as file:
+    with partial.unfinished(ACCOUNT, new_part()) as file:
+        os.fchmod(file.fileno(), stat.S_IMODE(copied.st_mode))
         file.write(account.encode() + b"\n")
 
 

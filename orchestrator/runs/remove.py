@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder import attempt_folders, claim, index, ledger, settled
+from torusrun.orchestrator.folder import attempt_folders, claim, holders, index, ledger, settled
 from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.events import Submitting
 from torusrun.orchestrator.folder.run_folder import RunFolder
@@ -46,8 +46,12 @@ def check_over(run: RunFolder, seen: View, *, force: bool = False) -> None:
     """Raise UserError unless the run is over and no process of its ranks lives. `force`: LOST is over as well."""
     if not seen.state.over:
         raise UserError(f"{run.run_id} is {seen.state.value}; cancel it first: `torusrun cancel {run.run_id}`")
-    alive = [claim.held(run.attempt(number)) for number in attempt_folders.attempts(run)]
-    if any(alive) or (seen.state is State.LOST and None in alive):
+    alive = {number: claim.held(run.attempt(number)) for number in attempt_folders.attempts(run)}
+    if at_work := next((number for number, held in alive.items() if held), 0):
+        who = holders.named(run.attempt(at_work))
+        end = f"`torusrun cancel {run.run_id}` ends those of this host"
+        raise UserError(f"{run.run_id} has processes that are still at work: {who}; {end}")
+    if seen.state is State.LOST and None in alive.values():
         raise UserError(f"{run.run_id} may have processes that are still at work; see where: `torusrun explain`")
     if not force and is_unsure(run, seen):
         raise UserError(

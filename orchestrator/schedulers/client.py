@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
-from torusrun.orchestrator.base.environment import clean_environment
+from torusrun.orchestrator.base.environment import jobs_environment
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import NoAnswer, Streams
 from torusrun.orchestrator.base.states import State, Status
@@ -101,7 +101,7 @@ class Client:
                 f"{named[0]}={os.environ[named[0]]} is set, and torusrun uses one cluster per site: unset it, and "
                 f"log in to that cluster or set {self.scheduler.variables.cluster[0]}"
             )
-        return {name: value for name, value in clean_environment().items() if name not in request.secrets}
+        return {name: value for name, value in jobs_environment().items() if name not in request.secrets}
 
     def _visible(self, request: Request) -> str:
         """The job of a request whose submit command printed no usable id, if a query finds just one; else ''."""

@@ -55,6 +55,7 @@ PER_NODE = Limits(at_least=1, at_most=1024)
 NONE_OR_MORE = Limits(at_least=0, at_most=1024)
 MICROSECONDS = Limits(at_least=0, at_most=1e12)
 RANKS = Limits(at_least=1, at_most=10_000_000)
+COUNTS = Limits(at_least=0, at_most=10**15)
 SPREADS = Limits(at_least=0, at_most=10)
 PRICES = Limits(at_least=0, at_most=1e6)
 

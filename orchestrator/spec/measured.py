@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
-from torusrun.orchestrator.spec.kinds import LINE, MICROSECONDS, RANKS, RATE, SPREADS
+from torusrun.orchestrator.spec.kinds import COUNTS, LINE, MICROSECONDS, RANKS, RATE, SPREADS
 from torusrun.orchestrator.spec.site import Site
 from torusrun.training.recipe.key import key, needed
 
 LINKS = ("inter_node_bytes_per_s", "inter_node_latency_us", "intra_node_bytes_per_s", "intra_node_latency_us")
+
+BY_NAME = (
+    "step_us", "image_us", "step_ranks", "step_spread", "step_batch", "save_us", "decode_us", "read_us", "tensors",
+    "samples",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -30,17 +35,13 @@ class SiteMeasurements:
     decode_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
     read_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
 
+    step_batch: dict[Annotated[str, LINE], Annotated[int, RANKS]] = key({}, "")
+    tensors: dict[Annotated[str, LINE], tuple[Annotated[int, COUNTS], ...]] = key({}, "")
+    samples: dict[Annotated[str, LINE], tuple[Annotated[int, COUNTS], ...]] = key({}, "")
+
     def at(self, site: Site) -> Site:
+        """The site with the measured values in place of its own."""
         links = {name: value for name in LINKS if (value := getattr(self, name)) is not None}
-        return replace(
-            site,
-            node=replace(site.node, **links),
-            step_us={**site.step_us, **self.step_us},
-            image_us={**site.image_us, **self.image_us},
-            step_ranks={**site.step_ranks, **self.step_ranks},
-            step_spread={**site.step_spread, **self.step_spread},
-            links_error=site.links_error if self.links_error is None else self.links_error,
-            save_us={**site.save_us, **self.save_us},
-            decode_us={**site.decode_us, **self.decode_us},
-            read_us={**site.read_us, **self.read_us},
-        )
+        by_name: dict[str, Any] = {name: {**getattr(site, name), **getattr(self, name)} for name in BY_NAME}
+        error = site.links_error if self.links_error is None else self.links_error
+        return replace(site, node=replace(site.node, **links), links_error=error, **by_name)

@@ -183,7 +183,9 @@ class Site:
     node: Node = key(Node(), "one node")
     preflight: PreflightSettings = key(PreflightSettings(), "checks before the ranks start")
     step_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
-        {}, "by model: microseconds of a step on one rank besides its images; torusrun calibrate measures it"
+        {},
+        "by model, and by what its training changes, as in 'resnet50, bf16, compiled': microseconds of a step on one "
+        "rank besides its images; torusrun calibrate measures it",
     )
     image_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds of one image on one rank, as in resnet-digits: 85"
@@ -195,6 +197,15 @@ class Site:
         {},
         "by model: the standard deviation of a rank's step as a share of its mean; torusrun calibrate measures it, and "
         "a prediction without it takes that of published runs",
+    )
+    step_batch: dict[Annotated[str, kinds.LINE], Annotated[int, kinds.RANKS]] = key(
+        {}, "by model: the images of a rank at which its step was measured, and at twice as many; others are doubtful"
+    )
+    tensors: dict[Annotated[str, kinds.LINE], tuple[Annotated[int, kinds.COUNTS], ...]] = key(
+        {}, "by model of your own: the parameters of each tensor, in their order; torusrun calibrate counts them"
+    )
+    samples: dict[Annotated[str, kinds.LINE], tuple[Annotated[int, kinds.COUNTS], ...]] = key(
+        {}, "by data set of your own: the samples for training and for tests; torusrun calibrate counts them"
     )
     links_error: Annotated[float, kinds.SPREADS] | None = key(
         None, "the largest relative error of the measured links; torusrun calibrate writes it"

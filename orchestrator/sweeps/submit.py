@@ -94,7 +94,7 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
     private.make(folder.folder.parent, sweep.site.umask)
     with index.announced(*(one.run for one in attempts)), private.umask(sweep.site.umask):
         try:
-            unfinished.folder.mkdir(mode=private.FOLDER)
+            private.new(unfinished.folder, sweep.site.umask)
             copies: dict[object, RunFolder] = {}
             for one in attempts:
                 _fill(one, found[one.planned.plan.run.image], facts, copies)

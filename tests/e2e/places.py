@@ -180,12 +180,13 @@ class Local(Place):
     cluster = "local"
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.runs = folder / "work", folder / "runs"  # a home folder and the folder of runs are no code
+        self.folder.mkdir()
         self.env = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT / "src")}
         for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             self.env.pop(variable, None)
         site = "scheduler: local\nlauncher: spawn\nnode: {ranks: 4, interface: lo}\nstop_before: 10s\nkill_after: 10s\n"
-        (folder / "site.yaml").write_text(f"{site}runs: {folder}/runs\n")
+        (self.folder / "site.yaml").write_text(f"{site}runs: {self.runs}\n")
 
     def run(self, argv: list[str], timeout_s: float = 240) -> Said:
         return subprocess.run(

@@ -33,4 +33,4 @@ def test_doctor_says_why_its_job_failed_and_removes_it(local: Local) -> None:
     (job,) = [check for check in json.loads(doctor.stdout)["checks"] if check["name"] == "job"]
     assert doctor.returncode == 3 and job["outcome"] == "failed", doctor.stdout + doctor.stderr
     assert "`test -e /nowhere` ended with exit code 1" in job["said"] and job["mend"]
-    assert not [entry for entry in (local.folder / "runs").iterdir() if "doctor" in entry.name]
+    assert not [entry for entry in local.runs.iterdir() if "doctor" in entry.name]

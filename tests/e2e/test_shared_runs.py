@@ -58,7 +58,7 @@ def here() -> Iterator[Local]:
 def run(here: Local) -> Path:
     said = here.torusrun("submit", "run.yaml", "--wait")
     assert said.returncode == 0, said.stdout + said.stderr
-    return here.folder / "runs" / said.stdout.split()[0]
+    return here.runs / said.stdout.split()[0]
 
 
 def test_the_group_may_read_all_of_a_run_but_its_secrets(run: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_study_on_this_machine_and_its_failed_member_resumed_with_the_same_val
     rows = table(local, sweep)
     assert [row["settings"] for row in rows] == [row["settings"] for row in first], "values must not change"
     assert [row["results"] for row in rows] == [{"score": float(row["settings"]["env.X"])} for row in rows]
-    storage = optuna.storages.journal.JournalFileBackend(str(local.folder / "runs" / sweep / "study.journal"))
+    storage = optuna.storages.journal.JournalFileBackend(str(local.runs / sweep / "study.journal"))
     study = optuna.load_study(study_name=sweep, storage=optuna.storages.JournalStorage(storage))
     states = sorted(trial.state.name for trial in study.get_trials())
     assert states == ["COMPLETE"] * 3 + ["FAIL"] and study.best_value == max(row["results"]["score"] for row in rows)

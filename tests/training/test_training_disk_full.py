@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -53,6 +54,34 @@ def test_metrics_that_cannot_be_written_warn_once(tmp_path: Path, capsys: pytest
     metrics.write("step", step=1)
     metrics.write("step", step=2)
     assert capsys.readouterr().err.count("metrics are being lost") == 1, "one warning, not one per line"
+
+
+SPEAKS = {
+    "our process": "output.never_fail(); print('x' * 100_000); print(1 / 3); warnings.warn('w'); logging.error('e')",
+    "a user's script": "output.warn('lost'); Metrics(Path('/dev/full/metrics'), 1).write('step', step=1)",
+    "its notebook": "sys.stderr = io.StringIO(); output.warn('kept'); assert sys.stderr.getvalue() == 'kept\\n'",
+}
+
+
+@pytest.mark.parametrize("speaks", SPEAKS.values(), ids=SPEAKS)
+def test_no_output_that_is_lost_ends_a_process(speaks: str) -> None:
+    program = f"""
+import io, logging, sys, warnings
+from pathlib import Path
+from torusrun.training.reporting import output
+from torusrun.training.reporting.metrics import Metrics
+{speaks}
+"""
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=full, timeout=60)
+    assert ended.returncode == 0
+
+
+def test_a_training_on_a_full_disk_is_not_ended_by_its_own_warnings(tmp_path: Path) -> None:
+    metrics = tmp_path / "metrics.jsonl"
+    os.mkfifo(metrics)  # cannot be written, which is a warning
+    with launched(config(tmp_path, **TINY), "sh", "-c", 'exec "$@" 2> /dev/full > /dev/full', "sh") as launch:
+        assert launch.codes() == [0]
 
 
 @pytest.mark.parametrize("put", [lambda path: path.symlink_to("elsewhere"), os.mkfifo], ids=["link", "pipe"])

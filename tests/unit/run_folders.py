@@ -28,16 +28,19 @@ SITE = """scheduler: local
 launcher: spawn
 node: {{ranks: 4, interface: lo}}
 python: {folder}/python
-runs: {folder}/runs
+runs: {runs}
 stop_before: 10s
 """
 
 
-def write_specs(folder: Path) -> Path:
-    """A run file and its site, whose Python is a stub that ends at once; the run file's path."""
+def write_specs(folder: Path, runs: Path | None = None) -> Path:
+    """A run file and its site, whose Python is a stub that ends at once, with its `runs` below the folder if not named.
+
+    Returns the run file's path.
+    """
     (folder / "python").write_text("#!/bin/sh\nexit 3\n")
     (folder / "python").chmod(0o755)
-    (folder / "site.yaml").write_text(SITE.format(folder=folder))
+    (folder / "site.yaml").write_text(SITE.format(folder=folder, runs=runs or folder / "runs"))
     (folder / "run.yaml").write_text("name: made\nsite: ./site.yaml\ngrid: 2x2\ntime: 10m\ntrain: {}\n")
     return folder / "run.yaml"
 

@@ -162,8 +162,21 @@ def test_a_run_that_waits_or_computes_now() -> None:
 def test_the_productive_share_and_the_cure() -> None:
     found = account(attempt(1, 0.0, 120.0, 170.0, Cause.DONE), ONE, NOW_S, State.RUNNING)
     assert (found.productive_s, found.total_s, found.ettr) == (24.0, 170.0, 24.0 / 50.0)
-    assert found.cure == f"queue: {CURES['queue']}"
     assert found.as_json()["since_submit"] == 24.0 / 170.0
+
+
+@pytest.mark.parametrize(
+    ("first_s", "again_s", "cure"), [(9000.0, 10.0, ""), (10.0, 250.0, ""), (10.0, 900.0, f"queue: {CURES['queue']}")]
+)
+def test_a_held_allocation_is_advised_for_long_waits_after_the_first_alone(
+    first_s: float, again_s: float, cure: str
+) -> None:
+    second_s = first_s + 50.0
+    events = [
+        *attempt(1, 0.0, first_s, second_s, Cause.KILLED),
+        *attempt(2, second_s, second_s + again_s, second_s + again_s + 50.0, Cause.DONE),
+    ]
+    assert account(events, [], NOW_S, State.RUNNING).cure == cure
 
 
 def test_without_records_there_is_no_account() -> None:

@@ -76,7 +76,7 @@ def test_every_verb_and_the_job_take_the_best_grid_for_the_hosts(
 ) -> None:
     known = cluster(auto.site, HOSTS)
     assert known
-    size_bytes, _ = gradient_of(auto.run)
+    size_bytes, _ = gradient_of(auto)
     choice, *_ = choices(HOSTS, 4, known, size_bytes, "nccl", 8)
     job = ordered(auto, HOSTS)
     assert job.plan.grid.dims == choice.dims and sorted(job.hosts) == sorted(HOSTS) and not job.unordered
@@ -161,11 +161,11 @@ def test_hosts_that_a_job_may_expect(topology: Topology | None, names: tuple[str
 
 
 def test_the_size_of_the_gradients_is_the_runs_own_where_it_is_known(auto: Plan) -> None:
-    assert gradient_of(auto.run)[0] == workload_of(auto.run.train).gradient_bytes != GRADIENT_BYTES
+    assert gradient_of(auto)[0] == workload_of(auto.run.train).gradient_bytes != GRADIENT_BYTES
     command = replace(auto.run, command=("python", "train.py"))
     own = replace(auto.run, train=replace(auto.run.train, model=replace(auto.run.train.model, name="mine:net")))
     for run in (command, own):
-        assert gradient_of(run) == (
+        assert gradient_of(replace(auto, run=run)) == (
             GRADIENT_BYTES,
             "the gradients of ResNet-50 in half precision, as the run's own size is not known",
         )

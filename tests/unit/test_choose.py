@@ -143,7 +143,7 @@ def test_all_verbs_give_one_answer_for_one_run(
     planned = plan(tmp_path / "run.yaml")
     hosts = [f"g{number:03}" for number in range(1, nodes + 1)]
     shown = outlook(planned, hosts)
-    backend, (size, _) = backend_of(planned), gradient_of(planned.run)
+    backend, (size, _) = backend_of(planned), gradient_of(planned)
 
     predicted = forecast_of(planned, named_hosts(planned, hosts))
     assert predicted.all_reduce_s == shown.compared[0].all_reduce_s

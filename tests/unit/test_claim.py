@@ -1,31 +1,38 @@
 """At most one attempt of a run trains: locks live as long as the processes of ranks, and the newer attempt wins."""
 
+import contextlib
 import errno
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.clock import Clock
 from tests.waiting import until
-from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base import proc, process
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.folder import claim, ledger
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.folder import claim, holders, ledger
 from torusrun.orchestrator.folder.claim import Superseded
 from torusrun.orchestrator.folder.events import CancelRequested
 from torusrun.orchestrator.folder.log_times import Recorder, index_of
 from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job import earlier
 from torusrun.orchestrator.job.ranks import rank_program
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
 from torusrun.orchestrator.network.placement.grid import Grid
 from torusrun.orchestrator.network.placement.mapping import place as placed
 from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.schedulers.launchers import spawner
 
 HOLDS = """
 import subprocess, sys, time
@@ -169,3 +176,92 @@ def test_a_wrapper_ends_its_program_once_a_newer_attempt_has_begun(
         for number, handler in before.items():
             signal.signal(number, handler)
     assert "attempt 2 of this run has begun" in capfd.readouterr().err
+
+
+IGNORES = HOLDS.replace("lock =", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); lock =")
+
+
+@contextlib.contextmanager
+def stopped(run: RunFolder, program: str = HOLDS) -> Iterator[list[int]]:
+    """A wrapper of a rank that is stopped, and its program: both hold the lock of attempt 1."""
+    wrapper = subprocess.Popen(
+        [sys.executable, "-c", program, run.attempt(1).folder], stdout=subprocess.PIPE, text=True
+    )
+    assert wrapper.stdout
+    pids = [wrapper.pid, int(wrapper.stdout.readline())]
+    os.kill(wrapper.pid, signal.SIGSTOP)
+    until(lambda: proc.state_of(wrapper.pid) == "T", "the wrapper to stop")
+    try:
+        yield pids
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wrapper.wait()
+        wrapper.stdout.close()
+
+
+@pytest.mark.parametrize(("program", "grace_s"), [(HOLDS, 0.0), (IGNORES, 0.3)])
+def test_stopped_processes_of_this_host_are_named_and_ended(run: RunFolder, program: str, grace_s: float) -> None:
+    with stopped(run, program) as (wrapper, training):
+        who = holders.named(run.attempt(1))
+        assert f"process {wrapper} on {socket.gethostname()} (stopped)" in who and f"process {training} on" in who
+        assert holders.named(run.attempt(2)) == f"a process that holds the lock of {run.attempt(2).alive}"
+        assert holders.end(run.attempt(1), grace_s) and claim.held(run.attempt(1)) is False
+
+
+def test_a_process_that_only_looks_whether_an_attempt_lives_is_not_ended(run: RunFolder) -> None:
+    lock = os.open(run.attempt(1).alive, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    looks = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
+    os.close(lock)
+    assert not holders.end(run.attempt(1), 0.0) and looks.poll() is None
+    looks.kill()
+    looks.wait()
+
+
+def test_ranks_elsewhere_are_named_by_their_records(run: RunFolder) -> None:
+    lock, attempt = claim.hold(run.attempt(1)), run.attempt(1)
+    attempt.ranks.mkdir()
+    for rank in (0, 1):
+        write_json(attempt.rank_start(rank), {"rank": rank, "host": f"n{rank}", "pid": 8, "wrapper": 7})
+    write_json(attempt.rank_end(0), {})
+    assert holders.named(attempt) == "rank 1 on n1 (its wrapper is process 7)" and not holders.end(attempt, 0.0)
+    os.close(lock)
+
+
+def test_the_next_attempt_lets_a_stopped_rank_continue_and_kills_one_that_stays(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(earlier, "time", Clock())
+    with stopped(run) as (wrapper, _):
+        assert earlier.wait_for_earlier(run, 2, 1.0, lambda: None) is None
+        assert proc.state_of(wrapper) in ("Z", "")
+    lock = claim.hold(run.attempt(1))
+    run.attempt(1).ranks.mkdir()
+    write_json(run.attempt(1).rank_start(3), {"host": "n7", "wrapper": 4711})
+    end = earlier.wait_for_earlier(run, 2, 1.0, lambda: None)
+    os.close(lock)
+    assert end and "rank 3 on n7 (its wrapper is process 4711); end it" in end.reason
+
+
+STUBBORN = "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.kill(os.getpid(), 19)"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_launcher_of_one_machine_ends_a_rank_that_is_stopped(monkeypatch: pytest.MonkeyPatch, asked: bool) -> None:
+    """One rank is stopped, and ignores the request to end; the other ends badly, or all are asked to end."""
+    other = "time.sleep(60)" if asked else "sys.exit(3)"
+    program = f"import os, sys, time\nif os.environ['TORUSRUN_RANK'] == '0': {other}\n{STUBBORN}\ntime.sleep(60)"
+    monkeypatch.setattr(spawner, "LATER_S", 0.2)
+    handlers = {number: signal.getsignal(number) for number in (*spawner.STOPS, signal.SIGUSR1)}
+    ranks = spawner.Ranks(2, 0.1, [sys.executable, "-c", program])
+    until(lambda: proc.state_of(ranks.processes[1].pid) == "T", "a rank to stop")
+    if asked:
+        ranks.send(signal.SIGTERM)
+    try:
+        assert ranks.wait() == (-signal.SIGTERM if asked else 3)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert ranks.processes[1].returncode == -signal.SIGKILL

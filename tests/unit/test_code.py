@@ -109,8 +109,8 @@ def test_a_folder_without_git_is_copied_without_environments_and_caches(home: Pa
         **{"runs/r-1/ledger.jsonl": "", "runs/r-1/attempts/1/job.sh": "", "runs/notes": "", "c.pyc": ""},
     )
     (folder / "empty").mkdir()
-    into = folder / "runs" / ".r-2" / "code"
-    into.parent.mkdir()
+    into = tmp_path / "runs" / ".r-2" / "code"
+    into.parent.mkdir(parents=True)
     process.CALLS.clear()
     write(into.parent, **{"plan.json": "{}"})
     found = freeze(folder, into)
@@ -268,3 +268,44 @@ def test_a_copy_of_the_copy_has_its_checksum(project: Path, tmp_path: Path) -> N
 def test_a_selection_can_be_looked_at_without_a_copy(project: Path) -> None:
     found = select(project)
     assert (found.files, found.size_bytes, found.tracked) == (4, 9, True)
+
+
+@pytest.mark.parametrize("code", [".", "..", "link", ".ssh", ".config/gcloud", "../work", "../work/runs"])
+def test_a_home_folder_and_one_that_holds_the_runs_are_no_code(home: Path, tmp_path: Path, code: str) -> None:
+    write(home, **{".ssh/id_rsa": "key", ".config/gcloud/token": "key"})
+    write(tmp_path / "work", **{"train.py": "1", "runs/run/plan.json": "{}"})
+    (home / "link").symlink_to(".")
+    into = tmp_path / "work/runs/run/code"
+    with pytest.raises(UserError, match=r"is copied; put the code into a folder of its own .*`--code none`"):
+        freeze(home / code, into)
+    assert not into.exists() and not list(into.parent.glob(".code*"))
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_keys_and_logins_are_never_copied(home: Path, tmp_path: Path, tracked: bool) -> None:
+    key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNz\n-----END OPENSSH PRIVATE KEY-----\n"
+    kept = {
+        "train.py": "1",
+        "ssh/config.py": "",
+        "lib/pem.py": "",
+        "ca.crt": "-----BEGIN CERTIFICATE-----",
+        "id_rsa.pub": "s",
+    }
+    secret = [
+        ".ssh/config", ".gnupg/pubring.kbx", ".aws/credentials", ".netrc", ".secrets/wandb", ".secrets.env", ".pgpass",
+        ".docker/config.json", ".config/gcloud/credentials.db", "a/.ssh/id", "lib/server.pem", "id_rsa", ".kube/config",
+        "a/b/id_ed25519", ".git-credentials", ".pypirc", ".bash_history",
+    ]  # fmt: skip
+    folder = write(
+        tmp_path / "project", **kept, **dict.fromkeys(secret, "x"), **{"deploy": key, "lib/putty": f"\n{key}"}
+    )
+    (folder / "a/.netrc").symlink_to("../.netrc")
+    if tracked:
+        git(folder, "init", "-q")
+        git(folder, "add", "-f", ".")
+    (tmp_path / "runs/run").mkdir(parents=True)
+    found = freeze(folder, tmp_path / "runs/run/code")
+    assert content(tmp_path / "runs/run/code") == kept
+    assert any(
+        "left out: keys and logins are not copied" in note and ".aws/credentials" in note for note in found.notes
+    )

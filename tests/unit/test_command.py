@@ -10,6 +10,7 @@ import pytest
 
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.checkpoints import content, newest
 from torusrun.orchestrator.folder.records import Meaning
 from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.network.placement.grid import Grid
@@ -28,9 +29,10 @@ RUN = "name: mine\nsite: local\nnodes: 1\nranks_per_node: 2\ncommand: [python, t
 
 @pytest.fixture
 def spec(tmp_path: Path, home: Path) -> Path:
-    path = tmp_path / "run.yaml"
+    path = tmp_path / "work" / "run.yaml"
+    path.parent.mkdir()
     path.write_text(RUN)
-    (tmp_path / "train.py").write_text("")
+    (path.parent / "train.py").write_text("")
     return path
 
 
@@ -65,6 +67,36 @@ def test_what_does_not_fit_is_reported_with_its_place(
 
 
 @pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("[torchrun, --nproc-per-node, '2', train.py]", "torchrun"),
+        ("[/opt/venv/bin/torchrun, train.py]", "torchrun"),
+        ("[python, -u, -m, torch.distributed.run, train.py]", "torch.distributed.run"),
+        ("[bash, -c, 'cd x && OMP_NUM_THREADS=1 torchrun train.py']", "torchrun"),
+        ("[accelerate, launch, train.py]", "accelerate launch"),
+        ("[deepspeed, train.py]", "deepspeed"),
+        ("[torchrun, --standalone, train.py]", ""),
+        ("[torchrun, --rdzv-backend=c10d, --rdzv-endpoint=n1:1, train.py]", ""),
+        ("[python, train.py, --strategy, deepspeed, torchrun]", ""),
+        ("[bash, -c, 'test $LOCAL_RANK != 0 || torchrun train.py']", ""),
+    ],
+)
+def test_several_programs_that_start_the_ranks_of_a_node_are_refused(
+    command: str, program: str, spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec.write_text(RUN.replace("[python, train.py]", command))
+    main(["plan", str(spec)])
+    said = capsys.readouterr().err
+    wrong = (
+        f"run.yaml:5:10: 'command': {program} starts the ranks of a node itself, and 2 of it on each node would collide"
+    )
+    assert (wrong in said) is bool(program) and ("collide" in said) is bool(program)
+    spec.write_text(RUN.replace("[python, train.py]", command).replace("ranks_per_node: 2", "ranks_per_node: 1"))
+    main(["plan", str(spec)])
+    assert "collide" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     "key", ["code: .", "stop: {before: 5m}", "checkpoints: {folder: x}", "exit_codes: {later: [3]}"]
 )
 def test_a_key_of_a_command_without_one_is_refused(key: str, spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +122,7 @@ def test_the_plan_shows_the_command_and_its_code(spec: Path, capsys: pytest.Capt
     assert main(["plan", str(spec)]) == 0
     said = capsys.readouterr().out
     assert "command     python train.py\n" in said and f"code        {spec.parent}, copied at submit\n" in said
-    assert "cannot be predicted" in said
+    assert "the time of this command is not known" in said
 
 
 def test_exit_codes_mean_what_the_run_says(spec: Path) -> None:
@@ -186,3 +218,25 @@ def test_every_rank_gets_the_environment_of_torchrun() -> None:
     assert third["TORCHELASTIC_RESTART_COUNT"] == "1" and third["TORUSRUN_GRID"] == "2x2"
     of_three_levels = place(Grid((2, 1, 2)), ["n1", "n2"], 2)
     assert ranks_environment(of_three_levels, 2, "x", 2)["TORUSRUN_GRID"] == "2x1x2"
+
+
+def test_a_checkpoint_is_new_by_its_name_or_bytes_and_not_because_it_was_touched(tmp_path: Path) -> None:
+    assert content(tmp_path) == ""
+    seen = set()
+
+    def is_new(path: Path, written: str | None = None) -> bool:
+        path.parent.mkdir(exist_ok=True)
+        path.touch() if written is None else path.write_text(written)
+        os.utime(path, (len(seen) + 10, len(seen) + 10))
+        before = len(seen)
+        seen.add(content(tmp_path))
+        return len(seen) > before
+
+    assert is_new(tmp_path / "log.txt", "a") and is_new(tmp_path / "log.txt", "b"), "it may be the only checkpoint"
+    assert is_new(tmp_path / "last.pt", "0" * 300_000) and not is_new(tmp_path / "last.pt")
+    assert is_new(tmp_path / "last.pt", "0" * 150_000 + "1" + "0" * 149_999)
+    assert not is_new(tmp_path / "log.txt", "c") and not is_new(tmp_path / "events.out.tfevents.1700000000.n1", "x")
+    assert newest(tmp_path) == tmp_path / "last.pt"
+    assert is_new(tmp_path / "step-7" / "model.pt", "w") and is_new(tmp_path / "step-8" / "model.pt", "w")
+    (tmp_path / "latest").symlink_to("step-7")
+    assert is_new(tmp_path / "step-8" / "model.pt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -51,6 +52,15 @@ def test_files_and_folders_go_where_cp_would_put_them(
     printed = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert printed and all(path.exists() and path.is_relative_to(place) for path in printed)
     assert not list(place.rglob(".torusrun-*"))
+
+
+@pytest.mark.parametrize("path", ["ckpt/step 1.pt", "./ckpt/step 1*", "code/ckpt/step 1.pt"])
+def test_a_folder_of_checkpoints_has_the_commands_own_name(run: RunFolder, path: str, tmp_path: Path) -> None:
+    kept = json.loads(run.plan.read_text())
+    run.plan.write_text(json.dumps({**kept, "spec": {**kept["spec"], "checkpoints": {"folder": "ckpt"}}}))
+    (run.checkpoints / "step 1.pt").write_text("weights")
+    assert main(["cp", f"{run.run_id}:{path}", str(tmp_path / "copy")]) == 0
+    assert (tmp_path / "copy").read_text() == "weights"
 
 
 def test_files_that_exist_are_replaced_by_whole_ones_and_others_stay(run: RunFolder, tmp_path: Path) -> None:

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.unit.run_folders import make, write_specs
+from tests.unit.secret_forms import FORMS, HEX, PLAIN, VALUE
 from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.runs.support.archive import TAIL_BYTES
-from torusrun.orchestrator.runs.support.without_secrets import REMOVED, Cleaner
+from torusrun.orchestrator.runs.support.secret_forms import REMOVED
+from torusrun.orchestrator.runs.support.without_secrets import Cleaner
 
 ENV = {
     "PLAIN": "of-the-run-planted5577",
@@ -110,3 +112,35 @@ def test_a_word_after_an_option_for_a_secret_is_removed() -> None:
         "python", "train.py", "--api-key", REMOVED, "--lr", "0.1", f"--token={REMOVED}", "--steps", "10",
     ]  # fmt: skip
     assert Cleaner([("A", "1")]).text("loss 1.5 at step 11, A=1") == f"loss 1.5 at step 11, A={REMOVED}"
+
+
+def test_secrets_in_the_forms_of_many_programs_are_removed_and_other_text_stays() -> None:
+    cleaner = Cleaner(())
+    secrets = (VALUE, VALUE[:20], HEX, "hunter2", "IOSFODNN7EXAMPLE", "abcdefghijklmnopqrstuvwxyzABC")
+    shown = {form: cleaner.text(f"before\n{form}\nafter") for form in FORMS}
+    assert not {form: text for form, text in shown.items() if any(secret in text for secret in secrets)}
+    assert all(any(secret in form for secret in secrets) for form in FORMS)
+    assert [cleaner.text(text) for text in PLAIN] == PLAIN
+
+
+@pytest.mark.parametrize("linked", ["attempts", "attempts/1", "attempts/1/logs", "attempts/1/ranks"])
+def test_no_linked_folder_of_a_run_is_read(
+    run: RunFolder, tmp_path: Path, linked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of a stranger could lead `debug` and `logs` to files that only their user may read."""
+    (run.folder / linked).rename(mine := tmp_path / "mine")
+    (run.folder / linked).symlink_to(mine)
+    for path in list(mine.rglob("*")):
+        if path.is_file():
+            path.write_text(
+                f'{{"note": "thesis of {path.name}"}}' if path.suffix == ".json" else f"thesis of {path.name}"
+            )
+    assert main(["debug", run.run_id, "--to", "linked.tar.gz"]) == 0
+    with tarfile.open("linked.tar.gz") as packed:
+        found = {name: (packed.extractfile(name) or io.BytesIO()).read() for name in packed.getnames()}
+    assert not [name for name, content in found.items() if b"thesis" in content]
+    for words in ([], ["--errors"], ["--rank", "0"]):
+        main(["logs", run.run_id, *words])
+    main(["explain", run.run_id])
+    said = capsys.readouterr()
+    assert linked.endswith("ranks") or "thesis" not in said.out + said.err

@@ -63,6 +63,15 @@ def about_the_end(said: str) -> list[str]:
     return said.partition("time      ")[0].splitlines()
 
 
+def test_a_missing_package_is_to_be_installed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = "ModuleNotFoundError: No module named 'sklearn.datasets'"
+    run = fails(home, ended(How.FAILED, PLACED, by=rank_end(2, 10.0), said=missing), rank2=[*TRACEBACK, missing])
+    to_do = said(capsys, run.run_id).partition("to do")[2].splitlines()[0].strip()
+    assert to_do == (
+        "install scikit-learn for the Python of the ranks, or in their image: `python -m pip install scikit-learn`"
+    )
+
+
 def test_a_failed_run_is_explained_by_the_rank_that_failed_first(
     failed: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,8 +110,6 @@ def test_the_time_of_the_run_is_accounted_for(home: Path, capsys: pytest.Capture
     assert said(capsys, run.run_id).partition("time      ")[2].splitlines() == [
         "queue 60 min (50.0%), start 3 min (2.5%), compute 57 min (47.5%); 2.0 h in all",
         "          productive: 95.0% of the time since its first start, 47.5% since its submission",
-        "          most would have been saved on queue: `torusrun hold` keeps an allocation, in which attempts start "
-        "without the queue",
     ]
     found = json.loads(said(capsys, run.run_id, "--json"))["account"]
     assert (found["seconds"]["compute"], found["ettr"], found["since_submit"]) == (3420.0, 0.95, 0.475)
@@ -128,6 +135,22 @@ def test_long_shows_attempts_and_times_of_the_runs_that_it_names(
     assert [one["resumes"] for one in view["account"]["attempts"]] == [None, str(at)]
     assert main(["status", "--long"]) == 0
     assert "ATTEMPT" not in capsys.readouterr().out, "only of runs that it names: it reads all of their metrics"
+
+
+def test_a_run_that_kept_going_names_the_ends_of_its_first_attempts(
+    failed: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(failed.attempt(1).folder, failed.attempt(4).folder)
+    ledger.append(failed.ledger, Ended.by(2, ended(How.HOST_LOST, PLACED, hosts=["n2"], step=9)))
+    ledger.append(failed.ledger, Ended.by(3, ended(How.HOST_LOST, PLACED, hosts=["n2"], step=9)))
+    ledger.append(failed.ledger, Submitting(4, "r", follows=3))
+    ledger.append(failed.ledger, Ended.by(4, ended(How.ALL_WELL, PLACED)))
+    shown = said(capsys, failed.run_id)
+    assert "earlier   attempt 1: FAILED, " in shown
+    assert "\n          attempts 2 to 3: NODE_FAIL, lost n2 (ranks 2, 3) after step 9\n" in shown
+    for number in range(5, 40):
+        ledger.append(failed.ledger, Ended.by(number, ended(How.FAILED, step=number)))
+    assert len(json.loads(said(capsys, failed.run_id, "--attempt", "4", "--json"))["earlier"]) == 2
 
 
 def test_an_earlier_attempt_has_no_advice(failed: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

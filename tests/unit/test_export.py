@@ -103,6 +103,22 @@ def test_the_verb_replaces_its_file_and_leaves_others(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_a_folder_of_a_run_that_is_a_link_is_not_followed_and_one_for_all_is_refused(
+    run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (mine := tmp_path / "mine").mkdir()
+    (mine / "metrics.csv").write_text("mine")
+    (into := tmp_path / "into").mkdir()
+    (into / run.run_id).symlink_to(mine)
+    assert main(["export", "last", str(into)]) == 2
+    assert "this is a symbolic link, and is not followed" in capsys.readouterr().err
+    (into / run.run_id).unlink()
+    into.chmod(0o777)
+    assert main(["export", "last", str(into)]) == 3
+    assert "other users can write to this folder" in capsys.readouterr().err
+    assert (mine / "metrics.csv").read_text() == "mine" and not os.listdir(into)
+
+
 def test_a_run_without_steps_is_refused_and_the_others_are_written(
     run: RunFolder, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

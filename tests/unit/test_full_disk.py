@@ -22,6 +22,7 @@ from torusrun.orchestrator.folder import index, ledger
 from torusrun.orchestrator.folder.events import Ended, Submitted, Submitting
 from torusrun.orchestrator.folder.records import RESERVED_BYTES, End
 from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job import keep_going
 from torusrun.orchestrator.job.hangs import hang_watch
 from torusrun.orchestrator.job.hangs.patience import WORK_S
 from torusrun.orchestrator.job.recorded import recorded
@@ -30,6 +31,7 @@ from torusrun.orchestrator.planning.plan import plan
 from torusrun.orchestrator.runs.attempts import create, submit
 from torusrun.orchestrator.runs.attempts.script import Scripts
 from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.schedulers.launchers import spawner
 
 FULL = "the disk that holds the run is full: free space and resume"
 
@@ -105,6 +107,42 @@ def test_hangs_and_lost_hosts_are_found_although_the_disk_is_full(
     os.utime(heard)
     os.utime(mute)
     assert WORK_S <= training.ended_s() <= WORK_S + 20 and training.end.cause is Cause.HANG
+
+
+def test_a_job_waits_for_room_before_it_makes_the_next_attempt(
+    home: Path, disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Freed(Clock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if self.now_s >= 1200.0:
+                (disk / "fill").unlink()
+
+    def waited_s(until_s: float = 9e9, asked_s: float = 0.0) -> float:
+        clock = Freed()
+        monkeypatch.setattr(keep_going, "time", clock)
+        fill(disk)
+        job = object.__new__(keep_going.Jobs)  # it would handle this process's signals
+        job.run, job.plan, job.until_s, job.asked_s = run, planned, until_s, asked_s
+        job._wait_for_room()
+        (disk / "fill").unlink(missing_ok=True)
+        return clock.now_s - 1000.0
+
+    planned = plan(write_specs(home))
+    run = create.run(attempt_plan.first(planned), home, Scripts("true\n"), Submitting(1, name="made"))
+    assert waited_s() == 200.0 and capsys.readouterr().out.count(FULL) == 1
+    assert waited_s(asked_s=1.0) == 0.0, "a job that is asked to end does not wait"
+    assert waited_s(until_s=1100.0 + planned.stop_before_s) == 100.0, "nor one whose time is up"
+    assert not list(run.folder.glob(".room*"))
+
+
+def test_no_program_of_a_job_is_ended_by_output_that_is_lost() -> None:
+    job = Path(keep_going.__file__).parent
+    programs = [
+        file.read_text() for file in (*job.rglob("*.py"), Path(spawner.__file__)) if file.name != "beside_rank.py"
+    ]
+    mains = [text for text in programs if '__name__ == "__main__"' in text]
+    assert len(mains) > 5 and all("\n    never_fail()\n" in text for text in mains), "beside a rank, a user sees it"
 
 
 class FillsTheDisk(Cluster):

@@ -24,11 +24,12 @@ from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.end_words import ended
 from torusrun.orchestrator.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
 from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.records import End, RankEnd
 from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job import around, recorded
 from torusrun.orchestrator.job.image import stage
 from torusrun.orchestrator.job.image.made_ready import verify
+from torusrun.orchestrator.job.place import placed
 from torusrun.orchestrator.job.supervise import Supervisor
 from torusrun.orchestrator.planning import attempt_plan, plan_files
 from torusrun.orchestrator.planning.image.recorded import Image
@@ -180,6 +181,67 @@ def test_attempts_that_the_launcher_ends_are_not_in_vain_and_follow_more_and_mor
     assert waits == pytest.approx([5, 15, 60, 180, 600, 600], abs=3)
     step = next_step(run, replace(HERE, begun=8), begin=True)
     assert isinstance(step, Stop) and step.why.startswith("each of its 8 attempts"), "nothing shows that it can work"
+
+
+CHAINED = """
+step 1
+Traceback (most recent call last):
+  File "/runs/x/attempts/1/read.py", line 3, in read
+    return files[name]
+KeyError: 'a'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/runs/x/attempts/1/train.py", line 30, in <module>
+    main()
+  File "/runs/x/attempts/1/data/load.py", line 12, in load
+    raise ValueError(f"process {os.getpid()} has no file") from error
+ValueError: process 4711 has no file
+[W1127 socket.cpp:200] closed
+  File "/usr/lib/python3/logging/__init__.py", line 1, in emit
+"""
+BOXED = """
+╭──────────────── Traceback (most recent call last) ─────────────────╮
+│ /home/me/train.py:6 in <module>                             │
+│                                                                    │
+│ ❱ 6 main()                                                         │
+│                                                                    │
+│ /home/me/train.py:5 in main                                 │
+│                                                                    │
+│ ❱ 5 │   forward(7)                                                 │
+│                                                                    │
+│ /home/me/train.py:3 in forward                              │
+│                                                                    │
+│ ❱ 3 │   raise RuntimeError(f"bad {x}")                             │
+╰────────────────────────────────────────────────────────────────────╯
+RuntimeError: bad 7
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "said", "place"),
+    [
+        (CHAINED, "ValueError: process 4711 has no file", "load.py:12"),
+        (BOXED, "RuntimeError: bad 7", "train.py:3"),
+        ('  File "<string>", line 1, in <module>\nValueError: 7', "ValueError: 7", "<string>:1"),
+        ("it is broken\n", "it is broken", None),
+        ("", "ValueError: process 4711 has no file", None),
+    ],
+)
+def test_the_place_of_an_error_and_the_step_of_a_heartbeat_are_evidence(
+    run: RunFolder, log: str, said: str, place: str | None
+) -> None:
+    attempt = run.attempt(1)
+    for path, text in ((attempt.rank_log(3), log), (attempt.heartbeat, "57\n")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    by = RankEnd(3, "n2", 1, 1.0, exit_code=1)
+    end = placed(attempt, ended(How.FAILED, by=by, said=said))
+    assert (end.evidence.get("place"), end.step) == (place, 57)
+    attempt.heartbeat.write_text("evaluation")
+    assert placed(attempt, ended(How.FAILED, by=by, said=said)).step is None
+    assert placed(attempt, LIMIT) == LIMIT
 
 
 PAUSES = """

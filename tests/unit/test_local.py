@@ -43,6 +43,16 @@ def test_a_job_runs_detached_is_seen_and_cancelled(tmp_path: Path) -> None:
     assert (tmp_path / "job.out").read_text() == "out\n"
 
 
+def test_a_job_has_the_users_locale_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"LC_ALL": "C.UTF-8", "LANG": "de_DE.UTF-8", "OMPI_MCA_btl": "tcp", "SLURM_MPI_TYPE": "pmix"}
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "job.sh").write_text(f"for name in {' '.join(own)}; do echo ${{!name}}; done; echo end")
+    Client(Local(), 10).submit(tmp_path / "job.sh", replace(NOTHING, token="x"))
+    until(lambda: "end" in (tmp_path / "job.out").read_text(), "its output")
+    assert (tmp_path / "job.out").read_text().split() == [*own.values(), "end"]
+
+
 def test_many_jobs_cost_one_command(tmp_path: Path) -> None:
     jobs = [start(tmp_path / f"{n}.sh", "sleep 60") for n in range(3)]
     before = process.CALLS.total()

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.run_folders import make, write_specs
+from tests.waiting import until
+from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.folder import claim, disk, index, ledger
@@ -121,6 +124,22 @@ def test_rm_leaves_a_run_whose_ranks_still_live(runs: list[RunFolder], capsys: p
         os.close(lock)
     assert "still at work" in capsys.readouterr().err
     assert index.runs() == [runs[1]], "the others are removed all the same"
+
+
+def test_cancel_ends_the_stopped_processes_of_a_run_that_is_over_which_rm_names(
+    runs: list[RunFolder], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = claim.hold(runs[0].attempt(1))
+    left = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
+    os.kill(left.pid, signal.SIGSTOP)
+    until(lambda: proc.state_of(left.pid) == "T", "it to stop")
+    os.close(lock)
+    assert main(["rm", runs[0].run_id, "--yes"]) == 2
+    said = capsys.readouterr().err
+    assert f"process {left.pid} on " in said and f"`torusrun cancel {runs[0].run_id}`" in said
+    assert main(["cancel", runs[0].run_id]) == 0 and left.wait(10) == -signal.SIGTERM
+    assert main(["cancel", runs[0].run_id]) == 2 and "is over already" in capsys.readouterr().err
+    assert main(["rm", runs[0].run_id, "--yes"]) == 0
 
 
 def test_rm_leaves_a_run_for_which_another_waits(

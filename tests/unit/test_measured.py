@@ -147,6 +147,73 @@ def test_a_measurement_of_an_earlier_version_has_no_spread_and_keeps_the_known_o
     assert load(run_file).site.step_spread == {"resnet-digits": 0.031}
 
 
+def with_program(program: str) -> list[dict[str, Any]]:
+    return [{**row, **({"program": program} if "model" in row else {})} for row in rows()]
+
+
+def predicted(run_file: Path, capsys: pytest.CaptureFixture[str], *keys: str) -> dict[str, Any]:
+    assert main(["predict", str(run_file), *(word for key in keys for word in ("--set", key)), "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_measurement_holds_for_its_own_program_and_is_doubtful_for_others(
+    tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def width(found: dict[str, Any]) -> float:
+        low, high = found["intervals"]["step_s"]
+        return float(high / low)
+
+    measurements.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
+    own, other = predicted(run_file, capsys), predicted(run_file, capsys, "train.precision=bf16")
+    assert width(own) < 1.4 and width(other) > 2.5
+    assert "bf16 is beside fp32 on these processors is unknown" in other["doubts"][1]["why"]
+    for key in ("train.compile=true", "train.accumulate=4"):
+        assert width(predicted(run_file, capsys, key)) > 1.3 * width(own), key
+    slower = [{**row, **({"time_s": 3 * row["time_s"]} if "model" in row else {})} for row in
+              with_program("resnet-digits, bf16")]  # fmt: skip
+    measurements.keep(str(run_file), run_that_measured(tmp_path, slower), site=None, settings=[])
+    now = predicted(run_file, capsys, "train.precision=bf16")
+    assert now["forward_s"] == pytest.approx(3 * own["forward_s"]) and width(now) < 1.4
+    assert predicted(run_file, capsys)["step_s"] == own["step_s"], "fp32 keeps its own"
+
+
+def test_a_measured_line_is_doubtful_at_batches_that_were_not_measured(
+    tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Measured at 16 and 32 images of a rank, of four."""
+    measurements.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
+    doubts = {
+        batch: [one["why"] for one in predicted(run_file, capsys, f"train.batch={4 * batch}")["doubts"]]
+        for batch in (2, 16, 24, 32, 320)
+    }
+    doubtful = {batch for batch, why in doubts.items() if any("was measured at 16 to 32 images" in one for one in why)}
+    assert doubtful == {2, 320}
+    found = predicted(run_file, capsys, "train.batch=8")
+    low, high = found["intervals"]["step_s"]
+    assert low < (STEP_S + 16 * IMAGE_S) / 8 + found["exposed_s"] and high > STEP_S + 2 * IMAGE_S + found["exposed_s"]
+
+
+def test_a_measured_model_of_ones_own_is_predicted_and_planned(
+    tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its tensors and the samples of its data are what `python -m torusrun.training.measure` counted."""
+    own = 'train: {model: "my.nets:wide", data: "my.sets:all", batch: 64, epochs: 2}'
+    run_file.write_text(RUN.replace("train: {batch: 64}", own))
+    assert main(["predict", str(run_file)]) == 2
+    assert "`torusrun calibrate RUN.yaml` measures it" in capsys.readouterr().err
+    counted = {"counted": "my.nets:wide", "tensors": [300, 30, 1000], "of": "my.sets:all", "halves": [640, 100]}
+    written = [{**rows()[0], "program": "my.nets:wide"}, {**rows()[1], "program": "my.nets:wide"}, *rows()[2:]]
+    facts = {"t": 0.0, "attempt": 1, "event": "measured", "step": 0, **counted}
+    measurements.keep(str(run_file), run_that_measured(tmp_path, [facts, *written]), site=None, settings=[])
+    found = predicted(run_file, capsys)
+    assert found["steps"] == 20 and found["groups"] and found["all_reduce_s"] > 0
+    assert main(["plan", str(run_file), "--set", "grid=auto"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "images/s: 20 steps of" in said and "the gradients of my.nets:wide" in said
+    assert main(["predict", str(run_file), "--set", "train.model.name=my.nets:narrow"]) == 2
+
+
 @pytest.mark.parametrize(
     ("written", "message"),
     [([], "no complete measurement"), (rows()[1:], "no complete measurement"), (rows()[:4], "two different sizes")],

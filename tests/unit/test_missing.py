@@ -12,13 +12,14 @@ from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.planning import named_files
 from torusrun.orchestrator.planning.plan import plan
 
-SITE = "scheduler: {scheduler}\nlauncher: spawn\nnode: {{ranks: 2}}\nruns: {folder}/runs\n{more}"
+SITE = "scheduler: {scheduler}\nlauncher: spawn\nnode: {{ranks: 2}}\nruns: {folder}/../runs\n{more}"
 WEIGHTS = "train: {model: {weights: ROOT.safetensors}}"
 DATA = "train: {model: resnet18, data: {name: imagefolder, options: {root: ROOT}}}"
 
 
 @pytest.fixture
 def folder(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path := tmp_path / "work").mkdir()
     for name in ("train.py", "tool.sh", "ready.sif"):
         (tmp_path / name).write_text("")
     (tmp_path / "link").symlink_to("nowhere")
@@ -44,6 +45,13 @@ def written(folder: Path, run: str, scheduler: str = "local", more: str = "") ->
         ("command: [sh, -e, gone.sh]", "3:19", "there is no FOLDER/gone.sh"),
         ("command: [python, ../train.py]", "3:19", "'../train.py' leads out of the folder of the code"),
         ("command: [pyhton, train.py]", "3:11", "no program 'pyhton' in the folders of PATH; did you mean 'python'?"),
+        (
+            "command: [train.py]",
+            "3:11",
+            "'train.py' is a file of the code, and a program is looked for in the folders of "
+            "PATH; write [python, train.py]",
+        ),
+        ("command: [ready.sif, x]", "3:11", "write [./ready.sif]"),
         ("command: [zzz]", "3:11", "no program 'zzz' in the folders of PATH; write its full path"),
         (
             "command: [./tool.sh]",
@@ -72,7 +80,7 @@ def test_what_is_missing_is_refused(
         said = capsys.readouterr().err
         assert said.startswith(f"torusrun: {spec}:{place}: ") and said.count("\n") == 1
         assert says.replace("FOLDER", str(folder)) in said
-    assert not (folder / "runs").exists()
+    assert not (folder.parent / "runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -132,9 +140,9 @@ def test_nodes_of_a_cluster_share_its_network_file_systems(
 @pytest.mark.parametrize("name", ["ignored.py", ".venv/bin/python"])
 def test_what_is_not_copied_cannot_be_started(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setenv("HOME", str(folder / "home"))
+    monkeypatch.setenv("HOME", str(folder.parent / "home"))
     subprocess.run(["git", "init", "-q", str(folder)], check=True, timeout=60)
-    (folder / ".gitignore").write_text("ignored.py\nbin\nhome\n")
+    (folder / ".gitignore").write_text("ignored.py\nbin\n")
     (folder / ".venv/bin").mkdir(parents=True)
     (folder / ".venv/pyvenv.cfg").write_text("")
     for path in (folder / "ignored.py", folder / ".venv/bin/python"):
@@ -143,5 +151,30 @@ def test_what_is_not_copied_cannot_be_started(name: str, folder: Path, monkeypat
     spec = written(folder, f"command: [./{name}]")
     with pytest.raises(UserError, match=f"{name} is not copied with the code: git ignores it, or"):
         dry_run(spec)
-    assert main(["submit", str(spec)]) == 2 and not os.listdir(folder / "runs")
+    assert main(["submit", str(spec)]) == 2 and not os.listdir(folder.parent / "runs")
     assert dry_run(written(folder, "command: [python3, train.py]"))
+
+
+@pytest.mark.parametrize(
+    ("lacks", "more", "says"),
+    [
+        (
+            "torch sklearn",
+            "",
+            "'train' needs torch and scikit-learn, which PYTHON does not have: `pip install torch scikit",
+        ),
+        ("torch", "setup: ['true']\n", ""),
+        ("torch", "env: {PYTHONPATH: /opt/torch}\n", ""),
+        ("torch", "modules: [torch]\n", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_training_without_its_packages_is_refused(
+    lacks: str, more: str, says: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = folder / "bin" / "python"
+    python.write_text(f"#!/bin/sh\necho a banner\necho lacks {lacks}\n")
+    file = written(folder, "train: {epochs: 1}", more=f"python: {python}\n{more}")
+    assert main(["submit", str(file), "--dry-run"]) == (2 if says else 0)
+    assert says.replace("PYTHON", str(python)) in capsys.readouterr().err
+    assert main(["plan", str(file)]) == 0, "what a training would cost is known without its packages"

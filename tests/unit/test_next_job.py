@@ -52,14 +52,14 @@ def test_attempts_without_a_new_checkpoint_are_counted_from_the_last(
     resumes: list[str | None], newest: str | None, by_user: int, count: int
 ) -> None:
     events = attempts(*resumes, by_user=by_user)
-    assert in_vain(events, len(resumes), (newest, 0.0)) == count
+    assert in_vain(events, len(resumes), (newest, "")) == count
     assert first_of_submission(events, len(resumes)) == by_user
 
 
 @pytest.mark.parametrize("cause", [Cause.BAD_HOST, Cause.PREEMPTED, *OUTSIDE])
 def test_an_attempt_that_its_hosts_or_another_job_ended_was_not_in_vain(cause: Cause) -> None:
     events = [*attempts(None, None, None), Ended(2, State.NODE_FAIL, "", cause)]
-    assert in_vain([*events, Ended(3, State.FAILED, "", Cause.PROGRAM)], 3, (None, 0.0)) == 2
+    assert in_vain([*events, Ended(3, State.FAILED, "", Cause.PROGRAM)], 3, (None, "")) == 2
 
 
 LAUNCHER = Cause.LAUNCHER
@@ -80,13 +80,13 @@ def test_ends_outside_the_program_are_counted_in_a_row(
     causes: list[Cause | None], newest: str | None, count: int
 ) -> None:
     ends = [Ended(number, State.FAILED, "", cause) for number, cause in enumerate(causes, 1) if cause]
-    assert ended_outside([*attempts(*[None] * len(causes)), *ends], len(causes), (newest, 0.0)) == count
+    assert ended_outside([*attempts(*[None] * len(causes)), *ends], len(causes), (newest, "")) == count
 
 
 def test_an_attempt_that_was_long_at_work_is_the_first_of_a_row() -> None:
     late_s = attempts(None)[-1].time_s + PAUSES_S[-1] + 60
     ends = [Ended(number, State.FAILED, "", LAUNCHER, time_s=late_s) for number in (1, 2)]
-    assert ended_outside([*attempts(None, None), *ends], 2, (None, 0.0)) == 1
+    assert ended_outside([*attempts(None, None), *ends], 2, (None, "")) == 1
 
 
 def test_pauses_grow_from_seconds_to_minutes_whatever_the_clocks_say() -> None:
@@ -107,12 +107,23 @@ def test_pauses_grow_from_seconds_to_minutes_whatever_the_clocks_say() -> None:
     ],
 )
 def test_an_attempt_that_another_continues_from_memory_was_not_in_vain(steps: dict[int, int], count: int) -> None:
-    assert in_vain(attempts(None, None, None), 3, (None, 0.0), steps) == count
+    assert in_vain(attempts(None, None, None), 3, (None, ""), steps) == count
 
 
 def test_a_checkpoint_that_a_program_writes_again_is_a_new_one() -> None:
-    events = [*attempts(None), Submitting(2, "x.1", resumes="last.pt", resumes_s=7.0, follows=1, within=True)]
-    assert in_vain(events, 2, ("last.pt", 7.0)) == 1 and in_vain(events, 2, ("last.pt", 8.0)) == 0
+    events = [*attempts(None), Submitting(2, "x.1", resumes="last.pt", resumes_content="7", follows=1, within=True)]
+    assert in_vain(events, 2, ("last.pt", "7")) == 1 and in_vain(events, 2, ("last.pt", "8")) == 0
+
+
+@pytest.mark.parametrize(("minutes", "same"), [(1, True), (30, False)])
+def test_an_error_that_repeats_soon_is_the_same_whatever_the_program_writes_at_its_start(
+    minutes: float, same: bool
+) -> None:
+    events = attempts(None, "log-1", "log-2")
+    ends = [
+        Ended(n, State.FAILED, "", **error("ValueError: 3"), time_s=events[-1].time_s + 60 * minutes) for n in (1, 2, 3)
+    ]  # type: ignore[arg-type]
+    assert same_error([*events, *ends], 3) == same and not same_error([*events, *ends], 2)
 
 
 def test_a_submission_ends_at_the_attempt_that_a_client_or_a_hand_over_submitted() -> None:
@@ -130,12 +141,37 @@ def test_alike_errors_at_unknown_steps_are_the_same_only_from_the_same_checkpoin
     assert not same_error([*attempts(None, "step-7"), *ends], 2)
 
 
+def error(said: str, place: str = "") -> dict[str, object]:
+    return {"cause": Cause.PROGRAM, "evidence": {"said": said, "place": place}}
+
+
 @pytest.mark.parametrize(
-    ("second", "alike"),
-    [({}, True), ({"step": 8}, False), ({"evidence": {"said": "KeyError"}}, False), ({"cause": Cause.KILLED}, False)],
+    ("first", "second", "alike"),
+    [
+        ({}, {}, True),
+        ({}, {"step": 8}, False),
+        ({}, error("KeyError"), False),
+        ({}, {"cause": Cause.KILLED}, False),
+        ({}, error("ValueError: 4"), True),
+        (error("ValueError: a", "train.py:7"), error("ValueError: b", "train.py:7"), True),
+        (error("ValueError: a", "train.py:7"), error("ValueError: a", "train.py:8"), False),
+        (error("ValueError: a", "train.py:7"), error("KeyError: a", "train.py:7"), False),
+        (error("[rank0]: my.Error: a", "t.py:7"), error("[rank3]: my.Error: b", "t.py:7"), True),
+        (
+            error("rank 1 exited with 1: ValueError: a", "t.py:7"),
+            error("rank 0 exited with 1: ValueError: b", "t.py:7"),
+            True,
+        ),
+        (error("worker 4711 at 0x7fAb3c: /tmp/x-8/log is gone"), error("worker 12 at 0x1: /tmp/y.9/log is gone"), True),
+        (error("job 3f2a9c81d7 on host7 failed"), error("job 99ab01cd77 on host8 failed"), True),
+        (error("cannot open the door"), error("cannot open the window"), False),
+        (error(""), error(""), False),
+    ],
 )
-def test_two_ends_are_alike_if_step_and_message_are(second: dict[str, object], alike: bool) -> None:
-    first = {"cause": Cause.PROGRAM, "step": 7, "evidence": {"said": "ValueError: 3"}}
+def test_two_ends_are_alike_if_step_type_and_place_are(
+    first: dict[str, object], second: dict[str, object], alike: bool
+) -> None:
+    first = {**error("ValueError: 3"), "step": 7, **first}
     ends = [Ended(n, State.FAILED, "", **facts) for n, facts in ((1, first), (2, {**first, **second}))]  # type: ignore[arg-type]
     assert same_error([*attempts(None, None), *ends], 2) == alike
 

@@ -58,7 +58,7 @@ def test_one_screen_has_all_that_made_the_run(run: RunFolder, capsys: pytest.Cap
     assert rows["changes"] == str(run.code_diff) and rows["hosts"] == "here" and rows["grid"] == "2x2"
     assert rows["training"] == "torch 2.13.0, device cuda, CUDA 12.8, NCCL 2.27.3"
     assert rows["image"] == "made" and len(rows["image SHA-256"]) == 64
-    assert rows["- grid"] == "2x2" and rows["- time"] == "600s" and rows["- env"] == "TOKEN"
+    assert rows["- grid"] == "2x2" and rows["- time"] == "600s" and rows["- env.TOKEN"] == "[value of TOKEN]"
     assert not {"forecast", "reproduces", "copied code"} & rows.keys(), "what is unknown has no line"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
 from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.runs.state.outcome import resolve
@@ -50,6 +50,19 @@ def test_a_state_is_never_guessed(events, end, job, state: State, says: str) -> 
     status = resolve(events, 1, end, job, NOW_S)
     assert status.state is state
     assert says in status.reason
+
+
+@pytest.mark.parametrize(
+    ("signal", "before", "state"),
+    [("SIGTERM", "7", State.FAILED), ("SIGKILL", "7", State.OOM), ("SIGTERM", "6", State.OOM)],
+)
+def test_memory_that_an_earlier_attempt_of_the_job_lacked_is_not_counted_again(
+    signal: str, before: str, state: State
+) -> None:
+    lacked = Ended(1, State.FAILED, "killed", Cause.KILLED, time_s=2.0)
+    events = [Started(1, before, ("n1",)), lacked, Started(2, "7", ("n1",))]
+    end = End(State.FAILED, "killed", certain=False, cause=Cause.KILLED, evidence={"signal": signal})
+    assert resolve(events, 2, end, Status(State.OOM, "too much"), NOW_S).state is state
 
 
 def test_an_end_that_was_recorded_stays_when_the_scheduler_forgets_the_job() -> None:

@@ -1,6 +1,7 @@
 """PBS's commands and directives: what a request becomes, and what qsub prints."""
 
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.interface import Request
-from torusrun.orchestrator.schedulers.pbs.scheduler import OWN_COMMANDS, PBS
+from torusrun.orchestrator.schedulers.pbs.scheduler import KEPT, OWN_COMMANDS, PBS
 
 REQUEST = Request("digits-1", 4, 2, 3, 2, 3 * 2**30, 90.0, "rt_HF", "gag1", Path("/r/out"), Path("/r/err"))
 
@@ -40,10 +41,23 @@ def test_the_directives() -> None:
     assert PBS().directives(request) == [
         f"#PBS {option}" for option in (
             "-N digits-1", "-l select=4:ncpus=6:mpiprocs=2:ngpus=2:mem=3072mb", "-l place=scatter",
-            "-l walltime=00:01:30", "-o /dev/null", "-e /dev/null", "-r y", "-q rt_HF", "-P gag1",
+            "-l walltime=00:01:30", "-j oe", "-k oe", "-r y", "-q rt_HF", "-P gag1",
             "-W depend=afterok:1.s:2.s,afterany:3.s", "-J 0-19%5", "-m e",
         )
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "is_kept"), [("digits-1.1.o17", False), ("digits-1.1.o17.3", False), ("run.out", True)]
+)
+def test_the_file_that_pbs_keeps_is_removed_and_no_other(name: str, is_kept: bool, tmp_path: Path) -> None:
+    """A job that keeps going runs the scripts of its attempts with its own output, which is a file of the run."""
+    output = tmp_path / name
+    with output.open("w") as out:
+        done = subprocess.run(
+            ["bash", "-c", KEPT], stdout=out, env={"PBS_JOBNAME": "digits-1.1"}, timeout=10, check=False
+        )
+    assert (done.returncode, output.exists()) == (0, is_kept)
 
 
 def test_a_site_asks_in_its_own_words() -> None:

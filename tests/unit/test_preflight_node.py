@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -268,7 +269,10 @@ def test_the_bandwidth_of_a_pair_is_measured_by_those_who_know_the_token() -> No
 
     thread = threading.Thread(target=other)
     thread.start()
-    pair.call(*listener.getsockname(), os.urandom(pair.TOKEN_BYTES))  # a stranger
+    strangers = [socket.create_connection(listener.getsockname()) for _ in range(20)]  # who are silent
+    strangers[0].sendall(token[:9])
+    strangers[1].close()
+    pair.call(*listener.getsockname(), os.urandom(pair.TOKEN_BYTES))
     rates.append(pair.received(pair.call(*listener.getsockname(), token), 1.0))
     thread.join(30)
     listener.close()

@@ -1,6 +1,7 @@
 """Folders and files that strangers may have touched."""
 
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -149,3 +150,42 @@ def test_a_link_that_is_put_in_the_way_of_a_new_folder_changes_no_mode(
     monkeypatch.setattr(Path, "mkdir", just_before)
     private.make(tmp_path / "runs", 0o022)
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o700
+
+
+def access_list(*entries: tuple[int, int, int]) -> bytes:
+    """A POSIX access list as the kernel takes it: the owner may do all, these (tag, permissions, id), the mask rwx."""
+    nobody = 0xFFFFFFFF
+    listed = [(1, 7, nobody), *entries, (4, 0, nobody), (0x10, 7, nobody), (0x20, 0, nobody)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in sorted(listed))
+
+
+NAMED_USER, NAMED_GROUP = (2, 7, STRANGER), (8, 7, STRANGER)
+
+
+@pytest.mark.parametrize(
+    ("entry", "who"), [(NAMED_USER, f"user {STRANGER}"), (NAMED_GROUP, f"group {STRANGER}"), ((2, 5, STRANGER), ""),
+                       ((2, 7, os.geteuid()), ""), ((8, 7, os.getegid()), "")]
+)  # fmt: skip
+def test_a_folder_above_that_an_access_list_opens_to_a_stranger_is_refused(
+    tmp_path: Path, entry: tuple[int, int, int], who: str
+) -> None:
+    (tmp_path / "open" / "runs").mkdir(parents=True)
+    os.setxattr(tmp_path / "open", "system.posix_acl_access", access_list(entry))
+    if not who:
+        return private.check(tmp_path / "open" / "runs")
+    with pytest.raises(SiteError, match=f"open: its access list lets {who} write.*`setfacl -b` it"):
+        private.check(tmp_path / "open" / "runs")
+    (tmp_path / "open").chmod(0o1770)
+    private.check(tmp_path / "open" / "runs")  # sticky, as /tmp
+
+
+def test_folders_do_not_inherit_an_access_list(tmp_path: Path) -> None:
+    """The umask has no effect in a folder with a default list, and modes give its users rights again."""
+    os.setxattr(tmp_path, "system.posix_acl_default", access_list(NAMED_USER))
+    private.make(tmp_path / "a" / "runs", 0o027)
+    with private.umask(0o027):
+        private.new(tmp_path / "a" / "runs" / "run", 0o027)
+        (tmp_path / "a" / "runs" / "run" / "log").touch()
+    made = [tmp_path / "a", *(tmp_path / "a").rglob("*")]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o750, 0o750, 0o750, 0o640]
+    assert not [name for path in made for name in os.listxattr(path) if "posix_acl" in name]

@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import until
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import proc, process
-from torusrun.orchestrator.base.environment import clean_environment, which
+from torusrun.orchestrator.base.environment import clean_environment, jobs_environment, which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.schedulers import KNOWN
 
@@ -91,6 +91,31 @@ def test_what_an_enclosing_job_set_does_not_leak() -> None:
         "PATH": "/bin",
     }
     assert clean_environment(inherited) == {"SLURM_CONF": "/etc/s.conf", "PATH": "/bin", "LC_ALL": "C"}
+
+
+OWN = {
+    "LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8", "OMPI_MCA_btl": "tcp,self", "PE_ENV": "GNU", "PMI_DEBUG": "1",
+    "SLURM_MPI_TYPE": "pmix", "SLURM_CPU_BIND": "none", "PBS_HOME": "/opt/pbs", "SQUEUE_FORMAT": "%i", "JOB_ID": "mine",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outer", "lost"),
+    [
+        ({}, set()),
+        ({"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"}, {"SLURM_MPI_TYPE", "SLURM_CPU_BIND"}),
+        ({"PBS_JOBID": "7.s", "PBS_NODEFILE": "/x"}, {"PBS_HOME"}),
+        ({"SGE_TASK_ID": "undefined", "PE_HOSTFILE": "/x", "SGE_O_HOST": "login"}, {"JOB_ID"}),
+        ({"OMPI_COMM_WORLD_RANK": "1", "PMIX_ID": "x"}, {"OMPI_MCA_btl", "PMI_DEBUG"}),
+        ({"PMI_RANK": "1"}, {"PMI_DEBUG"}),
+    ],
+    ids=lambda value: next(iter(value), "none"),
+)
+def test_a_job_gets_the_users_own_variables_but_nothing_of_an_outer_job(outer: dict[str, str], lost: set[str]) -> None:
+    ours = {"TORUSRUN_RANK": "0", "SUBMITIT_EXECUTOR": "x", "SBATCH_PARTITION": "debug"}
+    kept = {name: value for name, value in OWN.items() if name not in lost}
+    always = {"SLURM_CONF": "/etc/s.conf", "SGE_ROOT": "/sge", "TORUSRUN_RUNS": "/runs"}
+    assert jobs_environment({**OWN, **outer, **ours, **always}) == {**kept, **always}
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 from dataclasses import replace
@@ -30,9 +31,9 @@ from torusrun.orchestrator.report.page import facts as facts_of
 from torusrun.orchestrator.report.page import made
 from torusrun.orchestrator.report.page.document import document
 from torusrun.orchestrator.report.page.facts import RunFacts
-from torusrun.orchestrator.report.page.settings import settings
+from torusrun.orchestrator.report.page.settings import differing, settings
 from torusrun.orchestrator.report.placement import outlook
-from torusrun.orchestrator.runs.support.without_secrets import REMOVED
+from torusrun.orchestrator.runs.support.secret_forms import REMOVED
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "wbr", "br"}
@@ -96,6 +97,18 @@ def test_the_page_asks_for_nothing_and_runs_nothing(run: RunFolder) -> None:
     assert "default-src 'none'" in html
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_no_expression_of_a_strangers_site_is_evaluated(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A regular expression can take for ever, and the source of a topology is a command."""
+    asked = list[str]()
+    monkeypatch.setattr(facts_of, "_placed", lambda plan, hosts: asked.append("placed"))
+    monkeypatch.setattr(facts_of, "_forecast", lambda plan, hosts: asked.append("forecast"))
+    facts(run)
+    assert asked == ["placed", "forecast"]
+    os.chown(run.folder, 4321, 4321)
+    assert facts(run).plan and asked == ["placed", "forecast"]
+
+
 def test_texts_of_a_run_are_data(run: RunFolder) -> None:
     ledger.append(run.ledger, Submitting(2, name=run.run_id))
     ledger.append(run.ledger, Started(2, job="7", hosts=(HOSTILE,)))
@@ -110,7 +123,7 @@ def test_texts_of_a_run_are_data(run: RunFolder) -> None:
     assert "\x1b" not in html and "\x00" not in html and "49" not in re.findall(r"<b>(.*?)</b>", html)
 
 
-def test_values_of_env_are_not_shown(home: Path) -> None:
+def test_secrets_of_env_are_not_shown(home: Path) -> None:
     spec = write_specs(home)
     env = "{TOKEN: very-secret, LEVEL: '1', WANDB_NAME: made}"
     spec.write_text(f"{spec.read_text()}env: {env}\nsetup: [export KEY=another-one]\n")
@@ -118,8 +131,23 @@ def test_values_of_env_are_not_shown(home: Path) -> None:
     run.attempt(1).rank_log(0).write_text("Traceback (most recent call last):\nValueError: no very-secret here\n")
     html = document([facts(run)])
     assert "very-secret" not in html and "another-one" not in html
-    assert "LEVEL TOKEN WANDB_NAME" in html and "[value of TOKEN]" in html
+    assert "[value of TOKEN] here" in html
+    shown = {"env.LEVEL": "1", "env.TOKEN": "[value of TOKEN]", "env.WANDB_NAME": "made"}
+    assert shown.items() <= dict(settings(facts(run))).items()
     assert f"<h1>{run.run_id}</h1>" in html, "the id of the run is no secret"
+
+
+def test_values_of_env_are_compared_and_replace_no_other_text(home: Path) -> None:
+    spec = write_specs(home)
+    found = []
+    for rate in ("0.1", "0.25"):
+        env = f"{{LR: '{rate}', MODE: made, MAX_TOKENS: '2048', API_KEY: abc-{rate}}}"
+        spec.write_text(f"name: made\nsite: ./site.yaml\ngrid: 2x2\ntrain: {{optimizer: {{lr: 0.25}}}}\nenv: {env}\n")
+        found.append(facts(make(spec, End(State.FAILED, "made no step at 0.25", cause=Cause.PROGRAM))))
+    assert differing(found) == [("env.LR", ["0.1", "0.25"])]
+    known = dict(settings(found[1]))
+    assert known["train.optimizer.lr"] == "0.25" and known["env.MODE"] == "made" and known["env.MAX_TOKENS"] == "2048"
+    assert "made no step at 0.25" in document(found[1:])
 
 
 def test_what_follows_an_option_for_a_secret_is_not_shown(home: Path) -> None:
@@ -133,7 +161,7 @@ def test_what_follows_an_option_for_a_secret_is_not_shown(home: Path) -> None:
 
 def test_a_value_of_env_is_not_shown_by_its_lines_or_in_quotes(home: Path) -> None:
     spec, lines, quoted = write_specs(home), "first planted5577\nsecond planted5578", 'it\'s "so" planted5579'
-    spec.write_text(f"{spec.read_text()}env: {json.dumps({'LINES': lines, 'QUOTED': quoted})}\n")
+    spec.write_text(f"{spec.read_text()}env: {json.dumps({'A_TOKEN': lines, 'PASSWORD': quoted})}\n")
     run = make(spec, End(State.FAILED, f"it said {[lines]}", cause=Cause.PROGRAM))
     said = ["Traceback (most recent call last):", f"  {lines!r}", f"  {json.dumps(quoted)}", f"ValueError: {quoted!r}"]
     run.attempt(1).rank_log(0).write_text("\n".join(said) + "\n")

@@ -17,6 +17,7 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.folder import kept_secrets
 from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.secret_names import is_secret_variable
 from torusrun.orchestrator.images.command import ContainerExec, SecretVariables, inside
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.network.placement.grid import Grid
@@ -206,3 +207,18 @@ def test_a_login_node_gets_the_values_of_this_machine(
     files = [path for path in far.rglob("*") if path.is_file() and not path.is_symlink()]
     holding = [path.name for path in files if b"planted4711" in path.read_bytes()]
     assert holding == [".secrets.env"], "the request of a submission must be removed there"
+
+
+@pytest.mark.parametrize(
+    ("names", "secret"),
+    [
+        (
+            "HF_TOKEN WANDB_API_KEY AWS_SECRET_ACCESS_KEY PGPASSWORD MYSQL_PWD DB_PASS githubToken NETRC_CREDENTIALS",
+            True,
+        ),
+        ("SENTRY_DSN SLACK_WEBHOOK CI_JOB_PAT apikey AZURE_STORAGE_KEY", True),
+        ("LR MODE MAX_TOKENS TOKENIZERS_PARALLELISM SORT_KEY PATH COMPASS AUTHOR PASSES KEYS NCCL_DEBUG", False),
+    ],
+)
+def test_the_name_of_a_variable_says_that_it_is_secret(names: str, secret: bool) -> None:
+    assert [name for name in names.split() if is_secret_variable(name) != secret] == []

@@ -26,9 +26,10 @@ ALLOWED = {f"0{group}{others}" for group in "2367" for others in "2367"}
 
 
 def with_umask(home: Path, umask: str, more: str = "") -> Path:
-    """A run file whose site has this umask and these lines."""
-    run = write_specs(home)
-    with open(home / "site.yaml", "a") as site:
+    """A run file beside the folder of runs, whose site has this umask and these lines."""
+    (home / "work").mkdir()
+    run = write_specs(home / "work", home / "runs")
+    with open(home / "work/site.yaml", "a") as site:
         site.write(f"umask: {umask}\n{more}")
     return run
 
@@ -62,7 +63,7 @@ def test_a_umask_is_three_octal_digits(text: str) -> None:
 def test_a_site_whose_group_could_write_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(with_umask(home, "007"))]) == 2
     said = capsys.readouterr().err
-    assert f"{home}/site.yaml:7:8: 'umask': '007' is not a umask" in said and "nobody else may write" in said
+    assert f"{home}/work/site.yaml:7:8: 'umask': '007' is not a umask" in said and "nobody else may write" in said
 
 
 @pytest.mark.parametrize("quoted", ["027", '"027"'])
@@ -96,7 +97,7 @@ def holding(folder: Path, secret: str) -> dict[str, int]:
 def test_files_with_values_of_env_stay_the_owners_alone(home: Path, tmp_path: Path) -> None:
     spec = with_umask(home, "022", "env: {KEY: very-secret}\n")
     spec.write_text("name: made\nsite: ./site.yaml\ncommand: ['true']\nenv: {OTHER: very-secret}\n")
-    (home / "again.yaml").hardlink_to(spec)
+    (spec.parent / "again.yaml").hardlink_to(spec)
     run = made(plan(spec))
     copies = {f"code/{name}" for name in ("run.yaml", "again.yaml", "site.yaml")}
     assert holding(run.folder, "very-secret") == dict.fromkeys(

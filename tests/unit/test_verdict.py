@@ -60,8 +60,7 @@ def end(rank: int, exit_code: int | None = None, at_s: float = 5.0, **more: Any)
 def judged(
     ends: Sequence[RankEnd], stop: End | None = None, said: Mapping[int, Sequence[str]] | None = None, **more: Any
 ) -> End:
-    errors = {rank: last_error(lines) for rank, lines in (said or {}).items()}
-    known = {"here": "n1", "step": 57, "errors": errors, **more}
+    known = {"here": "n1", "step": 57, "error": lambda rank: last_error((said or {}).get(rank, ())), **more}
     return verdict(Evidence(PLACED, {each.rank: each for each in ends}, **known), stop)
 
 
@@ -131,14 +130,14 @@ TRACEBACK = "Traceback (most recent call last):"
     ],
 )
 def test_only_the_last_error_of_a_rank_shows_that_it_lost_another(log: list[str], cut_off: bool) -> None:
-    assert Evidence(PLACED, {}, errors={0: last_error(log)}).cut_off(end(0, 1)) == cut_off
+    assert Evidence(PLACED, {}, error=lambda rank: last_error(log)).cut_off(end(0, 1)) == cut_off
 
 
 def test_a_message_before_an_abort_shows_a_lost_rank_and_a_rank_alone_loses_none() -> None:
     log = ["[rank0]: Watchdog caught collective operation timeout: it timed out", "frame #0: c10::Error"]
-    assert Evidence(PLACED, {}, errors={0: last_error(log)}).cut_off(end(0, signal=6))
+    assert Evidence(PLACED, {}, error=lambda rank: last_error(log)).cut_off(end(0, signal=6))
     alone = place(Grid((1,)), ["n1"], 1)
-    assert not Evidence(alone, {}, errors={0: last_error(["Connection reset by peer"])}).cut_off(end(0, 1))
+    assert not Evidence(alone, {}, error=lambda rank: last_error(["Connection reset by peer"])).cut_off(end(0, 1))
 
 
 def test_a_lost_checkpoint_is_reported_by_the_rank_with_the_cause_whichever_ends_first() -> None:
@@ -213,6 +212,47 @@ def test_ranks_that_lost_one_another_without_a_known_cause_are_reported_so() -> 
 def test_ranks_that_stopped_after_a_checkpoint_are_no_failure() -> None:
     said = judged([end(r, 75) for r in ALL], ended(How.TIME_NEAR, limit_s=60.0))
     assert (said.state, said.reason) == (State.TIMEOUT, "its time limit of 60 s is near after step 57")
+
+
+def test_ranks_that_ignored_the_time_limit_are_named() -> None:
+    said = judged([end(0, 75, told=True), end(2, signal=9, told=True)], ended(How.TIME_NEAR, limit_s=60.0))
+    assert said.cause is Cause.TIME_LIMIT and said.reason == (
+        "its time limit of 60 s was reached after step 57: rank 2 (n2, local rank 0) ignored the request to stop, "
+        "and had to be killed"
+    )
+    assert judged([end(2, signal=9, told=True)], ended(How.CANCELLED)).reason == "cancelled by its user after step 57"
+
+
+def test_a_rank_that_ended_well_before_the_others_is_the_cause_of_what_they_lost() -> None:
+    lost = {0: ["RuntimeError: Connection closed by peer"]}
+    said = judged([end(3, 0, 1.0), end(0, 1, 1.2)], said=lost, told=(1, 2), needs_record=False)
+    assert said.cause is Cause.PROGRAM and said.reason == (
+        "rank 3 (n2, local rank 1) ended with exit code 0 after step 57 while others were at work, which then lost it: "
+        "RuntimeError: Connection closed by peer"
+    )
+    later = judged([end(3, 0, 9.0), end(0, 1, 1.2)], said=lost, told=(1, 2), needs_record=False)
+    assert later.cause is Cause.CONNECTION
+
+
+def test_a_crash_at_the_end_does_not_hide_the_error_that_came_first() -> None:
+    said = judged([end(0, 1, 1.0), end(2, signal=11, at_s=1.5)], said={0: ["ValueError: x"], 2: ["step 3"]})
+    assert said.reason.startswith("rank 0 (n1") and said.reason.endswith("ValueError: x")
+    killed = judged([end(0, 1, 1.0), end(2, signal=9, at_s=1.5)], said={0: ["ValueError: x"]})
+    assert killed.reason.startswith("rank 2 (n2"), "it may have had its record later than those that it ended"
+
+
+def test_the_error_of_a_process_that_a_signal_ended_is_quoted() -> None:
+    log = ["terminate called after throwing an instance of 'c10::Error'", "  what():  CUDA error: out of memory"]
+    said = judged([end(2, signal=6)], said={2: log})
+    assert said.cause is Cause.OUT_OF_DEVICE_MEMORY and said.reason.endswith("c10::Error: CUDA error: out of memory")
+    crashed = judged([end(2, signal=11)], said={2: ["reading", "mesh.c:3: main: Assertion `n > 0' failed.", "bye"]})
+    assert crashed.reason.endswith("was killed by SIGSEGV after step 57: mesh.c:3: main: Assertion `n > 0' failed.")
+
+
+def test_a_worker_of_torchrun_that_was_killed_may_have_lacked_memory() -> None:
+    log = (Path(__file__).parent / "recorded" / "errors" / "torchrun-killed.txt").read_text().splitlines()
+    said = judged([end(0, 1)], said={0: log})
+    assert (said.cause, said.certain) == (Cause.KILLED, False) and said.reason.endswith("1 was killed by SIGKILL")
 
 
 def test_ranks_that_all_stopped_without_our_request_were_stopped_from_outside() -> None:
@@ -303,6 +343,12 @@ def test_the_rank_that_a_hung_training_waits_for_is_named(where: dict[int, Where
 def test_a_rank_waits_for_others_in_the_modules_that_do(module: str) -> None:
     found = importlib.util.find_spec(f"training.{module}")
     assert found and Where("S", [f"{found.origin}:61 _wait"]).waits_for_others
+
+
+def test_only_stacks_that_are_known_are_promised() -> None:
+    sleeps = dict.fromkeys(ALL, Where("S"))
+    assert "stacks" not in hung(PLACED, sleeps, Pause(600.0, 300.0)).reason
+    assert hung(PLACED, {**sleeps, 2: WAITS}, Pause(600.0, 300.0)).reason.endswith("; stacks are in the logs of rank 2")
 
 
 def test_a_host_of_which_nothing_is_heard_while_no_step_comes_is_a_node_failure() -> None:

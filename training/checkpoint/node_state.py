@@ -10,7 +10,6 @@ import hashlib
 import io
 import json
 import socket
-import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +27,7 @@ from torusrun.training.learner import Learner
 from torusrun.training.meeting.agree import everyones, on_all_ranks, sent
 from torusrun.training.meeting.signed_store import SignedStore
 from torusrun.training.progress import Progress
+from torusrun.training.reporting.output import warn
 from torusrun.training.sync.alike import checksum
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -142,7 +142,7 @@ class NodeState:
             copies.give_up()
         if not isinstance(error, OffHere) and (copies or self._share.number == 0):
             why = f"no copies of the state in the memory of {socket.gethostname()}: {error.strerror}"
-            print(f"training: {why}; the training continues with its checkpoints", file=sys.stderr, flush=True)
+            warn(f"training: {why}; the training continues with its checkpoints")
 
 
 def _identity(config: Config) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import NoReturn
 
@@ -25,6 +24,7 @@ from torusrun.training.meeting.signed_store import SignedStore
 from torusrun.training.parts import Parts
 from torusrun.training.recipe.protocols import Optimizer
 from torusrun.training.reporting.exits import TrainingError
+from torusrun.training.reporting.output import warn
 from torusrun.training.reporting.reporter import Reporter
 
 
@@ -75,7 +75,7 @@ class Saver:
         others = self._learner.start_alike()
         if others and self._flight is not None:
             drew = f"rank {', '.join(map(str, others))} drew different weights from the seed than rank 0"
-            print(f"training: {drew}; all begin with rank 0's", file=sys.stderr, flush=True)
+            warn(f"training: {drew}; all begin with rank 0's")
         return None
 
     def begin(self) -> None:

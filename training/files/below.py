@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import IO
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+BY_UMASK = -1  # the mode of a new folder that others may read as far as the umask leaves it
 ROOT = 0
 
 
@@ -123,6 +124,12 @@ def opened(path: Path, *, foreign: bool = False) -> Iterator[Below]:
         os.close(descriptor)
 
 
+def open_below(top: Path, path: Path) -> int:
+    """A descriptor of the regular file `path` for reading; between the folder `top` and it no link is followed."""
+    with opened(top, foreign=True) as folder:
+        return folder.open(path.relative_to(top).as_posix())
+
+
 def _parts(name: str) -> list[str]:
     parts = name.split("/")
     if not all(parts) or {".", ".."} & {*parts} or "\0" in name:
@@ -133,10 +140,11 @@ def _parts(name: str) -> list[str]:
 def _open_folder(above: int, name: str, path: Path, mode: int | None) -> int:
     if mode is not None:
         with suppress(FileExistsError):
-            os.mkdir(name, stat.S_IRWXU, dir_fd=above)
+            os.mkdir(name, 0o755 if mode == BY_UMASK else stat.S_IRWXU, dir_fd=above)
             made = os.open(name, FOLDER, dir_fd=above)
-            drop_access_lists(made)
-            os.fchmod(made, mode)
+            if mode != BY_UMASK:
+                drop_access_lists(made)
+                os.fchmod(made, mode)
             return made
     try:
         return os.open(name, FOLDER, dir_fd=above)

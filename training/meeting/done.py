@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import torch
 
@@ -12,6 +11,7 @@ from torusrun.training.files.trusted import put
 from torusrun.training.meeting.agree import agreed
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.progress import Progress
+from torusrun.training.reporting.output import warn
 
 SCHEMA = 1
 
@@ -31,6 +31,6 @@ def _write(config: Config, progress: Progress) -> bool:
         put(config.done, json.dumps(content).encode(), mode=0o644)
     except OSError as error:
         where = f"all {steps} steps are done, but {config.done} could not be written: {error.strerror}"
-        print(f"training: {where}; free space there and resume the run", file=sys.stderr, flush=True)
+        warn(f"training: {where}; free space there and resume the run")
         return False
     return True

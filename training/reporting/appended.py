@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
+
+from torusrun.training.reporting.output import warn
 
 # A link cannot redirect the lines. Without O_NONBLOCK, a pipe in the file's place would stop the training.
 FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -28,5 +29,5 @@ class Appended:
         except OSError as error:
             if not self._warned:
                 lost = f"training: {self._what} being lost, {self._path}: {error.strerror}"
-                print(lost, file=sys.stderr, flush=True)
+                warn(lost)
             self._warned = True

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from torusrun.training.recipe.train import Train
@@ -22,7 +19,7 @@ PREFIX = ":::MLLOG "
 
 
 class MLLog:
-    """Prints the lines, if `active`. If the disk is full, lines are lost, but the training continues."""
+    """Prints the lines, if `active`."""
 
     def __init__(self, active: bool) -> None:
         self._active = active
@@ -49,9 +46,7 @@ class MLLog:
                 "value": None if isinstance(value, float) and not math.isfinite(value) else value,  # JSON has no NaN
                 "metadata": metadata,
             }
-            sys.stdout.flush()
-            with suppress(OSError):  # not through sys.stdout, which would fail once more at the end of the process
-                os.write(sys.stdout.fileno(), f"{PREFIX}{json.dumps(line)}\n".encode())
+            print(f"{PREFIX}{json.dumps(line)}\n", end="", flush=True)  # in one write
 
 
 def hyper_parameters(train: Train, course: Course, test_samples: int) -> Iterator[tuple[str, Any]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import torch
 import torch.distributed as dist
 
 from torusrun.training.recipe.protocols import DataSet
 from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.reporting.output import warn
 
 SHOWN = 3
 
@@ -24,7 +23,7 @@ class Problems:
         """Write the new problems to this rank's output; returns the count over all ranks. All must call it together."""
         found = self._data.problems()
         for problem in found[self._told :]:
-            print(f"training: {problem}", file=sys.stderr, flush=True)
+            warn(f"training: {problem}")
         self._told = len(found)
         total = torch.tensor([self._told], device=self._device)
         dist.all_reduce(total)

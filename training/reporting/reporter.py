@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import platform
-import sys
 from dataclasses import asdict
 
 import torch
@@ -23,6 +22,7 @@ from torusrun.training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_
 from torusrun.training.reporting.meter import Meter
 from torusrun.training.reporting.metrics import Metrics
 from torusrun.training.reporting.mllog import MLLog, hyper_parameters
+from torusrun.training.reporting.output import warn
 from torusrun.training.reporting.problems import Problems
 from torusrun.training.reporting.step_times import StepTimes
 
@@ -135,7 +135,7 @@ class Reporter:
         where = f"the checkpoint of step {step} could not be written to {folder}"
         newest_name = newest.name if newest else "none"
         todo = f"newest complete checkpoint: {newest_name}; free space there and resume the run"
-        print(f"training: {where}: {error.strerror or error}; {todo}", file=sys.stderr, flush=True)
+        warn(f"training: {where}: {error.strerror or error}; {todo}")
 
     def stop(self, reason: str) -> None:
         self._write(events.STOP, reason=reason)

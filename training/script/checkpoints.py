@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +15,7 @@ from torusrun.training.checkpoint.plain import Plain
 from torusrun.training.checkpoint.writer import Written
 from torusrun.training.reporting import events
 from torusrun.training.reporting.metrics import Metrics
+from torusrun.training.reporting.output import warn
 from torusrun.training.script.given import Given
 from torusrun.training.script.heartbeat import HeartbeatFile
 from torusrun.training.script.opened import Opened
@@ -199,4 +199,4 @@ class Checkpoints:
             newest = self._opened.folder.newest
             what = f"{self._folder}: the checkpoint of step {written.order.steps} could not be written"
             older = f"newest complete checkpoint: {newest.name if newest else 'none'}"
-            print(f"torusrun: {what}: {written.error.strerror or written.error}; {older}", file=sys.stderr, flush=True)
+            warn(f"torusrun: {what}: {written.error.strerror or written.error}; {older}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from torusrun.training.checkpoint.writer import Written
 from torusrun.training.files import lock
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.train import CheckpointKeys
+from torusrun.training.reporting.output import warn
 
 LOCK = ".lock"
 LOCKED_S = 2 * writer.ALONE_S  # a writer whose training has ended holds the lock for ALONE_S at most
@@ -51,7 +51,7 @@ def _locked(folder: Path) -> int:
     """The lock of the folder. Raises RuntimeError if another training keeps it."""
 
     def say() -> None:
-        print(f"torusrun: {folder}: waits for the previous training, which still writes", file=sys.stderr, flush=True)
+        warn(f"torusrun: {folder}: waits for the previous training, which still writes")
 
     descriptor = lock.opened(folder / LOCK)
     if lock.take(descriptor, wait_s=LOCKED_S, waiting=say) is False:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base.environment import clean_environment, which
+from torusrun.orchestrator.base.environment import jobs_environment, which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.folder import run_folder
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
@@ -150,7 +150,7 @@ def _hosts(plan: Plan) -> list[str]:
 
 def _jobs_environment() -> Mapping[str, str]:
     """The variables that launchers pass on: those that a job inherits from this process, and those that it sets."""
-    return {**clean_environment(), **dict.fromkeys(("PYTHONPATH", "TORUSRUN_SCRATCH"), "")}
+    return {**jobs_environment(), **dict.fromkeys(("PYTHONPATH", "TORUSRUN_SCRATCH"), "")}
 
 
 def _contained(

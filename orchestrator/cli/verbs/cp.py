@@ -1,6 +1,7 @@
 """
 PATH is a path in the run's folder, in which * and ? stand for a part of one name. A folder is copied with all that is
-in it. 'checkpoints/last' is the newest complete checkpoint, 'checkpoints/best' the one with the highest accuracy.
+in it. The `checkpoints.folder` of a command may be named as it is. 'checkpoints/last' is the newest complete
+checkpoint, 'checkpoints/best' the one with the highest accuracy.
 DEST is a folder, or the new name of one file or folder. Files there are replaced, each by a whole one.
 
 Never copied: files outside of the run's folder, symbolic links, and names with a leading dot: secrets and locks.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.folder.run_folder import RunFolder
     from torusrun.orchestrator.runs.copy_out import ChosenFiles
 
 
@@ -40,6 +42,16 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
+def _in_folder(run: RunFolder, path: str) -> str:
+    """A path in the folder of a run. The command's own name of its folder of checkpoints means that folder."""
+    from torusrun.orchestrator.folder.shown_plan import checkpoints_folder
+
+    own, inner = checkpoints_folder(run), path.removeprefix("./").removeprefix("code/")
+    if not own or not f"{inner}/".startswith(f"{own}/") or (run.folder / path).exists():
+        return path
+    return f"{run.checkpoints.name}{inner.removeprefix(own)}"
+
+
 def _asked(text: str) -> ChosenFiles:
     """RUN:PATH. Raises UserError if it is none, or if there is no such run."""
     from torusrun.orchestrator.base.terminal.remarks import warn
@@ -59,6 +71,7 @@ def _asked(text: str) -> ChosenFiles:
         named_elsewhere = pattern.names_by_word and len(pattern.parts) == 2
         return ChosenFiles(f"{away.run}:{path}", pattern, copy, named_elsewhere)
     run = index.find(word)
+    pattern = patterns.parse(_in_folder(run, path), from_top=True)
     return ChosenFiles(
         f"{run.run_id}:{path}", pattern, lambda into: keep_only(into, copy_chosen(run, into, [pattern], warn))
     )

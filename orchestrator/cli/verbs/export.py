@@ -32,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.base.terminal.remarks import busy
     from torusrun.orchestrator.remote import remote_runs
     from torusrun.orchestrator.remote.handle import RunThere
@@ -46,6 +47,6 @@ def run(args: argparse.Namespace) -> int:
     def export(run: Run) -> None:
         with busy(f"reading the metrics of {run.id}"):
             made = run.export(Path(args.into), args.kind)
-        print(made, flush=True)
+        print(plain(str(made)), flush=True)
 
     return chosen.complained(chosen.refused(export, [*map(Run, here), *map(RunThere, away)]))

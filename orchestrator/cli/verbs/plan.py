@@ -20,6 +20,7 @@ from torusrun.training.schedule.phases import Course, phases_of
 WIDTH = 100  # of the text beside a name
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.network.prediction.by_size import ProgramForecast
     from torusrun.orchestrator.network.prediction.forecast import Forecast
     from torusrun.orchestrator.planning.plan import Plan
     from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts
@@ -42,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.report import map_svg
     from torusrun.orchestrator.report.placement import outlook
     from torusrun.orchestrator.report.prediction.attempts import attempts_needed, cost_line, start_line
+    from torusrun.orchestrator.report.prediction.program import line
     from torusrun.orchestrator.sweeps.plans import is_sweep
 
     if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
@@ -55,14 +57,16 @@ def run(args: argparse.Namespace) -> int:
         shared_arguments.write_svg(args.svg, map_svg.document(placed.map, placed.plan.run.name))
     planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, placed.hosts if placed else None)
+    of_command = _of_command(planned)
     if args.json:
-        parts = {"placement": placed.as_json() if placed else None, "prediction": forecast and forecast.as_json()}
+        known = forecast or of_command
+        parts = {"placement": placed.as_json() if placed else None, "prediction": known and known.as_json()}
         cost = {"attempts": attempts_needed(planned, forecast) if forecast else None, "starts_s": starts_s}
         print(json.dumps({**planned.as_json(), **parts, **cost}, indent=1))
     else:
         print(_words(planned))
         print(f"\n{placed.text()}\n" if placed else _later(planned))
-        print(f"{'prediction':12}{_predicted(forecast) if forecast else unknown}")
+        print(f"{'prediction':12}{_predicted(forecast) if forecast else line(of_command) if of_command else unknown}")
         print(f"{'cost':12}{cost_line(planned, forecast)}\n" if forecast else "", end="")
         print(_checkpoints(planned, forecast), end="")
         print(f"{'start':12}{start_line(planned, forecast, starts_s)}\n" if args.ask else "", end="")
@@ -99,13 +103,25 @@ def _sweep(args: argparse.Namespace) -> int:
 
 
 def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | None, str]:
-    """The prediction, or the reason why there is none."""
+    """The prediction of a training, or the reason why there is none."""
+    from torusrun.orchestrator.planning.command_runs import NOTHING
     from torusrun.orchestrator.planning.forecast import forecast_of
 
+    if planned.run.command:
+        return None, NOTHING
     try:
         return forecast_of(planned, hosts), ""
     except UserError as error:
         return None, str(error)
+
+
+def _of_command(planned: Plan) -> ProgramForecast | None:
+    """The prediction of a command by its finished runs; None without any."""
+    from torusrun.orchestrator.network.prediction.by_size import forecast
+    from torusrun.orchestrator.planning.command_runs import measured_runs
+
+    runs = measured_runs(planned) if planned.run.command else []
+    return forecast(runs, planned.ranks) if runs else None
 
 
 def _predicted(forecast: Forecast) -> str:

@@ -8,10 +8,15 @@ examples:
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import DONE, UserError
 from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.cli.verbs import shared_arguments
+
+if TYPE_CHECKING:
+    from torusrun.orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.report.prediction.predicted import Predicted
 
 MOVED = {
     "--published": "torusrun records",
@@ -32,25 +37,54 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", metavar="NAME", help="GPU model; default: from the site's architecture")
     parser.add_argument("--workload", metavar="NAME", help="a built-in network; default: the run's model")
     parser.add_argument(
-        "--images-per-s", metavar="RATE", type=float, help="measured images/s of one rank, instead of --gpu"
+        "--images-per-s",
+        metavar="RATE[@BATCH]",
+        help="measured images/s of one rank, at its BATCH in a step, as in 2470@256; replaces --gpu",
     )
     shared_arguments.moved(parser, MOVED)
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.planning.forecast import Otherwise, forecast_of, forecasts_of_stretches, named_hosts
+    from torusrun.orchestrator.planning.forecast import forecast_of, forecasts_of_stretches, named_hosts
     from torusrun.orchestrator.planning.plan import plan
+    from torusrun.orchestrator.planning.rates import Otherwise
     from torusrun.orchestrator.report.prediction.run import run
 
-    most = shared_arguments.MOST_IMAGES
-    if args.images_per_s is not None and not 0 < args.images_per_s <= most:
-        raise UserError(f"--images-per-s: must be above 0 and at most {most}")
     with busy("computing"):
         planned = plan(args.file, site=args.site, settings=args.settings)
+        if planned.run.command:
+            print(_of_command(args, planned).text(as_json=args.json))
+            return DONE
         hosts = named_hosts(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
-        other = Otherwise(args.network, args.gpu, args.workload, args.images_per_s)
+        other = Otherwise(args.network, args.gpu, args.workload, *_rate(args.images_per_s))
         attempts = forecasts_of_stretches(planned, other)
         found = run(forecast_of(planned, hosts, other), attempts)
     print(found.text(as_json=args.json))
     return DONE
+
+
+def _of_command(args: argparse.Namespace, planned: Plan) -> Predicted:
+    """The forecast of a command by its finished runs. Raises UserError without any, or for an option of trainings."""
+    from torusrun.orchestrator.planning.command_runs import command_forecast
+    from torusrun.orchestrator.report.prediction.program import program
+
+    options = {"--network": args.network, "--gpu": args.gpu, "--workload": args.workload, "--hosts": args.hosts}
+    if given := [name for name, value in {**options, "--images-per-s": args.images_per_s}.items() if value]:
+        raise UserError(f"{', '.join(given)}: torusrun does not know what a command computes: leave it out")
+    return program(command_forecast(planned))
+
+
+def _rate(text: str | None) -> tuple[float | None, float | None]:
+    """The rate in RATE[@BATCH] and the batch, None if it is not written. Raises UserError."""
+    if text is None:
+        return None, None
+    most = shared_arguments.MOST_IMAGES
+    rate, at, batch = text.partition("@")
+    try:
+        numbers = float(rate), float(batch) if at else None
+    except ValueError:
+        raise UserError(f"--images-per-s {text}: write RATE, or RATE@BATCH as in 2470@256") from None
+    if not all(number is None or 0 < number <= most for number in numbers):
+        raise UserError(f"--images-per-s {text}: must be above 0 and at most {most}")
+    return numbers

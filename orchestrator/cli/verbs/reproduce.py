@@ -74,6 +74,7 @@ def _submitted(original: Run) -> Run:
 
 def _compare(one: Run, other: Run, *, as_json: bool) -> int:
     """Print the comparison of two runs of one machine."""
+    from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.cli.api import RunThere
     from torusrun.orchestrator.remote import verbs
     from torusrun.orchestrator.runs.comparison import compare
@@ -82,5 +83,7 @@ def _compare(one: Run, other: Run, *, as_json: bool) -> int:
         options = [f"--compare={other.id}", *(["--json"] if as_json else [])]
         return verbs.run_there(one.known, "reproduce", options)
     found = compare(one.folder, other.folder)
-    print(json.dumps({"schema": 1, **found.as_json()}, indent=1) if as_json else f"{found.runs[1]}: {found.words}")
+    print(
+        json.dumps({"schema": 1, **found.as_json()}, indent=1) if as_json else plain(f"{found.runs[1]}: {found.words}")
+    )
     return DONE

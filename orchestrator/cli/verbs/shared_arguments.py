@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LARGEST_BYTES = 64_000_000  # of a file with hosts
 MOST_IMAGES = 1_000_000_000  # of a GPU, in a step or a second
-RUN = "a run's id, the start of its id, its folder, or 'last'"
+RUN = "a run's id, the start of its id, its folder, or 'last'; last~1 is the one before"
 
 
 def run_file(parser: argparse.ArgumentParser, nargs: Literal["?"] | None = None) -> None:

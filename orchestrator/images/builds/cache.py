@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from torusrun.orchestrator.base import lock, private, proc, process
+from torusrun.orchestrator.base import lock, private, proc, process, strangers
 from torusrun.orchestrator.base.errors import SiteError, explained
 from torusrun.orchestrator.base.json_files import damaged, read_object, write_json
 from torusrun.orchestrator.base.terminal.remarks import busy, warn
@@ -129,7 +129,10 @@ class Cache:
         if not stat.S_ISREG(found.st_mode):
             why = private.NOT_FOLLOWED if stat.S_ISLNK(found.st_mode) else private.NOT_REGULAR
             raise SiteError(f"{self.image(key)}: {why}; remove it")
+        self._check_owner(self.image(key))
         kept = read_object(self.sidecar(key))
+        for path in (self.sidecar(key), self.packages(key)):
+            self._check_owner(path)
         if kept is None or kept.get("schema") != SCHEMA:
             return None
         kept = {"source": key, **kept}  # older versions did not write it
@@ -137,6 +140,16 @@ class Cache:
         if entry.key != key:
             raise damaged(self.sidecar(key), "its key is another image's")
         return entry
+
+    def _check_owner(self, path: Path) -> None:
+        """Raise SiteError for a file that a stranger put there while others could write into the folder."""
+        with contextlib.suppress(FileNotFoundError):
+            found = path.lstat()
+            if strangers.is_stranger(found.st_uid, self.owners):
+                who = f"it belongs to user {found.st_uid}"
+                raise SiteError(f"{path}: {who}; remove it, or name that user in 'container.owners' of the site")
+            if found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode):
+                raise SiteError(f"{path}: all users can write into it; remove it and build the image again")
 
     def sound(self, key: str, broken: Callable[[str], None] = warn) -> CachedImage | None:
         """The image with this key, read from end to end. None if its content changed; `broken` gets the problem."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torusrun.orchestrator.base.proc import Work
-from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.end_words import ended, listed
 from torusrun.orchestrator.folder.how_ended import WAITS_FOR_DISK, How
 from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.job.hangs.patience import CONFIRM_S, Symptom
@@ -120,11 +120,13 @@ def hung(placement: Placement, where: Mapping[int, Where], pause: Pause, over: C
     """The end of an attempt by a pause, from the answers of its ranks without those that are `over`."""
 
     def end(how: How, ranks: Sequence[int] = (), **evidence: Any) -> End:
-        during = {"idle_s": pause.idle_s, "limit_s": pause.limit_s, "doing": pause.doing, **evidence}
+        during = {"idle_s": pause.idle_s, "limit_s": pause.limit_s, "doing": pause.doing, **evidence, "stacks": shown}
         return ended(how, placement, ranks=ranks, step=pause.step, **during)
 
     ranks = [n for n in range(len(placement.slots)) if n not in over]
     known = {n: where.get(n, Where()) for n in ranks}
+    traced = [n for n in ranks if known[n].stack]
+    shown = listed(traced) if traced else ""
     if stuck := [n for n in ranks if known[n].state in STANDS] or [n for n in ranks if known[n].disk]:
         return end(How.RANK_STANDS, stuck, process=STANDS.get(known[stuck[0]].state or "", STANDS["D"]))
     mute = [n for n in ranks if known[n].state is None]

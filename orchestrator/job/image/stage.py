@@ -30,6 +30,7 @@ from torusrun.orchestrator.job.image import node_folder
 from torusrun.training.files import lock, own_folder
 from torusrun.training.files.checksum import of_stream, sha256_of
 from torusrun.training.files.trusted import unfinished
+from torusrun.training.reporting.output import never_fail
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.planning.image.recorded import Image
@@ -168,4 +169,5 @@ def _clear_old(copy: Path) -> None:
 
 
 if __name__ == "__main__":
+    never_fail()
     sys.exit(main())

@@ -29,6 +29,7 @@ from torusrun.orchestrator.job.preflight.order import NodeOrder, WantedNode
 from torusrun.orchestrator.job.preflight.ports import ports
 from torusrun.orchestrator.network.hosts.this_host import this_host
 from torusrun.training.meeting.addresses import RendezvousError, listen
+from torusrun.training.reporting.output import never_fail
 
 ALONE_S = 25.0  # for all checks together
 OPENING_S = 20.0  # to reach the supervisor
@@ -139,4 +140,5 @@ def _measured(errand: Errand, listener: socket.socket | None) -> Result:
 
 
 if __name__ == "__main__":
+    never_fail()
     main()

@@ -21,6 +21,7 @@ from torusrun.orchestrator.job.standby import word
 from torusrun.orchestrator.job.standby.ready_ranks import ReadyRanks
 from torusrun.orchestrator.job.supervise import supervise
 from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.training.reporting.output import never_fail
 
 
 def main() -> None:
@@ -61,4 +62,5 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
+    never_fail()
     main()

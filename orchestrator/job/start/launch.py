@@ -92,6 +92,7 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[
         passed=tuple(name for name in PASSED if name in inherited),
         mpi=bool(plan.run.command),
         beside=plan.stands_by and not plan.elastic,
+        kill_after_s=plan.site.kill_after_s,
         called="" if same_host(called, socket.gethostname()) else called,
     )
 

@@ -10,7 +10,7 @@ from torusrun.orchestrator.network.prediction import doubts
 from torusrun.orchestrator.network.prediction.checkpoints import Saving
 from torusrun.orchestrator.network.prediction.compute import Device
 from torusrun.orchestrator.network.prediction.input_time import InputTime
-from torusrun.orchestrator.network.prediction.interval import Interval
+from torusrun.orchestrator.network.prediction.interval import Factor, Interval
 from torusrun.orchestrator.network.prediction.workload import Workload
 
 
@@ -65,7 +65,7 @@ class Asked:
     ranks_per_core: float = 1.0
 
     @property
-    def compute(self) -> doubts.Compute:
+    def compute(self) -> Factor:
         return doubts.same_program(self.device.spread) if self.device.measured else doubts.other_program()
 
     @property

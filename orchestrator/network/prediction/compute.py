@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from torusrun.orchestrator.network.prediction import constants
+from torusrun.orchestrator.network.prediction.interval import Factor
+from torusrun.orchestrator.network.prediction.speed import factors, images_per_s
+from torusrun.training.recipe.variant import Variant
 
 BACKWARD_SHARE = 2 / 3
 
@@ -18,7 +21,8 @@ class Device:
     """A GPU with its software.
 
     Its steps were those of a run of `ranks`, whose compute times differed by `spread` of their mean (None: not known).
-    They are `measured` if they are those of the very program that is predicted.
+    They are `measured` if they are those of the very program that is predicted, at the batches of a rank in `batches`
+    (None: not known). A step has `passes`, each on an equal part of the batch. `factors` are more doubts of its times.
     """
 
     name: str
@@ -27,6 +31,9 @@ class Device:
     ranks: int = 1
     spread: float | None = None
     measured: bool = False
+    batches: tuple[float, float] | None = None
+    passes: int = 1
+    factors: tuple[Factor, ...] = ()
 
     def for_work(self, share: float) -> Device:
         """The device for images that each need `share` times as many multiply-adds (derived: at the same rate)."""
@@ -34,13 +41,24 @@ class Device:
             return self
         return replace(self, name=f"{self.name}, {share:.3g} of the work at 224 x 224", image_s=self.image_s * share)
 
+    def with_passes(self, passes: int) -> Device:
+        """The device with so many passes in a step in place of one: each has the fixed time (derived)."""
+        if passes == self.passes:
+            return self
+        each_s = self.fixed_s / self.passes
+        return replace(self, fixed_s=passes * each_s, passes=passes)
+
+    def slower(self, times: float, factors: tuple[Factor, ...], name: str) -> Device:
+        """The device with another program, whose images take `times` as long, with these doubts."""
+        return replace(self, name=name, image_s=self.image_s * times, factors=(*self.factors, *factors))
+
     def step_s(self, batch: float) -> float:
         """One step of `batch` images on this device, without communication."""
         return self.fixed_s + batch * self.image_s
 
     def backward_s(self, batch: float) -> float:
-        """The part of a step in which gradients become ready, the last of them at its end."""
-        return BACKWARD_SHARE * self.step_s(batch)
+        """The part of a step in which gradients become ready: backward of its last pass."""
+        return BACKWARD_SHARE * self.step_s(batch) / self.passes
 
 
 def measured(name: str, batch: float, step_s: float, fixed_s: float, ranks: int = 1) -> Device:
@@ -50,11 +68,31 @@ def measured(name: str, batch: float, step_s: float, fixed_s: float, ranks: int 
 
 
 def device(name: str) -> Device:
-    """The shipped device `name`. Raises UserError if there is none."""
+    """The shipped device `name` with its published program. Raises UserError if there is none."""
     written = constants.entry("gpus", name, "--gpu")
-    batch, rate = constants.number(written["reference_batch"]), constants.number(written["images_per_s"])
+    batch, rate = reference_batch(name), constants.number(written["images_per_s"])
     found = measured(name, batch, batch / rate, constants.number(written["fixed_s"]))
     return replace(found, ranks=written.get("ranks", 1), measured=False)
+
+
+def device_with(name: str, chosen: Variant) -> Device:
+    """The shipped device with the program of a training, as fast beside its published one as on the measured card."""
+    found, written = device(name), constants.entry("gpus", name, "--gpu")
+    own, units = written.get("own", False), written["units"]
+    known = Variant(written["precision"])
+    times = images_per_s(known, units) / images_per_s(chosen, units)
+    if own:
+        batch = reference_batch(name)
+        of_step = measured(name, batch, batch / images_per_s(chosen, units), found.fixed_s)
+        found = replace(of_step, ranks=found.ranks, factors=factors(chosen, chosen, units, "host"))
+        return replace(found, name=f"{name} with torusrun in {chosen}").with_passes(chosen.passes)
+    label = name if times == 1.0 else f"{name}, whose rate in {known} was that of another program, in {chosen}"
+    return found.slower(times, factors(known, chosen, units, "gpu"), label).with_passes(chosen.passes)
+
+
+def reference_batch(name: str) -> float:
+    """The images of a rank at which the rate of a shipped device was measured."""
+    return constants.number(constants.entry("gpus", name, "--gpu")["reference_batch"])
 
 
 def power_w(name: str) -> float | None:
@@ -63,7 +101,8 @@ def power_w(name: str) -> float | None:
     return constants.number(written) if written else None
 
 
-def device_for(architecture: str | None) -> str | None:
-    """The name of the device with this architecture, as in sm_70."""
-    names = (name for name, written in constants.table("gpus").items() if architecture in written["matches"])
-    return next(names, None)
+def device_for(architecture: str | None, gpu_type: str | None = None) -> str | None:
+    """The name of the device of this type of a site, as h200, or else of this architecture, as sm_70."""
+    devices = constants.table("gpus").items()
+    of_type = (name for name, written in devices if (gpu_type or "").lower() in written.get("types", ()))
+    return next(of_type, next((name for name, written in devices if architecture in written["matches"]), None))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from math import hypot, pi, sqrt
-from typing import NamedTuple
 
 from torusrun.orchestrator.network.prediction import constants
 from torusrun.orchestrator.network.prediction.compute import Device
-from torusrun.orchestrator.network.prediction.interval import NORMAL, Doubt, Interval, around
+from torusrun.orchestrator.network.prediction.interval import NORMAL, Doubt, Factor, Interval, around, together
 from torusrun.orchestrator.network.prediction.step import Step
 from torusrun.orchestrator.network.prediction.stragglers import largest_ranks
 from torusrun.training.reporting.events import MEASURED_STEPS
@@ -22,13 +21,7 @@ LINKS_MEASURED = "an all-reduce differs from the measured links"
 SHARED = "{:g} ranks share a core: the time that a step waits for ranks without a core is unknown"
 CACHED = "it is unknown how many of the images the nodes hold in memory"
 BATCH = "no published rank has a batch of {:g}, and the fixed time of a step is doubtful"
-
-
-class Compute(NamedTuple):
-    """How many times as long compute may take, and why."""
-
-    why: str
-    factor: Interval
+OTHER_BATCH = "the step was measured at {} images of a rank, not at {:g} (`torusrun calibrate` measures it)"
 
 
 def number(name: str) -> float:
@@ -44,7 +37,7 @@ def links_factor(error: float | None = None) -> Interval:
     return Interval(min(low, 1 / (1 + error)), max(high, 1 + error))
 
 
-def same_program(spread: float | None = None) -> Compute:
+def same_program(spread: float | None = None) -> Factor:
     """The doubt of compute that was measured with the very program, by `torusrun calibrate` if its spread is known.
 
     Source: a measurement is the median of n steps, whose standard error is sqrt(pi / 2) sigma / sqrt(n) (a standard
@@ -54,12 +47,12 @@ def same_program(spread: float | None = None) -> Compute:
     by_chance = NORMAL * sqrt(pi / 2) * (spread or 0.0) / sqrt(MEASURED_STEPS - 1)
     factor = 1 + hypot(repeated, by_chance)
     why = FEW.format(100 * spread) if spread and by_chance > repeated else SAME
-    return Compute(why, Interval(1 / factor, factor))
+    return Factor(why, Interval(1 / factor, factor))
 
 
-def other_program(factor: Interval | None = None) -> Compute:
+def other_program(factor: Interval | None = None) -> Factor:
     """The doubt of compute by the rate of another program; by default, that of all published rows of this kind."""
-    return Compute(OTHER, factor or Interval(number("other_program_low"), number("other_program_high")))
+    return Factor(OTHER, factor or Interval(number("other_program_low"), number("other_program_high")))
 
 
 def interval_of(one: Step, found: tuple[Doubt, ...]) -> Interval:
@@ -75,10 +68,10 @@ def sharing(one: Step, ranks_per_core: float) -> tuple[Doubt, ...]:
     return (Doubt(SHARED.format(ranks_per_core), 0.0, (ranks_per_core - 1) * one.compute_s),)
 
 
-def of_step(device: Device, batch: float, one: Step, compute: Compute, links_factor: Interval) -> tuple[Doubt, ...]:
+def of_step(device: Device, batch: float, one: Step, compute: Factor, links_factor: Interval) -> tuple[Doubt, ...]:
     """The doubts of a step with `batch` images on a rank."""
     return (
-        _between(compute.why, one.compute_s, compute.factor.times(one.compute_s)),
+        *(_between(why, one.compute_s, factor.times(one.compute_s)) for why, factor in (compute, *device.factors)),
         *_stragglers(one),
         _links(one, links_factor),
         *_batch(device, batch),
@@ -108,9 +101,33 @@ def _input(one: Step) -> tuple[Doubt, ...]:
 
 
 def _batch(device: Device, batch: float) -> tuple[Doubt, ...]:
+    """The doubt of a batch that was not measured."""
+    if device.batches:
+        return _other_batch(device, batch, *device.batches)
     if device.measured or number("smallest_batch") <= batch <= number("largest_batch"):
         return ()
     return (Doubt(BATCH.format(batch), device.fixed_s, device.fixed_s),)
+
+
+def _other_batch(device: Device, batch: float, least: float, most: float) -> tuple[Doubt, ...]:
+    """The doubt of a batch beside those that were measured, at which the line through them has no points.
+
+    Source: derived. A smaller batch takes at least its share of the measured step, and no longer than that step; the
+    upper bound is the geometric mean of the line and the whole step. A larger batch takes at most in proportion.
+    """
+    measured_at = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+    line_s, why = device.step_s(batch), OTHER_BATCH.format(measured_at, batch)
+    if batch < least:
+        whole_s = device.step_s(least)
+        return (Doubt(why, line_s - whole_s * batch / least, sqrt(line_s * whole_s) - line_s),)
+    if batch > most:
+        return (Doubt(why, device.fixed_s, device.fixed_s * (batch / most - 1)),)
+    return ()
+
+
+def all_of(compute: Factor, device: Device) -> Interval:
+    """How many times as long compute may take, for all reasons together."""
+    return together([compute.between, *(factor.between for factor in device.factors)])
 
 
 def _between(why: str, time_s: float, between: Interval) -> Doubt:

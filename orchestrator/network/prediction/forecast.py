@@ -167,7 +167,7 @@ def _totals(
         sum(phase.steps * phase.interval_s.low for phase in phases),
         sum(phase.steps * phase.interval_s.high for phase in phases),
     )
-    validation = asked.compute.factor.times(validation_s)
+    validation = doubts.all_of(asked.compute, asked.device).times(validation_s)
     total = Interval(train.low + validation.low, train.high + validation.high)
     found = {
         "images_per_s": train.rate_of(images),

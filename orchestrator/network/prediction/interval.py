@@ -41,6 +41,13 @@ class Interval(NamedTuple):
         return self.high > WIDE * self.low
 
 
+class Factor(NamedTuple):
+    """One reason why a time may be so many times as long."""
+
+    why: str
+    between: Interval
+
+
 @dataclass(frozen=True)
 class Doubt:
     """One reason why a time may be shorter or longer, with the seconds at 90 %; both are at least 0."""
@@ -55,6 +62,12 @@ def around(time_s: float, doubts: Iterable[Doubt]) -> Interval:
     found = list(doubts)
     less_s, more_s = hypot(*(one.less_s for one in found)), hypot(*(one.more_s for one in found))
     return Interval(max(time_s - less_s, time_s / 100), time_s + more_s)
+
+
+def together(factors: Iterable[Interval]) -> Interval:
+    """The product of independent factors: the squares of their logarithms add up."""
+    found = list(factors)
+    return Interval(*(exp(sign * hypot(*(log(factor[end]) for factor in found))) for end, sign in ((0, -1), (1, 1))))
 
 
 def largest(doubts: Sequence[Doubt]) -> Doubt:

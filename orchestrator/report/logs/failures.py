@@ -42,7 +42,7 @@ class Failures:
         set, a traceback that may continue is left for the next call.
         """
         also: dict[str, list[str]] = {}  # first origin of a traceback -> other origins of the same
-        for origin, path in self.logs.files():
+        for origin, path in self._files_by_time():
             known = path in self._files
             for block in self._new_blocks(path, final):
                 self._with_traceback.add(path)
@@ -60,6 +60,12 @@ class Failures:
             if end.rank not in self._ended and (self._since_s is None or end.ended_s >= self._since_s):
                 self._ended.add(end.rank)
                 yield from self._end(end)
+
+    def _files_by_time(self) -> list[tuple[str, Path]]:
+        """The files of the job and of all ranks: those of ranks that failed come first, in the order of their ends."""
+        bad = sorted(bad_ends(self.logs.attempt), key=lambda end: end.cut_off)
+        order = {self.logs.attempt.rank_log(end.rank): place for place, end in enumerate(bad)}
+        return sorted(self.logs.files(), key=lambda file: order.get(file[1], len(order)))
 
     def _new_blocks(self, path: Path, final: bool) -> Iterator[Sequence[LogLine]]:
         if path not in self._files:

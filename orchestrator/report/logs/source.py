@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torusrun.orchestrator.base import whole_lines
-from torusrun.orchestrator.base.private import open_regular
+from torusrun.orchestrator.base.private import open_kept
 from torusrun.orchestrator.folder.copying import written
 from torusrun.orchestrator.folder.log_times import LogTimes
 from torusrun.orchestrator.report.logs.tail import drawn
@@ -54,7 +54,7 @@ class FollowedFile:
 
     def begin_with_last(self, lines: int, largest_bytes: int) -> bool:
         """Read only the last `lines` lines, of at most `largest_bytes`; False if there are no earlier ones."""
-        with contextlib.suppress(OSError), open(open_regular(self.path), "rb", buffering=0) as file:
+        with contextlib.suppress(OSError), open(open_kept(self.path), "rb", buffering=0) as file:
             at = whole_lines.start_of_last(file.fileno(), lines, largest_bytes)
             self.begin(os.fstat(file.fileno()).st_ino, at)
         return self.read_bytes > 0
@@ -84,7 +84,7 @@ class FollowedFile:
 
     def _block(self) -> tuple[bytes, float]:
         """(The next block, b'' at the end of the file; the time when the file was last written)."""
-        descriptor = open_regular(self.path)
+        descriptor = open_kept(self.path)
         try:
             found = os.fstat(descriptor)
             if found.st_size < self.read_bytes or found.st_ino != self.inode:

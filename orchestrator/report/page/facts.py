@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.errors import explained as explained_error
 from torusrun.orchestrator.base.json_files import read_object
-from torusrun.orchestrator.base.private import read_bytes
+from torusrun.orchestrator.base.private import is_mine, read_bytes
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.folder import kept_forecast, kept_secrets, ledger, metrics
 from torusrun.orchestrator.folder.events import Event
 from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.secret_names import is_secret_variable
 from torusrun.orchestrator.network.prediction.forecast import Forecast
 from torusrun.orchestrator.planning.forecast import forecast_of, named_hosts
 from torusrun.orchestrator.planning.image.recorded import Image, kept
@@ -34,6 +35,7 @@ from torusrun.orchestrator.runs.state.view import View
 from torusrun.orchestrator.runs.support.without_secrets import SHORTEST, forms_of, masked
 
 LARGEST_BYTES = 1_000_000  # of a run's file
+LONG = 8  # characters of a value that no other text has by chance
 
 Value = TypeVar("Value")
 
@@ -71,23 +73,30 @@ class RunFacts:
         return found.images_per_s if found and len(found.phases) < 2 else None
 
     def shown(self, text: str) -> str:
-        """A text about the run in one line, without control characters, values of its `env` and what looks secret."""
+        """A text about the run in one line, without control characters, its secrets and what looks like one."""
         for form, name in self._forms:
             text = text.replace(form, f"[value of {name}]")
         return plain(str(masked(text)))
 
     @cached_property
     def _forms(self) -> list[tuple[str, str]]:
-        """(text, name) of all forms in which the values of `env` may be written, the longest first."""
-        environment = {**(self.plan.environment if self.plan else {}), **self.hidden}
-        found = {(form, name) for name, value in environment.items() for form in forms_of(value)}
-        return sorted((one for one in found if len(one[0]) >= SHORTEST), key=lambda one: (-len(one[0]), one))
+        """(text, name) of all forms in which secrets may be written, the longest first.
+
+        Secrets are the declared ones, and long values of variables with the name of a secret.
+        """
+        named = {
+            name: value
+            for name, value in (self.plan.environment if self.plan else {}).items()
+            if is_secret_variable(name) and len(value) >= LONG
+        }
+        found = {(form, name) for name, value in {**named, **self.hidden}.items() for form in forms_of(value)}
+        return sorted((each for each in found if len(each[0]) >= SHORTEST), key=lambda each: (-len(each[0]), each))
 
 
 def read(run: RunFolder, view: View) -> RunFacts:
     """The facts of a run with this view. It queries the source of the site's topology, if it has one."""
     found, attempt = records(run, view), run.attempt(view.attempt)
-    plan = found.plan
+    plan = found.plan if is_mine(run.folder) else None  # its expressions and sources are not another user's to choose
     return replace(
         found,
         explanation=_known(lambda: explained(logs(run, None))) if view.state.over else None,

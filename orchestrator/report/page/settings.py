@@ -1,6 +1,6 @@
 """The settings of runs: those in their files, those that are not the default, and those in which runs differ.
 
-No value of `env` is among them, and nothing that looks like a secret, as what follows --api-key in a command.
+No secret of `env` is among them, and nothing that looks like one, as what follows --api-key in a command.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
+from torusrun.orchestrator.folder.secret_names import is_secret_variable
 from torusrun.orchestrator.report.page.facts import RunFacts
 from torusrun.orchestrator.runs.support.without_secrets import masked
 from torusrun.orchestrator.spec.run import RunSpec
 from torusrun.orchestrator.spec.write import as_written
 
-NAMES_ONLY = ("env",)  # its values may be secret
 COUNTED_ONLY = ("setup",)  # its lines may set variables
 NAMES = ("name", "site")  # they are said elsewhere, and have no default
 MISSING = "–"
@@ -33,7 +33,7 @@ def settings(facts: RunFacts) -> list[tuple[str, str]]:
     named = _in_file(facts.spec)
     return [
         (key, facts.shown(text))
-        for key, text in _leaves(masked(as_written(facts.plan.run)))
+        for key, text in _leaves(_written(facts.plan.run))
         if key not in NAMES and (usual.get(key) != text or key.removesuffix(".name") in named or key in named)
     ]
 
@@ -62,14 +62,23 @@ def differing(runs: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
 def _all(facts: RunFacts) -> Mapping[str, str]:
     if not facts.plan:
         return {}
-    leaves = _leaves(masked(as_written(facts.plan.run)))
-    return {key: facts.shown(text) for key, text in leaves if key != "name"}
+    return {key: facts.shown(text) for key, text in _leaves(_written(facts.plan.run)) if key != "name"}
+
+
+def _written(run: RunSpec) -> dict[str, Any]:
+    """The keys of a run without secrets."""
+    written = as_written(run)
+    variables = {name: _variable(name, value) for name, value in written["env"].items()}
+    return {key: variables if key == "env" else masked({key: value})[key] for key, value in written.items()}
+
+
+def _variable(name: str, value: Any) -> str:
+    """The value of a variable; of a secret only what it is."""
+    return value if isinstance(value, str) and not is_secret_variable(name) else f"[value of {name}]"
 
 
 def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """The dotted key and the text of every value in a document."""
-    if key in NAMES_ONLY:
-        value = sorted(value)
     if key in COUNTED_ONLY:
         value = len(value)
     if isinstance(value, dict):

@@ -16,7 +16,7 @@ from torusrun.orchestrator.runs.state.view import View
 LEAST_BAR = 10
 MOST_BAR = 40
 # Parts in the order in which a narrow line drops them; the state, the step and the bar stay.
-LEFT_OUT = ("age", "accuracy", "speed", "loss", "eta", "run")
+LEFT_OUT = ("age", "forecast", "accuracy", "speed", "loss", "eta", "run")
 
 
 @dataclass(frozen=True)

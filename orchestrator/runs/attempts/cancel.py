@@ -10,7 +10,7 @@ from time import monotonic, sleep
 
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder import allocation, index, ledger
+from torusrun.orchestrator.folder import allocation, attempt_folders, claim, holders, index, ledger
 from torusrun.orchestrator.folder.events import CancelRequested, Ended, KeptGoing, Started
 from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.planning.plan_files import read_plan
@@ -86,7 +86,8 @@ def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:
     endings = []
     for run, one in seen.items():
         try:
-            endings.append(_asked(run, one))
+            if not (one.state.certain and _end_remains(run)):
+                endings.append(_asked(run, one))
         except TorusrunError as error:
             refused[run] = error
     for ending in endings:
@@ -98,6 +99,27 @@ def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:
     _end([ending for ending in sure if ending not in waits], refused)
     _end(_not_ended(waits), refused)
     _end([ending for ending in waits if ending.several and ending.over], refused={})  # each would end as it begins
+    for ending in endings:
+        if ending.run in refused or (ending.begun and client.of(ending.site).scheduler.traits.one_machine):
+            _end_unreached(ending.run, refused)
+
+
+def _end_unreached(run: RunFolder, refused: Refused) -> None:
+    """End the processes of a run that its scheduler could not end, if they are on this host."""
+    try:
+        if _end_remains(run):
+            refused.pop(run, None)
+    except TorusrunError as error:
+        refused[run] = error
+
+
+def _end_remains(run: RunFolder) -> bool:
+    """End what is at work for a run on this host; False if nothing is. Raises UserError if others are at work."""
+    left = [run.attempt(number) for number in attempt_folders.attempts(run) if claim.held(run.attempt(number))]
+    for attempt in left:
+        if not holders.end(attempt, read_plan(run, attempt.number).site.kill_after_s):
+            raise UserError(f"{run.run_id} has processes that this host cannot end: {holders.named(attempt)}; end them")
+    return bool(left)
 
 
 def _asked(run: RunFolder, seen: View) -> _Ending:

@@ -21,7 +21,7 @@ from torusrun.orchestrator.folder.events import Submitting
 from torusrun.orchestrator.folder.records import reserve
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.images.source import parse
-from torusrun.orchestrator.planning import secret_values
+from torusrun.orchestrator.planning import packages, secret_values
 from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
 from torusrun.orchestrator.planning.image import recorded as image_kept
 from torusrun.orchestrator.planning.image.recorded import Image
@@ -96,18 +96,22 @@ def facts_of(plan: Plan, source: Path, origin: Origin | None = None) -> Origin:
 
 
 def _with_forecast(facts: Origin, plan: Plan) -> Origin:
-    from torusrun.orchestrator.planning.forecast_at_submit import (
-        forecast_at_submit,  # imported late: commands do not need it
-    )
-
+    if plan.run.command:  # imported late: each is a tenth of the start time
+        from torusrun.orchestrator.planning.command_runs import forecast_at_submit
+    else:
+        from torusrun.orchestrator.planning.forecast_at_submit import forecast_at_submit
     with busy("predicting how long it takes"):
-        found = None if plan.run.command else forecast_at_submit(plan)
+        found = forecast_at_submit(plan)
     return replace(facts, provenance={**facts.provenance, kept_forecast.KEY: asdict(found)}) if found else facts
 
 
 def image_of(plan: Plan, again: RunFolder | None = None) -> Image | None:
-    """The image of a plan, or of the run `again`, checked; None without one. Raises UserError if it does not fit."""
+    """The image of a plan, or of the run `again`, checked; None without one. Raises UserError if it does not fit.
+
+    Without an image the Python of the ranks is checked.
+    """
     if plan.run.image is None:
+        packages.check(plan)
         return None
     from torusrun.orchestrator.planning.image import checking  # imported late: a fifth of the start time
 
@@ -123,8 +127,8 @@ def fill(
     same_code: RunFolder | None = None,
 ) -> None:
     """Write the files of an unfinished run. It shares the copy of its code with the unfinished run `same_code`."""
-    made.folder.mkdir(mode=private.FOLDER)
-    made.attempts.mkdir(mode=private.FOLDER)
+    for folder in (made.folder, made.attempts):
+        private.new(folder, first.plan.site.umask)
     write_text(made.spec, first.plan.spec_text, secret=bool(first.plan.environment))
     write_json(made.provenance, origin.provenance)
     if origin.diff:
@@ -216,7 +220,7 @@ def take_back(made: Attempt) -> None:
 
 def _fill(made: Attempt, planned: AttemptPlan, texts: Scripts) -> None:
     """Write all files that the job of an attempt needs to begin."""
-    made.folder.mkdir(mode=private.FOLDER)
+    private.new(made.folder, planned.plan.site.umask)
     reserve(made.end)
     write_attempt(made, planned)
     write_text(made.script, texts.attempt, secret=bool(planned.plan.environment))

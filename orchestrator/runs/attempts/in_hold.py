@@ -12,6 +12,7 @@ from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.planning.plan import Plan
 from torusrun.orchestrator.planning.plan_files import read_plan
 from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.spec.measured import BY_NAME
 from torusrun.training.counted import counted
 
 FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a job that has begun
@@ -28,15 +29,9 @@ FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a j
     "attempts",
     "attempts_by",
     "preflight",
-    "step_us",
-    "image_us",
-    "step_ranks",
-    "step_spread",
     "links_error",
-    "save_us",
     "points_per_node_hour",
-    "decode_us",
-    "read_us",
+    *BY_NAME,
 )
 
 

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
@@ -17,6 +16,7 @@ from torusrun.orchestrator.folder.attempt_folders import supervised_on
 from torusrun.orchestrator.folder.bad_nodes.left_out import listed
 from torusrun.orchestrator.folder.bad_nodes.noted import note
 from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.checkpoints import content
 from torusrun.orchestrator.folder.end_words import ended
 from torusrun.orchestrator.folder.events import (
     CancelRequested,
@@ -107,7 +107,7 @@ class _Newest:
         self.plan = plan_files.read_first(run, self.number)
         checkpoint, self.epochs = continues_from.checkpoint(run, self.plan)
         self.checkpoint = checkpoint.name if checkpoint else None
-        self.written_s = _written_s(checkpoint) if checkpoint and self.plan.run.command else 0.0
+        self.content = content(checkpoint.parent) if checkpoint and self.plan.run.command else ""
         self.events = ledger.events(run.ledger)
         self.own = self._own_end()
         self.end = None if self.in_other_job else self._end()
@@ -182,7 +182,7 @@ class _Newest:
             before.after if before else (),
             before.after_any if before else (),
             resumes=self.checkpoint,
-            resumes_s=self.written_s,
+            resumes_content=self.content,
             follows=self.number,
             within=True,
             by=self.here.name,
@@ -195,15 +195,15 @@ class _Newest:
     @property
     def _attempts(self) -> tuple[Sequence[Event], int, Checkpoint, Mapping[int, int]]:
         """What the functions of in_vain.py count: attempts up to this one, and how far they came."""
-        return self.events, self.number, (self.checkpoint, self.written_s), self._began_after()
+        return self.events, self.number, (self.checkpoint, self.content), self._began_after()
 
     @property
     def _outside(self) -> int:
         return ended_outside(*self._attempts)
 
     def _began_after(self) -> dict[int, int]:
-        """The steps after which attempts began, if they may continue from the memory of a node."""
-        if not self.plan.run.train.checkpoints.memory:
+        """The steps after which attempts began, if they may continue from the memory of a node, or by a command."""
+        if not (self.plan.run.train.checkpoints.memory or self.plan.run.command):
             return {}
         with contextlib.suppress(SiteError):
             return metrics.began_after(metrics.rows(self.run.metrics))
@@ -268,10 +268,3 @@ class _Newest:
             with contextlib.suppress(UserError):  # the batch does not divide by these ranks, for example
                 return derive(self.plan, history, number, Changes(nodes=nodes, grid=()), self.epochs)
         raise UserError(f"the run does not fit on any number of nodes from {fewest} to {self.here.hosts}")
-
-
-def _written_s(checkpoint: Path) -> float:
-    try:
-        return checkpoint.stat().st_mtime
-    except OSError:
-        return 0.0

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.folder import allocation, claim, index, ledger
+from torusrun.orchestrator.folder import allocation, claim, holders, index, ledger
 from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.changes import Changes
 from torusrun.orchestrator.folder.events import Started
@@ -64,9 +64,11 @@ def next_attempt(
 
     Raises UserError as `resume` does: MayNotResume if the run itself is the reason.
     """
-    step = decide(_history(run, seen), policy)
+    known = _history(run, seen)
+    step = decide(known, policy)
     if not isinstance(step, Resume):
-        raise MayNotResume(f"{run.run_id} {step.why}")
+        who = f"; at work: {holders.named(run.attempt(seen.attempt))}" if known.at_work else ""
+        raise MayNotResume(f"{run.run_id} {step.why}{who}")
     plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
     checkpoint, epochs = continues_from.checkpoint(run, plan)
     planned = derive(plan, history, step.attempt, changes, epochs)

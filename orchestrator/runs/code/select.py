@@ -1,6 +1,7 @@
 """Selects the code in a folder: the files that git tracks or does not ignore, or the whole folder without git.
 
-Never code: git's own folder, compiled Python, virtual environments, torusrun's run folders, and special files.
+Never code: git's own folder, compiled Python, virtual environments, torusrun's run folders, special files, and files
+that hold keys and logins.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.folder import checkout
+from torusrun.orchestrator.runs.code.never_copied import is_private_key, is_secret, refuse_home
+from torusrun.training.counted import first_of
 
 MOST_LOOKED_AT = 100_000  # names; a folder with more, as a home can be, is read in part
 LEFT_OUT = {".git", "__pycache__"}
@@ -55,11 +58,10 @@ class SelectedCode:
 
 
 def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()) -> SelectedCode:
-    """The code in the folder `source`, sorted by name.
+    """The code in the folder `source`, sorted by name, without the files and folders `leave_out` relative to it.
 
-    Without the parent folder of `into`, and without the files and folders `leave_out` (relative to the source).
-
-    Raises UserError if the folder or a part of it cannot be read.
+    It will be copied to `into`, which is two folders below that of runs. Raises UserError if the folder or a part of it
+    cannot be read, or if it is no folder of code: a home folder, or one that holds the runs.
     """
     try:
         real = source.resolve(strict=True)
@@ -67,9 +69,10 @@ def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()
         raise unreadable(source, getattr(error, "strerror", "") or "its links form a cycle") from None
     if not real.is_dir():
         raise UserError(f"{source}: this is not a folder: name the folder of the code, or write `code: none`")
+    refuse_home(real, into.parent.parent.resolve() if into else None)
     chosen = SelectedCode(real)
     without = {os.path.normpath(name) for name in leave_out}
-    names = _without_what_is_no_code(_names(chosen, without), real, into, without)
+    names = _without_secrets(chosen, _without_what_is_no_code(_names(chosen, without), real, without))
     folders = {folder for name in names for folder in _folders_of(name)}
     copied = names.keys() | folders
     for name in sorted(names):
@@ -145,17 +148,28 @@ def walk(folder: Path, source: Path, leave_out: Callable[[str], bool]) -> Iterat
             yield from walk(Path(entry.path), source, leave_out)
 
 
+def _without_secrets(chosen: SelectedCode, found: dict[str, os.stat_result]) -> dict[str, os.stat_result]:
+    """The names without those of files that hold keys and logins, which a note lists."""
+    secret = [
+        name
+        for name, status in sorted(found.items())
+        if is_secret(name) or (stat.S_ISREG(status.st_mode) and is_private_key(chosen.source / name, status.st_size))
+    ]
+    if secret:
+        chosen.notes.append(f"{first_of(secret)}: left out: keys and logins are not copied")
+    return {name: found[name] for name in found.keys() - {*secret}}
+
+
 def _without_what_is_no_code(
-    found: dict[str, os.stat_result], source: Path, into: Path | None, without: Set[str]
+    found: dict[str, os.stat_result], source: Path, without: Set[str]
 ) -> dict[str, os.stat_result]:
     links = {name for name, status in found.items() if stat.S_ISLNK(status.st_mode)}
-    written = str(into.parent.resolve()) if into else ""
 
     @cache
     def never(folder: str) -> bool:
         path = os.path.join(source, folder)
         # git may still list files below a folder that became a link
-        return path == written or folder in without or folder in links or _never_code(path)
+        return folder in without or folder in links or _never_code(path)
 
     return {
         name: status

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import IO, Any
 
 from torusrun.orchestrator.base import process
-from torusrun.orchestrator.base.environment import clean_environment, which
+from torusrun.orchestrator.base.environment import jobs_environment, which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.runs.notices.notice import Notice
 from torusrun.orchestrator.spec.notify import Notify
@@ -52,7 +52,7 @@ def _mail(address: str, said: Notice, longest_s: float) -> str:
 
 
 def _program(words: list[str], said: Notice, text: str | None, longest_s: float) -> str:
-    environment = {**clean_environment(), **said.as_variables()}
+    environment = {**jobs_environment(), **said.as_variables()}
     try:
         done = process.run(words, timeout_s=longest_s, environment=environment, text=text)
     except SiteError as error:

@@ -30,6 +30,7 @@ QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED
 )
 PRODUCTIVE = (COMPUTE, EVALUATION)
 LEAST_SHARE = 0.01
+LEAST_SAVED_S = 300.0  # less is not worth advice
 LONGEST_S = 1e6  # of a checkpoint
 OF_ROWS = {rows_of.EVAL: EVALUATION, rows_of.START: START}
 
@@ -82,9 +83,13 @@ class Account:
 
     @property
     def cure(self) -> str:
-        """What would have saved most; '' if that is less than LEAST_SHARE of the time."""
-        use = max(CURES, key=lambda use: self.seconds.get(use, 0.0))
-        return f"{use}: {CURES[use]}" if self.seconds.get(use, 0.0) > LEAST_SHARE * self.total_s else ""
+        """What would have saved most; '' if that is less than LEAST_SHARE of the time, or than LEAST_SAVED_S.
+
+        The first attempt waits in the queue whatever is held.
+        """
+        could_s = {use: self.seconds.get(use, 0.0) - self.waited_s * (use == QUEUE) for use in CURES}
+        use = max(could_s, key=could_s.__getitem__)
+        return f"{use}: {CURES[use]}" if could_s[use] > max(LEAST_SHARE * self.total_s, LEAST_SAVED_S) else ""
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -66,7 +66,11 @@ ADVICE = {
     Cause.PROGRAM: Advice("the program itself failed", (MEND, f"if the error was temporary: {CONTINUES}")),
     Cause.HANG: Advice(
         "its ranks made no progress any more",
-        ("`torusrun logs {run} --all` shows the stacks of the ranks, at the end of their logs", CONTINUES),
+        (
+            "`torusrun logs {run} --all` shows what the ranks wrote last, and their stacks (of a command only with "
+            "py-spy on the job's PATH)",
+            CONTINUES,
+        ),
     ),
     Cause.CONNECTION: Advice(
         "ranks lost their connection, and no record shows that a rank ended before that",

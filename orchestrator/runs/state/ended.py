@@ -44,7 +44,8 @@ def kept(row: Settled) -> View | None:
     try:
         values = json.loads(row.text)
         grid = values["grid"] and tuple(values["grid"])
-        tuples = {"grid": grid, "hosts": tuple(values["hosts"]), "damaged": tuple(values["damaged"])}
+        lists = ("hosts", "damaged", "forecast_s")
+        tuples = {"grid": grid, **{name: tuple(values[name]) for name in lists}}
         return View(**{**values, **tuples, "state": State(values["state"])})
     except (ValueError, TypeError, KeyError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,7 +16,11 @@ NOT_ITS_OWN = (*OUTSIDE, Cause.BAD_HOST, Cause.PREEMPTED)  # causes that say not
 PAUSES_S = (0.0, 5.0, 15.0, 60.0, 180.0, 600.0)  # after the first, second ... attempt in a row that ended outside
 MOST_AT_FIRST = 8  # such attempts, if they are all since the submission: nothing shows that others can work
 SAME_BAD_HOST = 3  # jobs in a row that a bad host may end before they began anything
-Checkpoint = tuple[str | None, float]  # its name, and when it was written if a program may overwrite it (else 0.0)
+Checkpoint = tuple[str | None, str]  # its name, and a checksum of its content if a program may overwrite it (else '')
+MOST_ALIKE = 3  # errors in a row that count as the same, although files in the folder of checkpoints changed
+# What differs between two errors at the same place: addresses, paths, long identifiers and numbers.
+VARYING = re.compile(r"0x[0-9a-fA-F]+|(?<![\w.])/[^\s'\":,;)]+|\b(?=\w*\d)[0-9a-fA-F]{8,}\b|\d+")
+EXCEPTION = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)(?::|$)")  # perhaps behind the rank, or behind words of torchrun
 
 
 def in_vain(events: Sequence[Event], attempt: int, newest: Checkpoint, steps: Mapping[int, int] | None = None) -> int:
@@ -36,7 +41,7 @@ def _without_progress(
     later = -1
     for number in attempts_of_submission(events, attempt):
         intent = last(events, Submitting, number)
-        if intent is None or (intent.resumes, intent.resumes_s) != newest:
+        if intent is None or (intent.resumes, intent.resumes_content) != newest:
             break
         if later > began_after.get(number, later):
             break
@@ -50,11 +55,11 @@ def ended_outside(
     """How many attempts in a row, up to `attempt`, ended outside the program, soon and without a new checkpoint."""
     count = 0
     for number in _without_progress(events, attempt, newest, steps or {}):
-        began, end = last(events, Started, number), last(events, Ended, number)
+        end = last(events, Ended, number)
         if end is None or end.cause not in OUTSIDE:
             break
         count += 1
-        if began and end.time_s > began.time_s + PAUSES_S[-1]:
+        if not _was_short(events, number):
             break
     return count
 
@@ -71,15 +76,41 @@ def pause_s(outside: int, ended_s: float, now_s: float) -> float:
 def same_error(events: Sequence[Event], attempt: int) -> bool:
     """Whether this attempt and the one before it ended by an error of the program, after the same step and alike.
 
-    If the step is unknown, both must have continued from the same checkpoint.
+    If the step is unknown, both must have continued from the same checkpoint, or the one before them ended so, too, and
+    all soon: what a program writes at its start is no progress.
     """
-    two = [*attempts_of_submission(events, attempt)][:2]
-    ends = [end for end in (last(events, Ended, number) for number in two) if end and end.cause is Cause.PROGRAM]
-    said = {end.evidence.get("said") for end in ends}
-    if len(ends) < 2 or len(said) > 1 or None in said or ends[0].step != ends[1].step:
+    alike = [*_alike(events, attempt)][:MOST_ALIKE]
+    if len(alike) < 2:
         return False
-    begins = [last(events, Submitting, number) for number in two]
-    return ends[0].step is not None or len({(one.resumes, one.resumes_s) for one in begins if one}) == 1
+    begins = [last(events, Submitting, number) for number in alike[:2]]
+    known = (end := last(events, Ended, attempt)) is not None and end.step is not None
+    same_checkpoint = len({(one.resumes, one.resumes_content) for one in begins if one}) == 1
+    return known or same_checkpoint or (len(alike) == MOST_ALIKE and all(_was_short(events, n) for n in alike))
+
+
+def _alike(events: Sequence[Event], attempt: int) -> Iterator[int]:
+    """This attempt and, newest first, those before it that ended in a row by the same error after the same step."""
+    first = last(events, Ended, attempt)
+    for number in attempts_of_submission(events, attempt):
+        end = last(events, Ended, number)
+        if not (first and end and end.cause is Cause.PROGRAM and end.step == first.step and _error(end)):
+            return
+        if _error(end) != _error(first):
+            return
+        yield number
+
+
+def _error(end: Ended) -> str:
+    """The type and place of an error, or else its text, without what varies; '' if it is not known."""
+    said, place = end.evidence.get("said", ""), end.evidence.get("place", "")
+    kind = EXCEPTION.search(said)
+    return f"{kind[1]} at {place}" if kind and place else VARYING.sub("#", said)
+
+
+def _was_short(events: Sequence[Event], attempt: int) -> bool:
+    """Whether an attempt ended soon after it had begun, or before."""
+    began, end = last(events, Started, attempt), last(events, Ended, attempt)
+    return not began or (end is not None and end.time_s < began.time_s + PAUSES_S[-1])
 
 
 def bad_hosts_again(events: Sequence[Event], attempt: int) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ SCHEDULER_KNOWS = {State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL, State.OOM, S
 
 ENDS_OF_A_CANCELLED_JOB = {State.LOST, State.COMPLETED, State.FAILED, State.CANCELLED}
 
+LACKED = (Cause.KILLED, Cause.OUT_OF_MEMORY)  # of an attempt that may have lacked memory
+
 # A scheduler may take this long to show a job that it has accepted.
 SHOWN_AFTER_S = 30.0
 
@@ -76,7 +78,7 @@ def _completed(status: Status) -> Status:
 
 def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s: float) -> Status:
     """The end of an attempt whose job is over according to the scheduler."""
-    if end and job.state not in SCHEDULER_KNOWS:
+    if end and (job.state not in SCHEDULER_KNOWS or (job.state is State.OOM and _of_another(events, attempt, end))):
         return _as_asked(events, attempt, end.status)
     cause = Cause.of(job.state)
     if end:
@@ -88,6 +90,17 @@ def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s
         return unseen or Status(State.LOST, _lost(events, attempt, job.reason))
     reason = job.reason or f"the scheduler says {job.state.value}"
     return Status(job.state, _joined(reason, TO_DO.get(job.state, "")), job.hosts, cause=cause)
+
+
+def _of_another(events: list[Event], attempt: int, end: End) -> bool:
+    """Whether the memory that its job lacked was lacking in an earlier attempt of the job: a process was killed there.
+
+    The scheduler reports it for the whole job.
+    """
+    begun = last(events, Started, attempt)
+    before = {e.attempt for e in events if isinstance(e, Started) and begun and e.job == begun.job} - {attempt}
+    killed = any(isinstance(e, Ended) and e.attempt in before and e.cause in LACKED for e in events)
+    return killed and end.evidence.get("signal") != "SIGKILL"
 
 
 def _as_asked(events: list[Event], attempt: int, status: Status) -> Status:

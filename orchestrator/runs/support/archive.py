@@ -120,13 +120,15 @@ def _one(run: RunFolder, path: Path, cleaner: Cleaner) -> Iterator[tuple[str, by
             yield name, _json(cleaner.value(parsed(read_bytes(path, LARGEST_RECORD)))), ""
             return
         lines, rest = last_lines(path, TAIL_BYTES)
-        whole = path.stat().st_size <= TAIL_BYTES
+        whole = path.lstat().st_size <= TAIL_BYTES
         rest = rest if lines or whole else b""  # else it may begin within a secret
         text = b"\n".join([*lines, rest]).decode(errors="replace")
         clean = _lines(text, cleaner) if path.suffix == ".jsonl" else cleaner.text(text)
         yield name, clean.encode(), "" if whole else "its last lines"
     except FileNotFoundError:
         return
+    except NotADirectoryError as error:
+        yield name, b"", f"left out: a folder above it: {error.strerror}"
     except ValueError:
         yield name, b"", "left out: it is damaged"
     except OSError as error:

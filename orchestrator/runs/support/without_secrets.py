@@ -9,27 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+from torusrun.orchestrator.runs.support.secret_forms import NAMED, PATTERNS, REMOVED, SHELL_WORD
 from torusrun.orchestrator.spec.software import Software
 
-REMOVED = "***"
 SHORTEST = 4  # characters of a value that is looked for in text; "1" would be everywhere
 ENVIRONMENTS = ("env", "environment")
 SOFTWARE = {field.name for field in fields(Software)}
-NAMES = r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization)"
-NAMED = re.compile(NAMES, re.IGNORECASE)
-SHELL_WORD = r"""(?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'",;])+"""
-# Repetitions are bounded, so that no output makes the search slow.
-PATTERNS = [
-    (re.compile(r"-----BEGIN [^-\n]*PRIVATE KEY-----.*?-----END [^-\n]*PRIVATE KEY-----", re.DOTALL), REMOVED),
-    (re.compile(r"\A.*-----END [^-\n]*PRIVATE KEY-----", re.DOTALL), REMOVED),  # its beginning is not in the tail
-    (re.compile(r"-----BEGIN [^-\n]*PRIVATE KEY-----.*\Z", re.DOTALL), REMOVED),
-    (re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://)[^/\s@'\"]{1,500}@", re.IGNORECASE), rf"\1{REMOVED}@"),
-    (re.compile(r"\b((?:bearer|basic)\s+)[A-Za-z0-9+/=._~-]{6,}", re.IGNORECASE), rf"\1{REMOVED}"),
-    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), REMOVED),
-    (re.compile(r"\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA)[\w-]{10,}"), REMOVED),
-    (re.compile(rf"((?<!-)--[\w-]{{0,40}}{NAMES}[\w-]{{0,40}}\s{{1,9}}){SHELL_WORD}", re.IGNORECASE), rf"\1{REMOVED}"),
-    (re.compile(rf"({NAMES}[\w-]{{0,40}}['\"]?\s{{0,9}}[=:]\s{{0,9}}){SHELL_WORD}", re.IGNORECASE), rf"\1{REMOVED}"),
-]
 
 
 class Cleaner:

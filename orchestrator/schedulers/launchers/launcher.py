@@ -31,7 +31,8 @@ class Launch:
     none. `passed` are the variables that the ranks on other hosts get. `mpi`: the ranks may run an MPI program.
     `exported` are the variables of the launcher's own environment that the ranks get; None: all of them. `beside`: the
     ranks share their cores and memory with those of another launcher in the same job. `called` is the scheduler's name
-    of the launcher's own host, '' if it is the host's own name, too.
+    of the launcher's own host, '' if it is the host's own name, too. `kill_after_s` is how long a rank may take to end
+    its program once it is asked to.
     """
 
     python: str
@@ -45,6 +46,7 @@ class Launch:
     beside: bool = False
     exported: tuple[str, ...] | None = None
     called: str = ""
+    kill_after_s: float = 30.0
 
 
 @dataclass(frozen=True)

@@ -19,4 +19,5 @@ class Spawn(Launcher):
     built_in = True
 
     def command(self, launch: Launch) -> list[str]:
-        return process.module(launch.python, "torusrun.orchestrator.schedulers.launchers.spawner", str(launch.ranks))
+        words = (str(launch.ranks), f"{launch.kill_after_s:g}")
+        return process.module(launch.python, "torusrun.orchestrator.schedulers.launchers.spawner", *words)

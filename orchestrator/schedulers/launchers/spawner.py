@@ -1,6 +1,6 @@
 """Starts N processes on this machine, with a rank each; if one ends badly, it ends the others.
 
-`orchestrator.schedulers.launchers.spawner N COMMAND...`
+`orchestrator.schedulers.launchers.spawner N KILL_AFTER_S COMMAND...`
 """
 
 from __future__ import annotations
@@ -15,43 +15,58 @@ from types import FrameType
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.schedulers.launchers.spawn import Spawn
+from torusrun.training.reporting.output import never_fail
 
 POLL_S = 0.1
+LATER_S = 10.0  # beyond the time of a rank for its program and for the writer of its checkpoint
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
+
+
+class Ranks:
+    """The processes with a rank each. Those that do not end in time once they are asked to are killed."""
+
+    def __init__(self, count: int, kill_after_s: float, command: Sequence[str]) -> None:
+        self.longest_s = 2 * kill_after_s + LATER_S
+        self.kill_s = float("inf")  # when those that are left are killed
+        self.processes = [_start(command, rank) for rank in range(count)]
+        for number in (*STOPS, signal.SIGUSR1):
+            signal.signal(number, self._forward)
+
+    def _forward(self, number: int, frame: FrameType | None) -> None:
+        self.send(signal.Signals(number))
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to all; one that is stopped continues if it is a request to end."""
+        stops = (signal.SIGCONT,) if number in STOPS else ()
+        if stops:
+            self.kill_s = min(self.kill_s, time.monotonic() + self.longest_s)
+        for rank in self.processes:
+            for each in (number, *stops):
+                if rank.poll() is None:
+                    rank.send_signal(each)
+
+    def wait(self) -> int:
+        """Wait until all have ended; the exit code of the first that ended badly. Then the others are asked to end."""
+        worst = 0
+        while None in (codes := [rank.poll() for rank in self.processes]):
+            if not worst and (bad := _bad(codes)):
+                worst = bad[0][1]
+                for rank, code in bad:
+                    _tell(rank, code)
+                self.send(signal.SIGTERM)
+            if time.monotonic() > self.kill_s:
+                self.send(signal.SIGKILL)
+            time.sleep(POLL_S)
+        return worst or next((code for code in codes if code), 0)
 
 
 def main() -> int:
-    count, command = int(sys.argv[1]), sys.argv[2:]
-    ranks = [_start(command, rank) for rank in range(count)]
-
-    def forward(number: int, frame: FrameType | None) -> None:
-        _signal(ranks, signal.Signals(number))
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, forward)
-    return _wait(ranks)
+    return Ranks(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]).wait()
 
 
-def _start(command: list[str], rank: int) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], rank: int) -> subprocess.Popen[bytes]:
     numbers = dict.fromkeys(Spawn.numbers, str(rank))
     return process.start(command, environment={**os.environ, **numbers}, parent_death=signal.SIGTERM)
-
-
-def _signal(ranks: list[subprocess.Popen[bytes]], number: signal.Signals) -> None:
-    for rank in ranks:
-        if rank.poll() is None:
-            rank.send_signal(number)
-
-
-def _wait(ranks: list[subprocess.Popen[bytes]]) -> int:
-    worst = 0
-    while None in (codes := [rank.poll() for rank in ranks]):
-        if not worst and (bad := _bad(codes)):
-            worst = bad[0][1]
-            for rank, code in bad:
-                _tell(rank, code)
-            _signal(ranks, signal.SIGTERM)
-        time.sleep(POLL_S)
-    return worst or next((code for code in codes if code), 0)
 
 
 def _bad(codes: Sequence[int | None]) -> list[tuple[int, int]]:
@@ -66,4 +81,5 @@ def _tell(rank: int, code: int) -> None:
 
 
 if __name__ == "__main__":
+    never_fail()
     sys.exit(main())

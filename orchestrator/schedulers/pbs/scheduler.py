@@ -28,6 +28,10 @@ OWN_COMMANDS = (
 # PBS itself tells a process only the number of its host (PBS_NODENUM), and only the first host has the list.
 HOST = "TORUSRUN_HOST"
 OWN_HOST = f'export {HOST}="$(head -n 1 "$PBS_NODEFILE" 2> /dev/null)"'
+KEPT = (
+    'torusrun_kept="$(readlink "/proc/$$/fd/1")"; '
+    'if [[ $torusrun_kept == */"$PBS_JOBNAME".o+([0-9.]) ]]; then rm -f -- "$torusrun_kept"; fi'
+)
 
 
 def _groups() -> list[str]:
@@ -67,7 +71,7 @@ class PBS(Scheduler):
         cannot_exclude="PBS has no request that leaves out hosts; if your site has one, write it in the site's 'ask'",
     )
     # PBS keeps a job's output on its node until the end. The script sends it itself, so that users can read it earlier.
-    script = JobScript((OWN_COMMANDS, OWN_HOST), sends_output=True)
+    script = JobScript((OWN_COMMANDS, OWN_HOST, KEPT), sends_output=True)
     cluster = ClusterQueries(("pbsnodes",), _facts, topology.SWITCHES)
     # pbs_tmrsh asks the MOM of its own host. Few builds of Open MPI support PBS, and few sites allow ssh.
     reach = Reach(remote_command=_remote, for_every_mpi=True)
@@ -77,8 +81,11 @@ class PBS(Scheduler):
             f"-N {self._word('name', request.called)}",
             *(request.ask or _chunks(request)),
             f"-l walltime={clock(request.time_s)}",
-            "-o /dev/null",
-            "-e /dev/null",
+            # The script itself sends its output. PBS copies all other files by scp unless a node's MOM has a $usecp for
+            # their place, /dev/null too, with -k oed as well, and with -R oe those of a failed job: a minute without
+            # an scp that works, in which the job does not end. Those that stay with -k the script removes (KEPT).
+            "-j oe",
+            "-k oe",
             # A rerun would run under the same attempt; `resume` makes a new one. PBS requires `-r y` for arrays.
             "-r y" if request.array else "-r n",
         ]

@@ -392,6 +392,23 @@ def test_only_named_owners_may_own_a_cache_of_others(tmp_path: Path) -> None:
         users(["nobody-of-that-name"])
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.parametrize("suffix", [".sif", ".json", ".packages"])
+def test_what_a_stranger_left_in_a_cache_is_not_used_when_it_is_closed_again(tmp_path: Path, suffix: str) -> None:
+    cache = Cache(tmp_path / "images")
+    made = entry(cache)
+    (cache.folder / f"{KEY}.packages").touch()
+    planted = cache.folder / f"{KEY}{suffix}"
+    os.chown(planted, 4242, 4242)
+    with pytest.raises(SiteError, match=f"{suffix}: it belongs to user 4242; remove it, or name that user"):
+        cache.get(KEY)
+    assert Cache(cache.folder, users(["4242"])).get(KEY) == made
+    os.chown(planted, os.geteuid(), os.getegid())
+    planted.chmod(0o666)
+    with pytest.raises(SiteError, match="all users can write into it"):
+        cache.get(KEY)
+
+
 def test_a_name_that_begins_a_key_means_neither(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "images")
     keyed, named = entry(cache, "bed" + KEY[3:]), entry(cache, "a" + KEY[1:], name="bed")

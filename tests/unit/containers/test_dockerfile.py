@@ -103,10 +103,39 @@ def test_clones_have_one_key(folder: Path) -> None:
     assert inputs_of(clone, f"{TINY}COPY . /to\n").key == before
 
 
-def test_links_to_folders_are_copied(folder: Path) -> None:
+@pytest.mark.parametrize("ignored", ["", "nothing\n"], ids=["whole folder", "with rules"])
+@pytest.mark.parametrize(
+    ("link", "to", "copied"),
+    [
+        ("src/key", "../../outside/a.txt", "src"),
+        ("src/key", "../../outside/a.txt", "src/key"),
+        ("src/keys", "../../outside", "src"),
+        ("src/keys", "../../outside", "src/keys"),
+        ("src/keys", "../../outside", "src/keys/a.txt"),
+        ("src/keys", "../../outside", "src/keys/*.txt"),
+        ("src/deep/keys", "/etc", "."),
+    ],
+)
+def test_nothing_behind_a_link_out_of_the_context_is_copied(
+    folder: Path, link: str, to: str, copied: str, ignored: str
+) -> None:
+    """A checkout of somebody else could lead to the keys of whoever builds its image."""
     (folder.parent / "outside").mkdir()
     (folder.parent / "outside" / "a.txt").touch()
-    (folder / "src" / "data").symlink_to("../../outside")
+    (folder / ".dockerignore").write_text(ignored)
+    (folder / link).parent.mkdir(exist_ok=True)
+    (folder / link).symlink_to(to)
+    with pytest.raises(UserError, match=r"this link leads to .*, out of .*; put a copy into that folder, or leave"):
+        inputs_of(folder, f"{TINY}COPY {copied} /to/\n")
+    (folder / ".dockerignore").write_text(f"{link}\n")
+    if copied in ("src", "."):
+        assert inputs_of(folder, f"{TINY}COPY {copied} /to/\n").files
+
+
+def test_links_to_folders_are_copied(folder: Path) -> None:
+    (folder / "outside").mkdir()
+    (folder / "outside" / "a.txt").touch()
+    (folder / "src" / "data").symlink_to("../outside")
     names = [name for name, _ in inputs_of(folder, f"{TINY}COPY src /to\n").files]
     assert names == ["files/0/model.py", "files/0/data/a.txt"]
     (folder / "src" / "up").symlink_to("..")

@@ -42,7 +42,7 @@ told=' PATH LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX JOB_ID JOB_NAME 
 passed=()
 for name in $(compgen -e); do
   [[ "$told" == *" $name "* || -z "${was[$name]+set}" || "${was[$name]}" != "${!name}" ]] || continue
-  case "$name" in _ | PWD | OLDPWD | SHLVL) ;; *) passed+=(-x "$name") ;; esac
+  case "$name" in _ | PWD | OLDPWD | SHLVL | TORUSRUN_HOST) ;; *) passed+=(-x "$name") ;; esac
 done
 rm -f "$again"
 

@@ -133,7 +133,7 @@ def test_every_number_of_a_forecast_has_an_interval_that_contains_it(home: Path,
 
 def test_a_measured_rate_makes_the_interval_narrow(home: Path, capsys: Said) -> None:
     published_low, published_high = of_run(capsys, 2048, 16)["intervals"]["step_s"]
-    low, high = of_run(capsys, 2048, 16, "--images-per-s", "800")["intervals"]["step_s"]
+    low, high = of_run(capsys, 2048, 16, "--images-per-s", "800@32")["intervals"]["step_s"]
     assert published_high / published_low > 2 > 1.3 > high / low
 
 
@@ -141,7 +141,7 @@ def test_intervals_widen_beyond_what_is_published_and_say_why(home: Path, capsys
     def width(found: Any) -> float:
         return float(found["intervals"]["step_s"][1] / found["intervals"]["step_s"][0])
 
-    rate = ("--images-per-s", "800", "--network", "abci-v")
+    rate = ("--images-per-s", "800@32", "--network", "abci-v")
     near, far = of_run(capsys, 32 * 4096, 1024, *rate), of_run(capsys, 32 * 40960, 10240, *rate)
     assert width(far) > width(near)
     assert any("the largest known cluster has 4,352 GPUs" in one["why"] for one in far["doubts"])
@@ -171,9 +171,9 @@ def test_a_measured_spread_replaces_the_published_one() -> None:
 def test_a_measurement_whose_steps_differ_much_is_too_wide_to_plan_by() -> None:
     """14 steps that differ by 95 %: 1.645 x 1.2533 x 0.95 / 3.742 = 52 % beside the 4 % of quiet steps."""
     shared, quiet = doubts.same_program(0.95), doubts.same_program(0.01)
-    assert shared.factor.high == pytest.approx(1 + (0.04**2 + 0.5235**2) ** 0.5, rel=1e-3) and shared.factor.is_wide
+    assert shared.between.high == pytest.approx(1 + (0.04**2 + 0.5235**2) ** 0.5, rel=1e-3) and shared.between.is_wide
     assert "differ by 95 %" in shared.why and "shared cores" in shared.why
-    assert quiet.factor.high == pytest.approx(1.04, abs=1e-3) and quiet.why == doubts.SAME
+    assert quiet.between.high == pytest.approx(1.04, abs=1e-3) and quiet.why == doubts.SAME
 
 
 def test_ranks_that_share_cores_may_wait_for_one_unknown_how_long(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.network.prediction import calibration
+from torusrun.orchestrator.network.prediction import calibration, constants
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
@@ -163,6 +163,108 @@ def test_the_name_of_a_long_accuracy_is_apart_from_its_epochs(home: Path, capsys
     assert "to 93.1 % top-5 " in said, said
 
 
+H200 = ["predict", DIGITS, "--workload", "resnet50", "--set", "grid=auto", "--set", "ranks_per_node=1"]
+
+
+def compute_s(found: Any) -> float:
+    return float(sum(found[part] for part in ("forward_s", "backward_s", "fixed_s")))
+
+
+def with_keys(said: Said, gpu: str, *keys: str, batch: int = 256) -> Any:
+    keys = (f"train.batch={batch}", *keys)
+    return answer(said, *H200, "--gpu", gpu, *(word for key in keys for word in ("--set", key)))
+
+
+@pytest.mark.parametrize(
+    ("keys", "images_per_s"),
+    [
+        ([], 1054.3),
+        (["train.precision=tf32"], 3090.2),
+        (["train.precision=fp16"], 5051.7),
+        (["train.precision=bf16"], 4576.4),
+        (["train.precision=bf16", "train.compile=true"], 6433.1),
+    ],
+)
+def test_a_measured_card_has_a_rate_for_each_precision(
+    home: Path, capsys: Said, keys: list[str], images_per_s: float
+) -> None:
+    """benchmarks/results/gpu-h200-2026-11-26.txt; the intervals are those of another host."""
+    found = with_keys(capsys, "h200", *keys)
+    assert 256 / compute_s(found) == pytest.approx(images_per_s, rel=1e-3)
+    low, high = found["intervals"]["step_s"]
+    assert 1.1 < high / low < 1.5
+    assert "with torusrun in" in found["assumptions"][0]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "keys", "times", "why"),
+    [
+        ("h200-mlperf", (), 4.79, "fp32 beside fp16 was measured on another GPU"),
+        ("h200-mlperf", ("train.precision=fp16",), 1.0, "with another program"),
+        ("a100-mlperf", ("train.precision=tf32",), 1.63, "tf32 beside fp16"),
+        ("v100-16gb", ("train.precision=tf32",), 4.79, "tf32 beside fp16"),  # it has no TF32
+        ("h100", ("train.precision=fp16", "train.compile=true"), 1 / 1.406, "fp16, compiled was measured nowhere"),
+        ("p100", ("train.precision=fp16",), 1.0, "fp16 beside fp32"),
+    ],
+)
+def test_a_published_rate_is_that_of_its_program_and_others_are_doubtful(
+    home: Path, capsys: Said, gpu: str, keys: tuple[str, ...], times: float, why: str
+) -> None:
+    published = constants.table("gpus")[gpu]
+    batch = int(constants.number(published["reference_batch"]))
+    found = with_keys(capsys, gpu, *keys, batch=batch)
+    fixed_s, step_s = constants.number(published["fixed_s"]), batch / constants.number(published["images_per_s"])
+    image_s = found["forward_s"] + found["backward_s"]
+    image_s *= fixed_s / found["fixed_s"]  # without the wait for the other ranks of the published run
+    assert image_s == pytest.approx(times * (step_s - fixed_s), rel=0.01)
+    assert any(why in doubt["why"] for doubt in found["doubts"]), found["doubts"]
+
+
+def test_fp32_of_ours_is_inside_the_interval_of_another_programs_rate(home: Path, capsys: Said) -> None:
+    """242.83 ms a step of 256 in fp32 on an H200, and 39.79 compiled in bf16."""
+    for keys, step_s in (((), 0.24283), (("train.precision=bf16", "train.compile=true"), 0.03979)):
+        low, high = with_keys(capsys, "h200-mlperf", *keys)["intervals"]["step_s"]
+        assert low < step_s < high
+
+
+def test_accumulated_passes_each_have_the_fixed_time_and_the_last_alone_overlaps(home: Path, capsys: Said) -> None:
+    fixed_s = [with_keys(capsys, "h200", f"train.accumulate={passes}")["fixed_s"] for passes in (1, 4)]
+    assert fixed_s[1] == pytest.approx(4 * fixed_s[0])
+    words = [
+        "predict",
+        DIGITS,
+        *BIG,
+        "--workload",
+        "resnet50",
+        "--set",
+        "train.batch=1024",
+        "--set",
+        "train.precision=fp16",
+    ]
+    once, often = (answer(capsys, *words, "--set", f"train.accumulate={passes}") for passes in (1, 16))
+    assert float(str(often["exposed_s"])) > float(str(once["exposed_s"]))
+
+
+def test_the_type_of_the_wire_counts_in_a_named_network_too(home: Path, capsys: Said) -> None:
+    words = ["predict", DIGITS, *BIG, "--workload", "resnet50", "--set", "train.sync.buckets=one"]
+    full, half = (answer(capsys, *words, "--set", f"train.sync.wire={wire}") for wire in ("fp32", "fp16"))
+    assert 1.7 < float(str(full["all_reduce_s"])) / float(str(half["all_reduce_s"])) < 2.05
+
+
+def test_the_fixed_part_of_a_step_stays_at_another_batch(home: Path, capsys: Said) -> None:
+    """MLPerf: 8 H100 at batch 400, and 64 at 50 with 314,127 images/s: 10.2 ms a step."""
+    words = ["predict", DIGITS, "--workload", "resnet50", "--network", "abci-h", "--site", "abci-h", "--gpu", "h100"]
+    words += [word for key in ("account=g", "nodes=8", "grid=auto", "train.batch=3200", "train.precision=fp16",
+                               "train.sync.wire=fp16") for word in ("--set", key)]  # fmt: skip
+    named, unnamed = (answer(capsys, *words, "--images-per-s", rate) for rate in ("7161@400", "7161"))
+    for found in (named, unnamed):
+        low, high = found["intervals"]["images_per_s"]  # type: ignore[index]
+        assert found["fixed_s"] == 0.003 and low < 314_127 < high
+        assert float(str(found["images_per_s"])) < 0.9 * 64 * 7161
+    assert any("RATE@BATCH" in doubt["why"] for doubt in unnamed["doubts"])  # type: ignore[attr-defined]
+    assert any("measured at 400" in doubt["why"] for doubt in named["doubts"])  # type: ignore[attr-defined]
+
+
 def test_a_sweep_is_a_table_a_plot_and_a_picture(tmp_path: Path, capsys: Said) -> None:
     picture = tmp_path / "sweep.svg"
     assert main(["scale", "--svg", str(picture)]) == 0
@@ -202,6 +304,8 @@ def test_the_published_table(capsys: Said) -> None:
         ([DIGITS, "--workload", "resnet50"], "torusrun predict RUN.yaml --gpu NAME"),
         ([DIGITS, "--set", "train.model=my.nets:wide"], "the time of the model my.nets:wide of your own is unknown"),
         ([DIGITS, "--set", "train.data=my.sets:all"], "the time of the data my.sets:all of your own is unknown"),
+        ([DIGITS, "--images-per-s", "fast"], "write RATE, or RATE@BATCH"),
+        ([DIGITS, "--images-per-s", "5@0"], "must be above 0"),
         ([DIGITS, "--network", "nowhere"], "there are: abci-v"),
         ([DIGITS, "--hosts", "nowhere.txt"], "--hosts nowhere.txt: cannot be read"),
     ],

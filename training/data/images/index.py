@@ -20,6 +20,7 @@ from typing import Any
 
 from torusrun.training.files import lock
 from torusrun.training.files.trusted import open_own, open_own_folder, put
+from torusrun.training.reporting.output import warn
 
 SCHEMA = 2  # some older indexes of shards lack samples: those of links, and of joined tar files
 
@@ -74,7 +75,7 @@ def forget(kind: str, root: Path) -> None:
 
 
 def _unkept(index: Index, error: Exception) -> Index:
-    print(f"training: the index of the data set cannot be kept for the next run: {error}", file=sys.stderr, flush=True)
+    warn(f"training: the index of the data set cannot be kept for the next run: {error}")
     return index
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from torusrun.training.files.trusted import put
+from torusrun.training.reporting.output import warn
 from torusrun.training.sync.buckets.layout import Layout
 
 SCHEMA = 1
@@ -62,12 +62,8 @@ def write(path: Path, plan: KeptPlan, made_for: Mapping[str, Any], measured: Map
     try:
         put(path, json.dumps(document).encode(), 0o644)
     except OSError as error:
-        print(
-            f"training: the plan of buckets could not be written to {path}: {error.strerror or error}; a resumed "
-            "attempt measures again, and its sums may have another order",
-            file=sys.stderr,
-            flush=True,
-        )
+        why = f"the plan of buckets could not be written to {path}: {error.strerror or error}"
+        warn(f"training: {why}; a resumed attempt measures again, and its sums may have another order")
 
 
 def agreed_plan(plan: KeptPlan | None, gradients: int, device: torch.device) -> KeptPlan | None:
@@ -84,4 +80,4 @@ def agreed_plan(plan: KeptPlan | None, gradients: int, device: torch.device) -> 
 
 
 def _say(what: str) -> None:
-    print(f"training: {what}; gradients are measured again", file=sys.stderr, flush=True)
+    warn(f"training: {what}; gradients are measured again")

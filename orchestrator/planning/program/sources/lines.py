@@ -93,11 +93,11 @@ class PatternSource(LineSource):
     def numbers(self, line: bytes) -> Mapping[str, object]:
         text = line.decode("utf-8", "replace")
         match = self._pattern.search(uncoloured(text))
-        if not match:
+        groups = match.groupdict().items() if match else ()
+        found = {name: value for name, group in groups if (value := _number(group)) is not None}
+        if not found:
             self._first_s = self._first_s or self._clock()
             self._unmatched, self._newest = self._unmatched + 1, text
-        groups = match.groupdict().items() if match else ()
-        found = {name: value for name, text in groups if (value := _number(text)) is not None}
         self._matched = self._matched or bool(found)
         return found
 
