@@ -54,7 +54,7 @@ class How(Enum):
     )
     FIRST_HOST_DOWN = (
         Cause.HOST_LOST,
-        "lost {silent}, the first host of its job, which the scheduler began again without it ({why})",
+        "lost {host}, the first host of its job, which the scheduler began again without it ({why})",
     )
     DAEMON_GONE = Cause.HOST_LOST, "the scheduler's daemon on {host} ended while the job was running; {before}"
 

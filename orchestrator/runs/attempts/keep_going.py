@@ -255,7 +255,7 @@ class _Newest:
         """The end of an attempt that left no record. PBS begins the job again if it loses the first host."""
         host = supervised_on(self.run.attempt(self.number))
         if why := self._asked.lost(host):
-            return ended(How.FIRST_HOST_DOWN, hosts=[host], silent=host, why=why)
+            return ended(How.FIRST_HOST_DOWN, hosts=[host], host=host, why=why)
         return ended(How.NO_END, supervisor=host)
 
     def _first_host(self, status: Status) -> tuple[str, ...]:
