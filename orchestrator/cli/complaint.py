@@ -6,15 +6,15 @@ import argparse
 import re
 from collections.abc import Callable
 
-from orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.errors import UserError
 
 TYPE_CHECKING = False  # as in verb_list
 if TYPE_CHECKING:
     from typing import NoReturn
 
+MOST_VERBS = 4  # in a message
 Sentence = Callable[..., str]
 SENTENCES: dict[str, Sentence] = {
-    r"the following arguments are required: (.*)": "{0}: it is missing".format,
     r"argument ([^:]*): invalid choice: (.*) \(choose from (.*)\)": lambda name, word, known: (
         f"{name}: it must be one of {known.replace(chr(39), '')}, not {word}"  # some Pythons quote them
     ),
@@ -28,7 +28,9 @@ SENTENCES: dict[str, Sentence] = {
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are those of any other mistake."""
+    """A parser whose errors are those of any other mistake. `verbs_with` are the verbs that have an option."""
+
+    verbs_with: Callable[[str], list[str]] = staticmethod(lambda option: [])
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self._sentence(message)}; `{self._help}` shows its options")
@@ -40,6 +42,8 @@ class Parser(argparse.ArgumentParser):
 
     def _sentence(self, message: str) -> str:
         verb = self.prog.partition(" ")[2] or self.prog
+        if missing := re.fullmatch(r"the following arguments are required: (.*)", message):
+            return f"{verb} needs {' and '.join(map(self._with_help, missing[1].split(', ')))}"
         for pattern, sentence in SENTENCES.items():
             if found := re.fullmatch(pattern, message, re.DOTALL):
                 return sentence(*found.groups())
@@ -48,7 +52,20 @@ class Parser(argparse.ArgumentParser):
         word = unknown.split()[0]
         if not word.startswith("-"):
             return f"{verb}: {unknown!r} is one argument too many"
-        from training.recipe.near import did_you_mean
+        option = word.partition("=")[0]
+        return f"{verb} has no option {option}{self._other_verbs(option) or self._near(option)}"
 
-        known = (name for action in self._actions for name in action.option_strings)
-        return f"{verb} has no option {word.partition('=')[0]}{did_you_mean(word.partition('=')[0], known)}"
+    def _with_help(self, metavar: str) -> str:
+        """A missing argument with what it is, as in 'RUN.yaml (the run file)'."""
+        texts = {str(action.metavar or action.dest): action.help for action in self._actions}
+        return f"{metavar} ({texts[metavar]})" if texts.get(metavar) else metavar
+
+    def _near(self, option: str) -> str:
+        from torusrun.training.recipe.near import did_you_mean
+
+        return did_you_mean(option, (name for action in self._actions for name in action.option_strings))
+
+    def _other_verbs(self, option: str) -> str:
+        """'; submit and plan have it' for an option of other verbs, '' for one that no verb has."""
+        having = self.verbs_with(option)
+        return f"; {', '.join(having[:MOST_VERBS])} {'has' if len(having) == 1 else 'have'} it" if having else ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 
-from orchestrator.base.version import __version__
-from orchestrator.cli.complaint import Parser
+from torusrun.orchestrator.base.version import __version__
+from torusrun.orchestrator.cli.complaint import Parser
 
 TYPE_CHECKING = False  # without `typing`, which takes a tenth of the start
 if TYPE_CHECKING:
@@ -74,6 +74,32 @@ GROUPS = {
 }
 WITHOUT_JSON = ("shell", "forward", "logs", "schema", "help", "completion")  # a text, or what others write
 VERBS = {verb: text for group in GROUPS.values() for verb, text in group.items()}
+MEANT = {  # words that users of other programs type for a verb
+    "submit": "start launch queue enqueue sbatch qsub train create new execute",
+    "reproduce": "repeat replay again clone",
+    "hold": "allocate alloc salloc reserve",
+    "check": "validate verify lint test",
+    "predict": "forecast estimate eta",
+    "status": "list ls ps runs jobs squeue qstat stat state history",
+    "watch": "top htop monitor follow attach wait progress",
+    "logs": "log tail cat output out stdout stderr",
+    "report": "plot compare html tensorboard",
+    "show": "info describe details inspect get",
+    "explain": "why diagnose reason error errors",
+    "cancel": "stop kill abort end terminate scancel qdel interrupt",
+    "resume": "restart retry rerun continue requeue",
+    "shell": "ssh exec login connect enter bash srun",
+    "forward": "tunnel proxy port-forward",
+    "collect": "download fetch pull sync rsync",
+    "cp": "copy scp",
+    "rm": "delete del remove erase drop",
+    "gc": "clean cleanup prune purge",
+    "init": "setup configure config add-site",
+    "sites": "clusters profiles",
+    "calibrate": "measure benchmark bench",
+    "examples": "example template templates demo",
+    "help": "man usage",
+}
 EPILOG = """
 exit codes: 0 done, 1 the run failed, 2 a mistake in the request, 3 the scheduler or the site failed
 
@@ -101,13 +127,16 @@ def top_parser() -> argparse.ArgumentParser:
 
 def no_verb(verb: str) -> str:
     """The message about a verb that does not exist."""
-    from training.recipe.near import did_you_mean
+    from torusrun.training.recipe.near import nearest
 
-    return f"there is no verb {verb!r}{did_you_mean(verb, VERBS)} (verbs: {', '.join(VERBS)})"
+    by_meaning = (known for known, words in MEANT.items() if verb.lower() in words.split())
+    if near := next(by_meaning, None) or nearest(verb, VERBS):
+        return f"there is no verb {verb!r}; did you mean {near!r}? It is to {VERBS[near]}"
+    return f"there is no verb {verb!r} (verbs: {', '.join(VERBS)})"
 
 
 def module_of(verb: str) -> ModuleType:
-    return importlib.import_module(f"orchestrator.cli.verbs.{verb}")
+    return importlib.import_module(f"torusrun.orchestrator.cli.verbs.{verb}")
 
 
 def parser_of(verb: str) -> argparse.ArgumentParser:
@@ -119,6 +148,7 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
         description=f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.",
         epilog=module.__doc__,
     )
+    parser.verbs_with = _verbs_with
     module.arguments(parser)
     if verb not in WITHOUT_JSON and "--json" not in parser._option_string_actions:
         parser.add_argument("--json", action="store_true", dest="results_as_json", help="as JSON: ids, or paths")
@@ -126,3 +156,7 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
         "--quiet", "-q", action="store_true", help="print only the result, such as a run's id, and errors"
     )
     return parser
+
+
+def _verbs_with(option: str) -> list[str]:
+    return [verb for verb in VERBS if option in parser_of(verb)._option_string_actions]

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.base import lock, private
-from orchestrator.base.errors import SiteError, UserError, explained
-from orchestrator.base.strangers import objection
-from orchestrator.folder import settled
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.spec.paths import expanded, state_folder
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base import lock, private
+from torusrun.orchestrator.base.errors import SiteError, UserError, explained
+from torusrun.orchestrator.base.strangers import objection
+from torusrun.orchestrator.folder import settled
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.spec.paths import expanded, state_folder
+from torusrun.training.counted import counted
+from torusrun.training.recipe.near import did_you_mean
 
 LOCK_S = 10.0  # a process that removes runs holds the lock briefly, unless it was stopped
 YOUNG_S = 120.0  # a younger link stays; NFS caches for up to 60 s that a file is not there (nfs(5), acdirmax)
+COUNTED_BACK = re.compile(r"([^/]+?)(?:~(\d{1,6})|:last)")
 MOST_NAMED = 8  # runs in an error
 ANYBODY = -1  # no user has this number
 PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder a run's, damaged or not
@@ -115,6 +118,7 @@ def _links() -> list[os.DirEntry[str]]:
 def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
     """The run that `word` names: an id, its beginning, 'last', or, with a slash, a folder; `known` are all runs.
 
+    'mine~1' is the run before the newest of those whose ids begin so, 'mine~0' and 'mine:last' the newest.
     A word without a slash never names a folder: another user could have made one in the working directory.
     Raises UserError if no run or several runs match.
     """
@@ -123,6 +127,8 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
     if not word:
         raise UserError("the id of the run is empty")
     known = runs() if known is None else known
+    if counted_back := COUNTED_BACK.fullmatch(word):
+        return _back(counted_back[1], int(counted_back[2] or 0), known)
     named = known if word == "last" else [run for run in known if _is_meant(run, word)]
     exact = [run for run in named if run.run_id == word]
     matching = there(exact or named, 1 if word == "last" else MOST_NAMED + 1)
@@ -133,11 +139,20 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
         some = ", ".join(run.run_id for run in matching[-MOST_NAMED:])
         if matching[0].sweep and all(run.sweep == matching[0].sweep for run in named):
             raise UserError(f"{word!r} is a sweep: name one of its members: {more}{some}")
-        raise UserError(f"{word!r} begins the ids of {len(named)} runs: {more}{some}")
+        raise UserError(f"{word!r} begins the ids of {len(named)} runs: {more}{some}; {word}~0 is the newest")
     if {*"*?["} & {*word}:
         raise UserError(f"{word!r}: this takes one run and no pattern; `torusrun status {word!r}` lists them")
     hint = did_you_mean(word, [run.run_id for run in known])
     raise UserError(f"there is no run {word!r}{hint}; `torusrun status` lists your runs (write ./{word} for a folder)")
+
+
+def _back(word: str, back: int, known: Sequence[RunFolder]) -> RunFolder:
+    """The run that is `back` runs older than the newest of those that `word` begins, or of all for 'last'."""
+    matching = there(known if word == "last" else [run for run in known if _is_meant(run, word)], back + 1)
+    if len(matching) > back:
+        return matching[0]
+    begin = "you have" if word == "last" else f"{word!r} begins the ids of"
+    raise UserError(f"{word}~{back}: {begin} {counted(len(matching), 'run')}; `torusrun status` lists your runs")
 
 
 def _is_meant(run: RunFolder, word: str) -> bool:

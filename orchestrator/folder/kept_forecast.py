@@ -1,21 +1,21 @@
-"""The forecast of a training as it was at its submission, kept with the provenance of its run."""
+"""The forecast of a run as it was at its submission, kept with the provenance of its run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object
-from orchestrator.base.typed import record_of
-from orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 KEY = "forecast"  # in the provenance
 
 
 @dataclass(frozen=True)
 class KeptForecast:
-    """The predicted time of all steps and evaluations of a training without disturbances.
+    """The predicted time of all steps and evaluations of a run without disturbances.
 
     `validation_s` is the part of the evaluations, `grid` the expected grid, and `assumptions` name the rates of the
     device and the links that it is made of. `save_s` is how long all ranks wait for a checkpoint. If all steps have one
@@ -45,9 +45,15 @@ class KeptForecast:
 
 
 def read(run: RunFolder) -> KeptForecast | None:
-    """The kept forecast of a run; None for a command, a run of an earlier version, or a damaged record."""
+    """The kept forecast of a run; None for an unknown command, a run of an earlier version, or a damaged record."""
     try:
         found: KeptForecast = record_of(KeptForecast, (read_object(run.provenance) or {}).get(KEY))
     except (SiteError, ValueError):
         return None
     return found if found.total_s > 0 and found.steps > 0 else None
+
+
+def with_bounds_s(run: RunFolder) -> tuple[float, ...]:
+    """The predicted time of all steps of a run, with its bounds at 90 % if they are kept; () without a forecast."""
+    kept = read(run)
+    return (kept.total_s, *kept.intervals.get("training", ())) if kept else ()

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import damaged, read_object, required
-from orchestrator.base.typed import record_of
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.placement.grid import MOST_LEVELS
-from orchestrator.spec.kinds import seconds
-from training.recipe.limits import Items, Limits
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import damaged, read_object, required
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.placement.grid import MOST_LEVELS
+from torusrun.orchestrator.spec.kinds import seconds
+from torusrun.training.recipe.limits import Items, Limits
 
 SCHEMA = 1
 LARGEST_RANKS = 10_000_000
@@ -58,6 +58,17 @@ def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
             return found, f"{why}; {path} is read in its place" if why else ""
         why = why or f"{path}: it is missing"
     return None, f"{why}; `torusrun logs` and `torusrun collect` still work"
+
+
+def checkpoints_folder(run: RunFolder) -> str:
+    """The relative folder in which the command of a run keeps its checkpoints; '' without one or if it is unknown."""
+    try:
+        spec = (read_object(run.plan) or {}).get("spec")
+    except SiteError:
+        return ""
+    named = spec.get("checkpoints") if isinstance(spec, dict) else None
+    folder = named.get("folder") if isinstance(named, dict) else None
+    return folder.strip("/") if isinstance(folder, str) and not folder.startswith("/") else ""
 
 
 def read(path: Path) -> Planned | None:

@@ -6,28 +6,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.images import source
-from orchestrator.network.placement.grid import asked
-from orchestrator.planning import fits_command, fits_files, fits_mpi, fits_pyxis
-from orchestrator.planning.phase_groups import Stretch, stretches
-from orchestrator.schedulers.launchers import family
-from orchestrator.schedulers.words import not_plain
-from orchestrator.spec.load import Loaded
-from orchestrator.spec.notify import Notify
-from orchestrator.spec.paths import expanded
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.secret import Env, Secret, secret
-from orchestrator.spec.site import Site
-from training.counted import counted
-from training.recipe import fits as recipe
-from training.recipe import options
-from training.recipe.names import SCHEDULES
-from training.recipe.reading import ConfigError
-from training.recipe.train import Train
-from training.schedule.phases import named
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images import source
+from torusrun.orchestrator.network.placement.grid import asked
+from torusrun.orchestrator.planning import fits_command, fits_files, fits_mpi, fits_pyxis
+from torusrun.orchestrator.planning.phase_groups import Stretch, stretches
+from torusrun.orchestrator.schedulers.launchers import family
+from torusrun.orchestrator.schedulers.words import not_plain
+from torusrun.orchestrator.spec.load import Loaded
+from torusrun.orchestrator.spec.notify import Notify
+from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.secret import Env, Secret, secret
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.counted import counted
+from torusrun.training.recipe import fits as recipe
+from torusrun.training.recipe import options
+from torusrun.training.recipe.names import SCHEDULES
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import Train
+from torusrun.training.schedule.phases import named
 
 NEVER_SECRET = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 MOST_RANKS = 1_000_000  # more would make a plan take minutes
@@ -160,6 +160,12 @@ def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Itera
         yield Misfit(key, f"'{key}' must be 1 on a local site: it is this machine", "raise ranks_per_node instead")
     elif family(site.launcher).one_node and run.nodes != 1:
         yield Misfit(key, f"'{key}' must be 1 with the launcher {site.launcher!r}; several nodes take srun or mpirun")
+    if program := fits_command.ranks_of_its_own(run, ranks_per_node):
+        several = f"{ranks_per_node} of it on each node would collide"
+        yield Misfit(
+            "command", f"'command': {program} starts the ranks of a node itself, and {several}",
+            "write 'ranks_per_node: 1', or the script as the command, as in [python, train.py]",
+        )  # fmt: skip
     if ranks > MOST_RANKS:
         most = (
             f"{counted(run.nodes, 'node')} of {counted(ranks_per_node, 'rank')} are {ranks}; the most is {MOST_RANKS}"

@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from orchestrator.spec.paths import absolute
-from orchestrator.spec.run import NO_CODE, RunSpec
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.orchestrator.spec.run import NO_CODE, RunSpec
+from torusrun.training.recipe.near import did_you_mean
 
 NEITHER = (
     "there is neither 'train' nor 'command'; add 'train: {data: digits}' for torusrun's training, or "
@@ -19,6 +19,11 @@ OF_CODE = ("code", "code_limit")
 OF_A_COMMAND = ("stop", "checkpoints", "exit_codes", "metrics")
 GROUPS = ("step", "total_steps", "epoch", "loss", "accuracy", "lr")  # of metrics.pattern
 LONGEST_PATTERN = 1000  # characters
+STARTS_RANKS = re.compile(  # where a shell or a launcher's user names the program, not an argument of another
+    r"(?:^|[;&|(]\s*|\bexec |\s-l?c )(?:env )?(?:\w+=\S* )*(?:\S*/)?(torchrun|deepspeed|accelerate launch)\b"
+    r"|\s-m (torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch)\b"
+)
+OWN_MEETING = re.compile(r"\s--(standalone|rdzv)|LOCAL_RANK|--num_processes[ =]1\b")
 
 
 def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tuple[str, str]]:
@@ -46,6 +51,18 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
     named = (*codes.done, *codes.later, *codes.never)
     if twice := {code for code in named if named.count(code) > 1}:
         yield "exit_codes", f"'exit_codes': {min(twice)} means two things; name each code once"
+
+
+def ranks_of_its_own(run: RunSpec, ranks_per_node: int) -> str:
+    """The program of a command that starts the ranks of a node itself, if there are several of it on each; else ''.
+
+    All of them would open the same port, and count their workers alike, unless they are told to meet elsewhere.
+    """
+    words = " ".join(run.command)
+    found = STARTS_RANKS.search(words)
+    if ranks_per_node < 2 or not found or OWN_MEETING.search(words):
+        return ""
+    return found[1] or found[2]
 
 
 def _of_pattern(pattern: str) -> Iterator[tuple[str, str]]:

@@ -9,19 +9,20 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.images import source
-from orchestrator.images.definitions import image_file
-from orchestrator.planning.named_files import NamedFile, is_missing, leaves, named_files, sees
-from orchestrator.spec.paths import expanded
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.site import Site
-from training.data.packed.named import Named, packed_path
-from training.data.packed.sources import SOURCES
-from training.recipe.fits import OF_FILES
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images import source
+from torusrun.orchestrator.images.definitions import image_file
+from torusrun.orchestrator.planning.named_files import NamedFile, is_missing, leaves, named_files, sees
+from torusrun.orchestrator.spec.paths import absolute, expanded
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.data.packed.named import Named, packed_path
+from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.recipe.fits import OF_FILES
+from torusrun.training.recipe.near import did_you_mean
 
 ROOT, WEIGHTS = "train.data.options.root", "train.model.weights"
+RUN_BY = {".py": "python", ".sh": "bash"}
 MOST_NAMES = 10_000  # names to compare with a misspelt one
 
 
@@ -29,7 +30,7 @@ def misfits(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> I
     """(key, error) for every misfit. The arguments are those of `named_files.named_files`."""
     if run.command:
         for named in named_files(run, site, folder, later=later):
-            if wrong := _wrong(named):
+            if wrong := _wrong(named, absolute(run.code or ".", folder)):
                 yield named.key, f"'command': {wrong}"
     elif run.program == "train":
         yield from _data(run, site, later)
@@ -39,8 +40,11 @@ def misfits(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> I
         yield "image", f"'image': {wrong}"
 
 
-def _wrong(named: NamedFile) -> str:
+def _wrong(named: NamedFile, code: Path) -> str:
     path, word = named.path, named.word
+    if path is None and (code / word).is_file():
+        runs_it = next((f"{program}, {word}" for ends, program in RUN_BY.items() if word.endswith(ends)), f"./{word}")
+        return f"{word!r} is a file of the code, and a program is looked for in the folders of PATH; write [{runs_it}]"
     if path is None:
         near = did_you_mean(word, _names(*os.get_exec_path()))
         return f"there is no program {word!r} in the folders of PATH{near or '; write its full path'}"
@@ -50,7 +54,7 @@ def _wrong(named: NamedFile) -> str:
         return _missing(path, "" if os.path.isabs(word) else "; a path in 'command' begins at the folder of the code")
     if named.interpreter or _may_be_executed(path):
         return ""
-    runs_it = "python" if path.suffix == ".py" else "sh"
+    runs_it = RUN_BY.get(path.suffix, "sh")
     return f"{path} cannot be executed; `chmod +x` it, or write what runs it first, as in [{runs_it}, {word}]"
 
 

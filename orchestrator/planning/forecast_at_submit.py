@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.base.errors import TorusrunError
-from orchestrator.folder.kept_forecast import KeptForecast
-from orchestrator.network.prediction.forecast import Forecast
-from orchestrator.planning.forecast import forecast_of, forecasts_of_stretches
-from orchestrator.planning.plan import Plan
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.network.prediction.forecast import Forecast
+from torusrun.orchestrator.planning.forecast import forecast_of, forecasts_of_stretches
+from torusrun.orchestrator.planning.plan import Plan
 
 
 def forecast_at_submit(plan: Plan) -> KeptForecast | None:
-    """The forecast of a plan on the hosts that the site will probably allocate; None if nothing is known.
+    """The forecast of a training on the hosts that the site will probably allocate; None if nothing is known.
 
     A run whose phases want different numbers of nodes takes the sum of their times.
     """
-    if plan.run.command or plan.run.program != "train":
+    if plan.run.program != "train":
         return None
     try:
         found, parts = forecast_of(plan), forecasts_of_stretches(plan)

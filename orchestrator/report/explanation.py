@@ -8,19 +8,20 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Ended, Event
-from orchestrator.folder.ledger import last
-from orchestrator.folder.log_errors.last_error import read_last
-from orchestrator.folder.records import End, RankEnd
-from orchestrator.report.account import time_lines
-from orchestrator.report.logs.failures import bad_ends
-from orchestrator.report.logs.files import Logs, written_s
-from orchestrator.runs.state.account import Account, read_account
-from orchestrator.runs.state.advice import ADVICE
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Ended, Event
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.log_errors.last_error import read_last
+from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.planning import packages
+from torusrun.orchestrator.report.account import time_lines
+from torusrun.orchestrator.report.logs.failures import bad_ends
+from torusrun.orchestrator.report.logs.files import Logs, written_s
+from torusrun.orchestrator.runs.state.account import Account, read_account
+from torusrun.orchestrator.runs.state.advice import ADVICE
 
 MOST_ENDS = 8
 MOST_EARLIER = 8  # lines
@@ -123,7 +124,7 @@ def explained(logs: Logs) -> Explanation:
         failed=failed,
         error_of=error_of,
         error=tuple(map(plain, error)),
-        to_do=advice.lines(run, str(logs.run.folder), hosts) if newest else (),
+        to_do=(*_install([status.reason, *error]), *advice.lines(run, str(logs.run.folder), hosts)) if newest else (),
     )
 
 
@@ -143,6 +144,11 @@ def _earlier(events: Sequence[Event], number: int) -> tuple[str, ...]:
 
 def _attempts(numbers: Sequence[int]) -> str:
     return f"attempt {numbers[0]}" if len(numbers) == 1 else f"attempts {numbers[0]} to {numbers[-1]}"
+
+
+def _install(texts: Iterable[str]) -> list[str]:
+    """What to install if these texts say that Python lacks a module."""
+    return list(dict.fromkeys(filter(None, map(packages.advice, texts))))[:1]
 
 
 def _account(logs: Logs, state: State) -> Account | None:

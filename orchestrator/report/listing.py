@@ -6,21 +6,21 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.base.states import State
-from orchestrator.base.terminal.colours import of
-from orchestrator.base.terminal.plain import plain
-from orchestrator.network.placement.grid import Grid
-from orchestrator.report.account import account_lines
-from orchestrator.report.folded import folded
-from orchestrator.report.numbers import number, percent
-from orchestrator.report.sweep_line import SweepView
-from orchestrator.report.table import Column, Long, Table
-from orchestrator.runs.state.account import Account
-from orchestrator.runs.state.pace import duration, short
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.colours import of
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.report.account import account_lines
+from torusrun.orchestrator.report.folded import folded
+from torusrun.orchestrator.report.numbers import number, percent, with_bounds
+from torusrun.orchestrator.report.sweep_line import SweepView
+from torusrun.orchestrator.report.table import Column, Long, Table
+from torusrun.orchestrator.runs.state.account import Account
+from torusrun.orchestrator.runs.state.pace import duration, short
+from torusrun.orchestrator.runs.state.view import View
 
 if TYPE_CHECKING:  # most tables have none
-    from orchestrator.runs.state.due import Due
+    from torusrun.orchestrator.runs.state.due import Due
 
 UNREMARKABLE = 40  # characters of a COMPLETED run's reason that need no separate line
 
@@ -55,6 +55,11 @@ def steps(view: View) -> str | None:
     return f"{view.step}/{view.total_steps}" if view.total_steps is not None else str(view.step)
 
 
+def forecast(view: View) -> str:
+    """'forecast 3.1 h [2.9, 3.5]': what was predicted at submit for all steps of a run that is not over; else ''."""
+    return f"forecast {with_bounds(view.forecast_s[0], view.forecast_s[1:])}" if view.forecast_s else ""
+
+
 def result(view: View) -> str | None:
     """The newest of loss ('0.314') and accuracy ('97.20%'); None if both are missing."""
     if view.newest_result == "accuracy" and view.accuracy is not None:
@@ -78,6 +83,7 @@ def _where(view: View) -> Long:
 
 def _notes(view: View) -> list[str]:
     remarks = [plain(view.remarks)] if view.remarks and view.state is State.RUNNING else []
+    remarks += [words] if (words := forecast(view)) else []
     left_out = [f"left out: {plain(view.left_out)}"] if view.left_out and not view.state.over else []
     return [*remarks, *left_out, *(f"damaged: {plain(text)}" for text in view.damaged)]
 

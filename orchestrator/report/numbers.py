@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 def number(value: float) -> str:
@@ -45,6 +45,16 @@ def duration(value_s: float) -> str:
     if value_s < 120:
         return f"{value_s:.1f} s"
     return f"{value_s / 60:.1f} min" if value_s < 7200 else f"{value_s / 3600:.1f} h"
+
+
+def with_bounds(value_s: float, bounds_s: Sequence[float]) -> str:
+    """A predicted duration with its bounds in the same unit, as '3.1 h [2.9, 3.5]'; without bounds the duration."""
+    text = duration(value_s)
+    if not bounds_s:
+        return text
+    unit_s = {"s": 1, "min": 60, "h": 3600}[text.partition(" ")[2]]
+    low, high = (f"{bound_s / unit_s:.1f}" for bound_s in bounds_s)
+    return f"{text} [{low}, {high}]"
 
 
 def between(bounds: tuple[float, float], show: Callable[[float], str]) -> str:

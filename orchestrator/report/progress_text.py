@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from orchestrator.base.states import State
-from orchestrator.base.terminal.plain import plain
-from orchestrator.report.listing import steps
-from orchestrator.report.numbers import number, percent, thousands
-from orchestrator.runs.state.pace import short
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.report.listing import forecast, steps
+from torusrun.orchestrator.report.numbers import number, percent, thousands
+from torusrun.orchestrator.runs.state.pace import short
+from torusrun.orchestrator.runs.state.view import View
 
 
 def words(view: View, said: str) -> str:
@@ -31,6 +31,7 @@ def figures(view: View) -> dict[str, str]:
     known = {
         "step": None if view.step is None else f"step {steps(view)}",
         "eta": None if view.eta_s is None else f"ETA {short(view.eta_s)}",
+        "forecast": forecast(view),
         "loss": None if view.loss is None else f"loss {number(view.loss)}",
         "speed": None if view.images_per_s is None or view.state.over else f"{thousands(view.images_per_s)} images/s",
         "accuracy": None if view.accuracy is None else f"accuracy {percent(view.accuracy)}",

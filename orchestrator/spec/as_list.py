@@ -1,4 +1,4 @@
-"""Shows how to write a text that should be a list: `command: python x.py` as `[python, x.py]`."""
+"""Shows how to write a value that should be a list (`command: python x.py` as `[python, x.py]`) or a group of keys."""
 
 from __future__ import annotations
 
@@ -8,10 +8,38 @@ from typing import Any, get_args
 
 import yaml
 
-from orchestrator.spec.kinds import ARGUMENT, SHELL, Kind
+from torusrun.orchestrator.spec.kinds import ARGUMENT, SHELL, Kind
 
 OF_A_SHELL = re.compile(r"[$`|&;<>*?~]")  # special characters of a shell
 MOST_TEXT = 1000  # longest text that a message shows as a list
+
+GROUPS = {
+    "keep_going": "{attempts: 3}",
+    "notify": "{mail: me@example.org}",
+    "train": "{model: resnet-digits, epochs: 2}",
+    "stop": "{signal: SIGUSR1, before: 5m}",
+    "checkpoints": "{folder: checkpoints}",
+    "exit_codes": "{later: [75]}",
+    "metrics": "{pattern: 'step=(?P<step>\\d+)'}",
+    "sweep": "{values: {train.batch: [64, 128]}}",
+    "environment": "{venv: ~/venv}",
+    "env": "{NAME: value}",
+    "node": "{ranks: 4, gpus: 4}",
+    "container": "{runtime: apptainer}",
+    "topology": "{source: slurm}",
+    "preflight": "{enabled: false}",
+    "bad_nodes": "{expire: 1h}",
+    "base": "{docker: debian:bookworm}",
+    "python": "{packages: [numpy==2.1.0]}",
+    "mpi": "{from: distribution}",
+    "cuda": "{version: '12.4'}",
+}
+
+
+def as_group(path: str) -> str:
+    """', as in KEY: {...}' for the dotted key of a group, if it has an example."""
+    name = path.rpartition(".")[2]
+    return f", as in {name}: {GROUPS[name]}" if name in GROUPS else ""
 
 
 def as_list(item: Any, node: yaml.Node) -> str:

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 
-from orchestrator.base.typed import hints_of
-from orchestrator.spec.as_list import as_list
-from orchestrator.spec.kinds import Kind, decimal, whole
-from orchestrator.spec.names import near_key, one_may_stand_alone, with_names
-from orchestrator.spec.nodes import (
+from torusrun.orchestrator.base.typed import hints_of
+from torusrun.orchestrator.spec.as_list import as_group, as_list
+from torusrun.orchestrator.spec.kinds import Kind, decimal, whole
+from torusrun.orchestrator.spec.names import near_key, one_may_stand_alone, with_names
+from torusrun.orchestrator.spec.nodes import (
     KeyValue,
     checked,
     compose,
@@ -29,11 +29,11 @@ from orchestrator.spec.nodes import (
     override,
     override_text,
 )
-from orchestrator.spec.problems import Mark, Problem, SpecError, shown
-from training.recipe.key import key_of, may_be_left_out
-from training.recipe.limits import Constraint, Limits
-from training.recipe.names import Names
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError, shown
+from torusrun.training.recipe.key import key_of, may_be_left_out
+from torusrun.training.recipe.limits import Constraint, Limits
+from torusrun.training.recipe.names import Names
+from torusrun.training.recipe.near import did_you_mean
 
 T = TypeVar("T")
 Marks = Mapping[str, Mark]
@@ -106,7 +106,7 @@ class _Reader:
     def record(self, cls: type[T], node: yaml.Node, path: str) -> T:
         """A mapping as a dataclass; `path` is its dotted key, '' at the top."""
         if not isinstance(node, yaml.MappingNode):
-            return self.wrong(node, f"{path or 'a spec'} must be keys and values, not {form(node)}")  # type: ignore[no-any-return]
+            return self.wrong(node, f"{path or 'a spec'} must be keys and values{as_group(path)}, not {form(node)}")  # type: ignore[no-any-return]
         fields = {key_of(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         others = next((f for f in dataclasses.fields(cls) if f.metadata.get("others")), None)  # type: ignore[arg-type]
         hints = hints_of(cls)
@@ -252,7 +252,7 @@ class _Reader:
 
     def _table(self, args: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
         if not isinstance(node, yaml.MappingNode):
-            return self.wrong(node, f"{path!r} must be keys and values, not {form(node)}")
+            return self.wrong(node, f"{path!r} must be keys and values{as_group(path)}, not {form(node)}")
         table = {}
         for key_node, value_node in self._pairs(node):
             name = self.value(args[0], key_node, f"{path} key")

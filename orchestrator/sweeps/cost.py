@@ -6,13 +6,14 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.base.errors import TorusrunError, UserError
-from orchestrator.folder.sweep_folder import KeptCost
-from orchestrator.planning.forecast import forecast_of
-from orchestrator.planning.plan import Plan
-from orchestrator.sweeps.plans import PlannedSweep
-from orchestrator.sweeps.starts import Starts, starts
-from training.recipe.train import OptimizerKeys, ScheduleKeys
+from torusrun.orchestrator.base.errors import TorusrunError, UserError
+from torusrun.orchestrator.folder.sweep_folder import KeptCost
+from torusrun.orchestrator.planning.command_runs import command_forecast
+from torusrun.orchestrator.planning.forecast import forecast_of
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.sweeps.plans import PlannedSweep
+from torusrun.orchestrator.sweeps.starts import Starts, starts
+from torusrun.training.recipe.train import OptimizerKeys, ScheduleKeys
 
 HOUR_S = 3600.0
 
@@ -58,8 +59,18 @@ def _predicted_s(plans: Sequence[Plan]) -> list[float]:
     known: dict[str, float] = {}
     for plan in plans:
         if (key := _timed(plan)) not in known:
-            known[key] = forecast_of(plan).total_s
+            known[key] = _total_s(plan)
     return [known[_timed(plan)] for plan in plans]
+
+
+def _total_s(plan: Plan) -> float:
+    """The predicted time of one member. Raises UserError if it is not known."""
+    if not plan.run.command:
+        return forecast_of(plan).total_s
+    found = command_forecast(plan)
+    if found.total_s is None:
+        raise UserError(found.doubts[-1])
+    return found.total_s
 
 
 def _timed(plan: Plan) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import main
+from torusrun.orchestrator.cli.main import main
 
 GOOD = "name: digits\nsite: local\n"
 
@@ -61,7 +61,7 @@ BROKEN = [
     ("SGD's key with LARS", GOOD + "train: {optimizer: {name: lars, nesterov: true}}\n", "3:43", "see train.optim"),
     ("LARS without lars", GOOD + "train: {optimizer: {name: sgd, lars: {trust: 0.01}}}\n", "3:38", "'name: lars'"),
     ("list for a number", GOOD + "nodes: [1]\n", "3:8", "'nodes' must be a whole number, not a list"),
-    ("number for a section", GOOD + "train: 5\n", "3:8", "train must be keys and values, not the value '5'"),
+    ("number for a section", GOOD + "train: 5\n", "3:8", "as in train: {model: resnet-digits, epochs: 2}"),
     ("bad duration unit", GOOD + "time: 10 parsecs\n", "3:7", "write 90s, 10m, 1h30m, 2d or HH:MM:SS"),
     ("bare number as duration", GOOD + "time: 600\n", "3:7", "'600' is not a duration"),
     ("MM:SS as duration", GOOD + "time: 10:00\n", "3:7", "'10:00' is not a duration"),

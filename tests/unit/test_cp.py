@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -9,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder.copying import keep_only
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.collect import PARTIAL
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_bad_login_nodes import FILE, announcing, leads_to, run_at
-from training.files.below import opened
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.copying import keep_only
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.collect import PARTIAL
+from torusrun.training.files.below import opened
 
 
 @pytest.fixture
@@ -51,6 +52,15 @@ def test_files_and_folders_go_where_cp_would_put_them(
     printed = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert printed and all(path.exists() and path.is_relative_to(place) for path in printed)
     assert not list(place.rglob(".torusrun-*"))
+
+
+@pytest.mark.parametrize("path", ["ckpt/step 1.pt", "./ckpt/step 1*", "code/ckpt/step 1.pt"])
+def test_a_folder_of_checkpoints_has_the_commands_own_name(run: RunFolder, path: str, tmp_path: Path) -> None:
+    kept = json.loads(run.plan.read_text())
+    run.plan.write_text(json.dumps({**kept, "spec": {**kept["spec"], "checkpoints": {"folder": "ckpt"}}}))
+    (run.checkpoints / "step 1.pt").write_text("weights")
+    assert main(["cp", f"{run.run_id}:{path}", str(tmp_path / "copy")]) == 0
+    assert (tmp_path / "copy").read_text() == "weights"
 
 
 def test_files_that_exist_are_replaced_by_whole_ones_and_others_stay(run: RunFolder, tmp_path: Path) -> None:

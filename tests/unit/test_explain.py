@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import Ended, Started, Submitting
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End, Meaning, RankEnd
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.mapping import place
-from orchestrator.report.handle import Run
-from orchestrator.runs.state.advice import ADVICE
-from orchestrator.schedulers.client import Client
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import Ended, Started, Submitting
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.mapping import place
+from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.runs.state.advice import ADVICE
+from torusrun.orchestrator.schedulers.client import Client
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 TRACEBACK = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>']
@@ -61,6 +61,15 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def about_the_end(said: str) -> list[str]:
     """The lines before those about the time, which differ from run to run."""
     return said.partition("time      ")[0].splitlines()
+
+
+def test_a_missing_package_is_to_be_installed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = "ModuleNotFoundError: No module named 'sklearn.datasets'"
+    run = fails(home, ended(How.FAILED, PLACED, by=rank_end(2, 10.0), said=missing), rank2=[*TRACEBACK, missing])
+    to_do = said(capsys, run.run_id).partition("to do")[2].splitlines()[0].strip()
+    assert to_do == (
+        "install scikit-learn for the Python of the ranks, or in their image: `python -m pip install scikit-learn`"
+    )
 
 
 def test_a_failed_run_is_explained_by_the_rank_that_failed_first(

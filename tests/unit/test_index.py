@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.cli.main import main
-from orchestrator.folder import index, ledger
-from orchestrator.folder.events import Submitting
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state.poll import unasked
-from orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import index, ledger
+from torusrun.orchestrator.folder.events import Submitting
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state.poll import unasked
+from torusrun.orchestrator.runs.state.view import read_record
 
 STRANGER = 4321
 only_root = pytest.mark.needs("users")
@@ -83,7 +83,9 @@ def test_a_run_of_another_user_is_not_acted_on(
 def test_a_word_that_many_runs_begin_with_names_some_of_them(home: Path) -> None:
     for number in range(12):
         known(home / "runs" / f"many-{number:02}")
-    with pytest.raises(UserError, match=r"'many' begins the ids of 12 runs: \.\.\., many-04, .*, many-11$"):
+    with pytest.raises(
+        UserError, match=r"'many' begins the ids of 12 runs: \.\.\., many-04, .*, many-11; many~0 is the newest$"
+    ):
         index.find("many")
 
 
@@ -128,6 +130,14 @@ def test_the_last_run_is_the_one_submitted_last(home: Path) -> None:
     known(home / "runs" / "a-2")
     os.utime(home / "runs" / "b-1" / "plan.json")
     assert index.find("last").run_id == "a-2"
+
+
+def test_a_word_counts_back_from_the_newest(home: Path) -> None:
+    runs = [known(home / name) for name in ("one-1", "two-1", "one-2", "one-3")]
+    words = {"last~0": 3, "last~1": 2, "last~3": 0, "one~0": 3, "one~2": 0, "two:last": 1, "one-2~0": 2}
+    assert {word: runs.index(index.find(word)) for word in words} == words
+    with pytest.raises(UserError, match="one~3: 'one' begins the ids of 3 runs"):
+        index.find("one~3")
 
 
 def test_a_home_that_is_not_there_is_one_message(

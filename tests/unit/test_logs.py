@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.states import State, Status
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Submitted
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.logs.files import logs
-from orchestrator.report.logs.reading import Filter, Reading
-from orchestrator.report.logs.source import BLOCK_BYTES, FollowedFile
-from orchestrator.report.logs.tail import newest_line, tail
-from orchestrator.schedulers.client import Client
 from tests import machine
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Submitted
+from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.logs.files import logs
+from torusrun.orchestrator.report.logs.reading import Filter, Reading
+from torusrun.orchestrator.report.logs.source import BLOCK_BYTES, FollowedFile
+from torusrun.orchestrator.report.logs.tail import newest_line, tail
+from torusrun.orchestrator.schedulers.client import Client
 
 Said = pytest.CaptureFixture[str]
 
@@ -69,6 +71,36 @@ def test_only_lines_that_match(run: RunFolder, capsys: Said) -> None:
     assert capsys.readouterr() == ("", "torusrun: no line matches\n")
     assert main(["logs", run.run_id, "--grep", "("]) == 2
     assert "--grep '(': this is not a regular expression: missing )" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["-n", "--tail"])
+def test_the_last_lines(option: str, run: RunFolder, capsys: Said) -> None:
+    assert main(["logs", run.run_id, "--rank", "3", option, "1"]) == 0
+    assert capsys.readouterr().out == "another\n"
+    main(["logs", run.run_id, "--all", option, "1", "--grep", "rank [012]"])
+    assert capsys.readouterr().out == "2 | a line of rank 2\n"
+    main(["logs", run.run_id, "--all", option, "2"])
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    main(["logs", run.run_id, option, "0", "--follow"])
+    assert capsys.readouterr().out == ""
+    assert main(["logs", run.run_id, option, "-1"]) == 2
+
+
+@pytest.mark.parametrize("verb", [["logs", "-n", "3"], ["logs", "--errors"], ["explain"]])
+def test_of_a_log_of_a_gigabyte_the_end_is_read(verb: list[str], failed: RunFolder, capsys: Said) -> None:
+    with failed.attempt(1).rank_log(0).open("wb") as log:
+        log.truncate(1 << 30)
+        log.seek(1 << 30)
+        log.writelines(b"\nstep %d of 10,000,000 with loss 0.31" % step for step in range(60_000))
+        log.write(b"\nTraceback (most recent call last):\n  File 'a.py'\nKeyError: 7\n")
+    RankEnd(0, "node1", 0, 9.0, exit_code=1).write(failed.attempt(1).rank_end(0))
+    tracemalloc.start()
+    begin_s = time.monotonic()
+    assert main([verb[0], failed.run_id, *verb[1:]]) == 0
+    took_s, (_, most_bytes) = time.monotonic() - begin_s, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "KeyError: 7" in capsys.readouterr().out
+    assert took_s < 10.0 and most_bytes < 1 << 27, (took_s, most_bytes)
 
 
 def test_an_earlier_attempt(run: RunFolder, capsys: Said) -> None:

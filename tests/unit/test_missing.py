@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.cli.api import dry_run
-from orchestrator.cli.main import main
-from orchestrator.planning import named_files
-from orchestrator.planning.plan import plan
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.api import dry_run
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.planning import named_files
+from torusrun.orchestrator.planning.plan import plan
 
 SITE = "scheduler: {scheduler}\nlauncher: spawn\nnode: {{ranks: 2}}\nruns: {folder}/../runs\n{more}"
 WEIGHTS = "train: {model: {weights: ROOT.safetensors}}"
@@ -45,6 +45,13 @@ def written(folder: Path, run: str, scheduler: str = "local", more: str = "") ->
         ("command: [sh, -e, gone.sh]", "3:19", "there is no FOLDER/gone.sh"),
         ("command: [python, ../train.py]", "3:19", "'../train.py' leads out of the folder of the code"),
         ("command: [pyhton, train.py]", "3:11", "no program 'pyhton' in the folders of PATH; did you mean 'python'?"),
+        (
+            "command: [train.py]",
+            "3:11",
+            "'train.py' is a file of the code, and a program is looked for in the folders of "
+            "PATH; write [python, train.py]",
+        ),
+        ("command: [ready.sif, x]", "3:11", "write [./ready.sif]"),
         ("command: [zzz]", "3:11", "no program 'zzz' in the folders of PATH; write its full path"),
         (
             "command: [./tool.sh]",
@@ -146,3 +153,28 @@ def test_what_is_not_copied_cannot_be_started(name: str, folder: Path, monkeypat
         dry_run(spec)
     assert main(["submit", str(spec)]) == 2 and not os.listdir(folder.parent / "runs")
     assert dry_run(written(folder, "command: [python3, train.py]"))
+
+
+@pytest.mark.parametrize(
+    ("lacks", "more", "says"),
+    [
+        (
+            "torch sklearn",
+            "",
+            "'train' needs torch and scikit-learn, which PYTHON does not have: `pip install torch scikit",
+        ),
+        ("torch", "setup: ['true']\n", ""),
+        ("torch", "env: {PYTHONPATH: /opt/torch}\n", ""),
+        ("torch", "modules: [torch]\n", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_training_without_its_packages_is_refused(
+    lacks: str, more: str, says: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = folder / "bin" / "python"
+    python.write_text(f"#!/bin/sh\necho a banner\necho lacks {lacks}\n")
+    file = written(folder, "train: {epochs: 1}", more=f"python: {python}\n{more}")
+    assert main(["submit", str(file), "--dry-run"]) == (2 if says else 0)
+    assert says.replace("PYTHON", str(python)) in capsys.readouterr().err
+    assert main(["plan", str(file)]) == 0, "what a training would cost is known without its packages"

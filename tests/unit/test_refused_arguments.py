@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.base.errors import SITE_FAILED, USER_MISTAKE
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.errors import SITE_FAILED, USER_MISTAKE
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 REFUSED = {
     "submit RUN --in last --dry-run": "--in submits nothing to a scheduler: leave out --dry-run and --print-script",
@@ -49,7 +49,18 @@ REFUSED = {
     "rm EMPTY": "argument 1: its value is empty",
     "show gone": "there is no run 'gone'; `torusrun status` lists your runs",
     "show made*": "'made*': this takes one run and no pattern; `torusrun status 'made*'` lists them",
-    "show": "RUN: it is missing; `torusrun help show` shows its options",
+    "show": "show needs RUN (a run's id, the start of its id, its folder, or 'last'; last~1 is the one before); `",
+    "submit": "submit needs RUN.yaml (the run file); `torusrun help submit` shows its options",
+    "status --set nodes=2": "status has no option --set; run, submit, hold, plan have it",
+    "list": "there is no verb 'list'; did you mean 'status'? It is to show the state of your runs",
+    "delete last": "did you mean 'rm'?",
+    "stop last": "did you mean 'cancel'?",
+    "tail last": "did you mean 'logs'?",
+    "zzz": "there is no verb 'zzz' (verbs: run, submit,",
+    "show last~1": "last~1: you have 1 run; `torusrun status` lists your runs",
+    "show gone:last": "gone~0: 'gone' begins the ids of 0 runs",
+    "submit RUN --set keep_going=true": "keep_going must be keys and values, as in keep_going: {attempts: 3}, not the",
+    "submit RUN --set env=A=1": "'env' must be keys and values, as in env: {NAME: value}, not the value 'A=1'",
     "show last last": "show: 'last' is one argument too many",
     "show last --jsn": "show has no option --jsn; did you mean '--json'?",
     "shw last": "there is no verb 'shw'; did you mean 'show'?",
@@ -57,13 +68,13 @@ REFUSED = {
     "reproduce made*": "this takes one run and no pattern",
     "reproduce last --compare last --wait": "exclude each other: leave one out",
     "forward gone 80": "there is no run 'gone'",
-    "forward last": "PORT: it is missing",
+    "forward last": "forward needs PORT (",
     "forward last http": "PORT: it must be a whole number, not 'http'",
     "forward last 80 --rank 1 --host n1": "--host and --rank exclude each other",
     "forward last 80 --listen 70000": "write a port, or an IPv4 address and a port",
     "export gone out": "there is no run 'gone'",
     "export gone* out": "no run's name matches 'gone*'",
-    "export last": "FOLDER: it is missing",
+    "export last": "export needs FOLDER (",
     "export last run.yaml": "metrics.csv: cannot be written: Not a directory",
     "export last /sys/out": "metrics.csv: cannot be written",
     "export last out --as xml": "--as: it must be one of csv, parquet, tensorboard, not 'xml'",
@@ -74,7 +85,7 @@ REFUSED = {
     "gc --site gone": "there is no site 'gone'",
     "gc --site ./gone.yaml": "the site's file gone.yaml does not exist",
     "gc everything": "gc: 'everything' is one argument too many",
-    "cp last:metrics.jsonl": "DEST: it is missing",
+    "cp last:metrics.jsonl": "cp needs DEST (a folder",
     "cp last .": "names no file of a run: write RUN:PATH",
     "cp gone:metrics.jsonl .": "there is no run 'gone'",
     "cp last:gone .": "has no file gone",

@@ -1,5 +1,6 @@
 """Specs read, overridden, written back, and described by their schema."""
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
@@ -8,20 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.planning.plan import plan
-from orchestrator.spec.kinds import GRID, bytes_, grid, seconds
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.read import read, read_value
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.schema import schema
-from orchestrator.spec.site import Node, Site
-from orchestrator.spec.write import as_written
-from training.recipe.key import key_of
-from training.recipe.phases import PhaseKeys
-from training.recipe.reading import record
-from training.recipe.train import ModelKeys, OptimizerKeys, SyncKeys, Train
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions.image_keys import ImageFile
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.spec.as_list import GROUPS
+from torusrun.orchestrator.spec.kinds import GRID, bytes_, grid, seconds
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.read import read, read_value
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.schema import schema
+from torusrun.orchestrator.spec.site import Node, Site
+from torusrun.orchestrator.spec.write import as_written
+from torusrun.training.recipe.key import key_of
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.reading import record
+from torusrun.training.recipe.train import ModelKeys, OptimizerKeys, SyncKeys, Train
 
 RUN = "name: digits\nsite: local\n"
 
@@ -202,3 +205,16 @@ def test_the_grid_is_auto_by_default_and_on_one_node_a_single_level(home: Path, 
 def test_a_key_that_users_write_for_another() -> None:
     with pytest.raises(SpecError, match=r"run.yaml:3:1: unknown key 'gpus'; write 'ranks_per_node' \(ranks on a node"):
         read(RunSpec, f"{RUN}gpus: 4\n", "run.yaml")
+
+
+SPECS = {RunSpec: "name: x\nsite: local\n", Site: "scheduler: local\nlauncher: spawn\n", ImageFile: "name: x\n"}
+
+
+def test_every_example_of_a_group_of_keys_can_be_read() -> None:
+    read_in = {key: 0 for key in GROUPS}
+    for spec, needed in SPECS.items():
+        for key in GROUPS.keys() & {key_of(field) for field in dataclasses.fields(spec)}:
+            with contextlib.suppress(SpecError):
+                read(spec, f"{needed}{key}: {GROUPS[key]}\n", "file")
+                read_in[key] += 1
+    assert not [key for key, times in read_in.items() if not times]

@@ -3,9 +3,11 @@ A job on the run's nodes measures the compute time of a rank, and the intra-node
 are written beside the site's file, where plan and predict read them. FILE.json holds your own measurements, as in
   {"schema": 1, "rows": [{"link": "node", "operation": "all_reduce", "ranks": 4, "bytes": 1048576, "time_s": 0.0001}]}
 innermost link first. Its links are only printed, for predict --network.
+A command runs for some of its reported steps on two numbers of nodes, or of ranks of one node, one after the other.
 
 examples:
   torusrun calibrate examples/digits.yaml
+  torusrun calibrate program.yaml --nodes 2,8 --steps 200
   torusrun calibrate run.yaml --from last
   torusrun calibrate measured.json > links.yaml && torusrun predict run.yaml --network links.yaml
 """
@@ -13,16 +15,21 @@ examples:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.cli.verbs import shared_arguments
-from training.counted import counted
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import busy, say
+from torusrun.orchestrator.cli.verbs import shared_arguments
+from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
-    from orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.planning.plan import Plan
+
+STEPS, FEWEST_STEPS, MOST_STEPS = 50, 10, 1_000_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,14 +37,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", metavar="RUN", dest="measured", help="use this finished measuring run instead of a new one"
     )
+    parser.add_argument("--nodes", metavar="N,N", help="of a command: the numbers of nodes; default: half, and all")
+    parser.add_argument("--steps", metavar="N", type=int, help=f"of a command: steps to report; default: {STEPS}")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.file.endswith(".json"):
         return _printed(Path(args.file), args.json)
-    from orchestrator.planning.measurements import keep, words
+    from torusrun.orchestrator.cli.api import plan
+    from torusrun.orchestrator.planning.measurements import keep, words
 
+    if (planned := plan(args.file, site=args.site, settings=args.settings)).run.command:
+        return _command(args, planned)
+    if args.nodes or args.steps is not None:
+        raise UserError("--nodes and --steps are for a command: a training is measured on its own nodes")
     folder = _measured(args)
     place, found = keep(args.file, folder, site=args.site, settings=args.settings)
     print(
@@ -46,10 +60,65 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
+def _command(args: argparse.Namespace, planned: Plan) -> int:
+    """Run a command at some sizes for some steps each, and print the forecast of its finished runs."""
+    from torusrun.orchestrator.cli.api import submit
+    from torusrun.orchestrator.planning.command_runs import command_forecast
+    from torusrun.orchestrator.report.prediction.program import program
+
+    steps = STEPS if args.steps is None else args.steps
+    if not FEWEST_STEPS <= steps <= MOST_STEPS:
+        raise UserError(f"--steps {steps}: must be from {FEWEST_STEPS} to {MOST_STEPS:,}")
+    shared_arguments.here(planned.site, "calibrate")
+    for size in [] if args.measured else _sizes(args.nodes, planned):
+        _reported(submit(args.file, site=args.site, settings=[*args.settings, *size]).folder, steps)
+    print(program(command_forecast(planned)).text(as_json=args.json))
+    return DONE
+
+
+def _sizes(nodes: str | None, planned: Plan) -> list[list[str]]:
+    """The settings of each size: numbers of nodes, or of ranks of one node; the second is the run's own."""
+    grid = ["grid=auto"] if planned.run.grid else []
+    if nodes is None:
+        many, key = (
+            (planned.run.nodes, "nodes") if planned.run.nodes > 1 else (planned.ranks_per_node, "ranks_per_node")
+        )
+        few = [*grid, f"{key}={many // 2}"]
+        return [few, []] if many > 1 else [[]]
+    try:
+        named = sorted({int(number) for number in nodes.split(",")})
+    except ValueError:
+        named = []
+    if not named or named[0] < 1:
+        raise UserError(f"--nodes {nodes}: write numbers of nodes, as in 2,8")
+    return [[*grid, f"nodes={number}", f"ranks_per_node={planned.ranks_per_node}"] for number in named]
+
+
+def _reported(folder: RunFolder, steps: int) -> None:
+    """Wait until a run has reported so many steps, and cancel it. Raises UserError if it fails before."""
+    from torusrun.orchestrator.base.states import State
+    from torusrun.orchestrator.report.progress_text import words
+    from torusrun.orchestrator.runs.attempts.cancel import cancel
+    from torusrun.orchestrator.runs.state.follow import follow
+
+    first, asked = None, False
+    with busy(f"measuring {folder.run_id}"):
+        for view in follow(folder):
+            first = view.step if first is None else first
+            enough = view.step is not None and first is not None and view.step - first >= steps
+            if enough and not asked and not view.state.over:
+                asked = True
+                with contextlib.suppress(UserError):  # it has ended meanwhile
+                    cancel(folder)
+    if view.state is not State.COMPLETED and not asked:
+        raise UserError(f"{view.run} is {view.state.value} ({view.reason}): its steps were not measured")
+    say(words(view, ""))
+
+
 def _measured(args: argparse.Namespace) -> RunFolder:
     """The folder of a COMPLETED measuring run: that of --from, or of a new run, after waiting for it."""
-    from orchestrator.cli.api import State, open_run, plan, submit
-    from orchestrator.report.screen import live
+    from torusrun.orchestrator.cli.api import State, open_run, plan, submit
+    from torusrun.orchestrator.report.screen import live
 
     settings = [*args.settings, "program=measure"]
     shared_arguments.here(plan(args.file, site=args.site, settings=settings).site, "calibrate")
@@ -63,7 +132,7 @@ def _measured(args: argparse.Namespace) -> RunFolder:
 
 
 def _printed(path: Path, as_json: bool) -> int:
-    from orchestrator.network.prediction import calibration
+    from torusrun.orchestrator.network.prediction import calibration
 
     try:
         found = calibration.fits(calibration.read(_read(path)))

@@ -1,6 +1,7 @@
 """
 PATH is a path in the run's folder, in which * and ? stand for a part of one name. A folder is copied with all that is
-in it. 'checkpoints/last' is the newest complete checkpoint, 'checkpoints/best' the one with the highest accuracy.
+in it. The `checkpoints.folder` of a command may be named as it is. 'checkpoints/last' is the newest complete
+checkpoint, 'checkpoints/best' the one with the highest accuracy.
 DEST is a folder, or the new name of one file or folder. Files there are replaced, each by a whole one.
 
 Never copied: files outside of the run's folder, symbolic links, and names with a leading dot: secrets and locks.
@@ -16,10 +17,11 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
-    from orchestrator.runs.copy_out import ChosenFiles
+    from torusrun.orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.runs.copy_out import ChosenFiles
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.terminal.plain import plain
-    from orchestrator.base.terminal.remarks import busy
-    from orchestrator.runs.copy_out import copy_out
+    from torusrun.orchestrator.base.terminal.plain import plain
+    from torusrun.orchestrator.base.terminal.remarks import busy
+    from torusrun.orchestrator.runs.copy_out import copy_out
 
     asked = [_asked(text) for text in args.sources]
     with busy("copying"):
@@ -40,15 +42,25 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
+def _in_folder(run: RunFolder, path: str) -> str:
+    """A path in the folder of a run. The command's own name of its folder of checkpoints means that folder."""
+    from torusrun.orchestrator.folder.shown_plan import checkpoints_folder
+
+    own, inner = checkpoints_folder(run), path.removeprefix("./").removeprefix("code/")
+    if not own or not f"{inner}/".startswith(f"{own}/") or (run.folder / path).exists():
+        return path
+    return f"{run.checkpoints.name}{inner.removeprefix(own)}"
+
+
 def _asked(text: str) -> ChosenFiles:
     """RUN:PATH. Raises UserError if it is none, or if there is no such run."""
-    from orchestrator.base.terminal.remarks import warn
-    from orchestrator.folder import index, patterns
-    from orchestrator.folder.copying import keep_only
-    from orchestrator.remote import remote_runs
-    from orchestrator.remote.collect import fetch
-    from orchestrator.runs.collect import copy_chosen
-    from orchestrator.runs.copy_out import ChosenFiles
+    from torusrun.orchestrator.base.terminal.remarks import warn
+    from torusrun.orchestrator.folder import index, patterns
+    from torusrun.orchestrator.folder.copying import keep_only
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.remote.collect import fetch
+    from torusrun.orchestrator.runs.collect import copy_chosen
+    from torusrun.orchestrator.runs.copy_out import ChosenFiles
 
     word, _, path = text.partition(":")
     if not word or not path:
@@ -59,6 +71,7 @@ def _asked(text: str) -> ChosenFiles:
         named_elsewhere = pattern.names_by_word and len(pattern.parts) == 2
         return ChosenFiles(f"{away.run}:{path}", pattern, copy, named_elsewhere)
     run = index.find(word)
+    pattern = patterns.parse(_in_folder(run, path), from_top=True)
     return ChosenFiles(
         f"{run.run_id}:{path}", pattern, lambda into: keep_only(into, copy_chosen(run, into, [pattern], warn))
     )

@@ -8,10 +8,15 @@ examples:
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import busy
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.cli.verbs import shared_arguments
+
+if TYPE_CHECKING:
+    from torusrun.orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.report.prediction.predicted import Predicted
 
 MOVED = {
     "--published": "torusrun records",
@@ -41,19 +46,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.planning.forecast import forecast_of, forecasts_of_stretches, named_hosts
-    from orchestrator.planning.plan import plan
-    from orchestrator.planning.rates import Otherwise
-    from orchestrator.report.prediction.run import run
+    from torusrun.orchestrator.planning.forecast import forecast_of, forecasts_of_stretches, named_hosts
+    from torusrun.orchestrator.planning.plan import plan
+    from torusrun.orchestrator.planning.rates import Otherwise
+    from torusrun.orchestrator.report.prediction.run import run
 
     with busy("computing"):
         planned = plan(args.file, site=args.site, settings=args.settings)
+        if planned.run.command:
+            print(_of_command(args, planned).text(as_json=args.json))
+            return DONE
         hosts = named_hosts(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
         other = Otherwise(args.network, args.gpu, args.workload, *_rate(args.images_per_s))
         attempts = forecasts_of_stretches(planned, other)
         found = run(forecast_of(planned, hosts, other), attempts)
     print(found.text(as_json=args.json))
     return DONE
+
+
+def _of_command(args: argparse.Namespace, planned: Plan) -> Predicted:
+    """The forecast of a command by its finished runs. Raises UserError without any, or for an option of trainings."""
+    from torusrun.orchestrator.planning.command_runs import command_forecast
+    from torusrun.orchestrator.report.prediction.program import program
+
+    options = {"--network": args.network, "--gpu": args.gpu, "--workload": args.workload, "--hosts": args.hosts}
+    if given := [name for name, value in {**options, "--images-per-s": args.images_per_s}.items() if value]:
+        raise UserError(f"{', '.join(given)}: torusrun does not know what a command computes: leave it out")
+    return program(command_forecast(planned))
 
 
 def _rate(text: str | None) -> tuple[float | None, float | None]:

@@ -8,21 +8,21 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State, Status
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder import allocation, attempt_folders, index, ledger, metrics, shown_plan
-from orchestrator.folder.bad_nodes.left_out import listed
-from orchestrator.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
-from orchestrator.folder.ledger import last
-from orchestrator.folder.records import End, is_done
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.folder.shown_plan import Planned
-from orchestrator.runs.state import next_job, suspect, which
-from orchestrator.runs.state.clocks import now_there_s
-from orchestrator.runs.state.outcome import resolve
-from orchestrator.runs.state.pace import RunProgress, progress
-from orchestrator.runs.state.waiting import waiting
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder import allocation, attempt_folders, index, kept_forecast, ledger, metrics, shown_plan
+from torusrun.orchestrator.folder.bad_nodes.left_out import listed
+from torusrun.orchestrator.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.records import End, is_done
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.folder.shown_plan import Planned
+from torusrun.orchestrator.runs.state import next_job, suspect, which
+from torusrun.orchestrator.runs.state.clocks import now_there_s
+from torusrun.orchestrator.runs.state.outcome import resolve
+from torusrun.orchestrator.runs.state.pace import RunProgress, progress
+from torusrun.orchestrator.runs.state.waiting import waiting
 
 TAIL_BYTES = 16_384
 NOT_CHOSEN = "the job chooses it once it knows its hosts"
@@ -43,7 +43,8 @@ class View:
     chose this grid, or that it has not chosen one yet (`grid` is None); else it is ''. `waiting` says why the newest
     attempt has no step yet; '' once it has one (waiting.py). While an attempt is not over, step, loss and the other
     figures are of this attempt alone. `cause` is why it ended (base/states.py), '' before. `left_out` are the bad hosts
-    that its request left out, as in 'n3 (lost twice)'.
+    that its request left out, as in 'n3 (lost twice)'. `forecast_s` is what was predicted at submit for all steps of a
+    run that is not over, with the bounds at 90 % if there are any; () without a forecast.
     """
 
     run: str
@@ -75,6 +76,7 @@ class View:
     waiting: str = ""
     cause: str = ""
     left_out: str = ""
+    forecast_s: tuple[float, ...] = ()
 
     @property
     def remarks(self) -> str:
@@ -216,6 +218,7 @@ class Record:
             "" if damage else plain(self._waiting(status, own, now_s)),
             status.cause.value if status.state.over else "",
             plain(listed(submitting.left_out)) if submitting else "",
+            () if status.state.over else kept_forecast.with_bounds_s(self.folder),
         )
 
     def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:

@@ -1,0 +1,110 @@
+"""The finished runs of a plan's command, and the forecast that they give."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import TorusrunError, UserError
+from torusrun.orchestrator.folder import index, metrics
+from torusrun.orchestrator.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.prediction.by_size import MeasuredRun, ProgramForecast, forecast
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import LARGEST_BYTES
+from torusrun.training.reporting.events import STEP
+
+NEWEST = 200  # runs that are looked at
+SAME = ("command", "site", "image", "env")  # keys of runs that are compared
+WARM_UP = 5  # one in so many of the reported steps: the first ones compile, and fill caches
+FEWEST = 5  # reported steps besides
+PARTS = 5  # of the steps, whose means differ by their spread
+NOTHING = (
+    "the time of this command is not known: `torusrun calibrate RUN.yaml` measures it, and finished runs of the same "
+    "command count if they report `step` (docs/guides/programs.md)"
+)
+
+
+def command_forecast(plan: Plan) -> ProgramForecast:
+    """The forecast of a plan's command by its finished runs. Raises UserError if there is none."""
+    if found := measured_runs(plan):
+        return forecast(found, plan.ranks)
+    raise UserError(NOTHING)
+
+
+def measured_runs(plan: Plan) -> list[MeasuredRun]:
+    """The newest finished runs of the plan's command at its site, with the same image and variables.
+
+    Runs on one node compare with one another, and runs on several nodes with those of as many ranks on a node.
+    """
+    own = plan.as_json()
+    return [found for run in index.runs()[-NEWEST:] if (found := _measured(run, own))]
+
+
+def forecast_at_submit(plan: Plan) -> KeptForecast | None:
+    """What a run keeps of its command's forecast; None if no finished run says how many steps it takes."""
+    runs = measured_runs(plan)
+    found = forecast(runs, plan.ranks) if runs else None
+    if not found or found.total_s is None or found.steps is None or found.total_between_s is None:
+        return None
+    intervals = {"training": found.total_between_s, "step": found.step_between_s}
+    return KeptForecast(found.total_s, 0.0, found.steps, 0.0, (plan.ranks,), found.doubts, intervals=intervals)
+
+
+def _measured(run: RunFolder, own: Mapping[str, Any]) -> MeasuredRun | None:
+    """The measurement of one run; None if it is of another command, not over, or has reported too few steps."""
+    with contextlib.suppress(TorusrunError, OSError, ValueError, KeyError, TypeError, AttributeError):
+        kept = json.loads(private.read_bytes(run.plan, LARGEST_BYTES))
+        if not _comparable(kept, own):
+            return None
+        rows = list(metrics.rows(run.metrics))
+        attempt = rows[-1]["attempt"] if rows else 1
+        end = End.read(run.attempt(attempt).end)
+        times = _times([row for row in rows if row["event"] == STEP and row["attempt"] == attempt])
+        if end and len(times) > FEWEST:
+            return MeasuredRun(run.run_id, kept["ranks"], *_step(times), _total(rows, end))
+    return None
+
+
+def _comparable(kept: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Whether two plans run the same command, on one node or with as many ranks on each."""
+    if any(kept["spec"].get(key) != own["spec"].get(key) for key in SAME):
+        return False
+    alone = kept["spec"]["nodes"] == own["spec"]["nodes"] == 1
+    return alone or bool(kept["ranks_per_node"] == own["ranks_per_node"])
+
+
+def _times(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
+    """Steps with their times, each step once, without the first ones."""
+    found = list(_rising(rows))
+    return found[len(found) // WARM_UP :]
+
+
+def _rising(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, float]]:
+    newest: tuple[int, float] | None = None
+    for row in rows:
+        step, t = row.get("step"), row.get("t")
+        if step is not None and t is not None and (newest is None or (step > newest[0] and t > newest[1])):
+            newest = step, t
+            yield newest
+
+
+def _step(times: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """The mean seconds of a step, and the standard deviation of that of its parts as a share of it."""
+    (first, began_s), (last, ended_s) = times[0], times[-1]
+    mean_s = (ended_s - began_s) / (last - first)
+    ends = [times[len(times) * part // PARTS] for part in range(PARTS)] + [times[-1]]
+    parts = [(t - s) / (b - a) for (a, s), (b, t) in zip(ends, ends[1:], strict=False) if b > a]
+    return mean_s, stdev(parts) / fmean(parts) if len(parts) > 1 else 0.0
+
+
+def _total(rows: Sequence[Mapping[str, Any]], end: End) -> int | None:
+    """The steps of the whole run: what it reported, or its last step if it reached its end."""
+    reported = next((row["total_steps"] for row in reversed(rows) if row.get("total_steps")), None)
+    steps = [row["step"] for row in rows if row["event"] == STEP and row.get("step")]
+    return reported or (max(steps) if steps and end.state.value == "COMPLETED" else None)
