@@ -109,6 +109,11 @@ def _moved_bytes(pid: int) -> tuple[int, int]:
         return 0, 0
 
 
+def has_terminal(pid: int) -> bool:
+    """Whether a process has a controlling terminal."""
+    return _stat(pid)[4:5] not in ([], ["0"])
+
+
 def ancestors() -> list[int]:
     """The processes above this one in its session, from its parent to the session's first process."""
     above, first = [os.getpid()], os.getsid(0)

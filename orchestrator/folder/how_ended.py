@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from orchestrator.base.states import Cause
+from torusrun.orchestrator.base.states import Cause
 
 IDLE = "no progress for {idle_s:.0f} s{at}"
 HUNG = f"{IDLE} (limit: {{limit_s:.0f}} s{{while}}): "
@@ -51,6 +51,10 @@ class How(Enum):
     FIRST_HOST_SILENT = (
         Cause.HOST_LOST,
         "{silent}, the first host of its job, is silent for {silent_s:.0f} s and not reached: it is gone, or cut off",
+    )
+    FIRST_HOST_DOWN = (
+        Cause.HOST_LOST,
+        "lost {host}, the first host of its job, which the scheduler began again without it ({why})",
     )
     DAEMON_GONE = Cause.HOST_LOST, "the scheduler's daemon on {host} ended while the job was running; {before}"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import Status
-from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import Status
+from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,10 @@ class Scheduler(ABC):
 
     def find_query(self, token: str) -> Query[list[str]] | None:
         """One query for the ids of the user's jobs with this token, after a lost answer; None without such a query."""
+        return None
+
+    def host_query(self, host: str) -> Query[str] | None:
+        """One query for why a host is lost, in the scheduler's words; '' if it is not. None without such a query."""
         return None
 
     @abstractmethod

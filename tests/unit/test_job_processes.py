@@ -8,26 +8,29 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orchestrator import schedulers
-from orchestrator.base import proc
-from orchestrator.base.states import State
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Started
-from orchestrator.folder.records import End
-from orchestrator.job import deputy
-from orchestrator.schedulers.traits import Reach
 from tests.unit.run_folders import make, write_specs
 from tests.waiting import until
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import proc
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Started
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job import deputy, remains
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.schedulers.traits import Reach
 
 SUPERVISOR = """
 import signal, sys
 from pathlib import Path
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job.stop_requests import StopRequests
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job.stop_requests import StopRequests
 run = RunFolder(Path(sys.argv[1]))
 requests = StopRequests(run, run.attempt(1))
 print("ready", flush=True)
@@ -98,3 +101,41 @@ def test_a_deputy_blames_no_host_that_lives(supervisor_s: float, scheduler: Reac
     end = End.read(attempt.end)
     assert end and (end.hosts, end.state) == (((), State.FAILED) if lives else (("n1",), State.NODE_FAIL))
     assert deputy._lost(run) == 1
+
+
+DAEMONS = {  # each prints its pid
+    "in a session of its own": "setsid sh -c 'echo $$; exec sleep 600' &",
+    "that forks twice": f"""{sys.executable} -c 'import os, time
+for _ in range(2):
+    if os.fork(): os._exit(0)
+    os.setsid() if _ == 0 else None
+print(os.getpid(), flush=True); time.sleep(600)'""",
+    "that ignores SIGTERM": "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 600; done' &",
+}
+
+
+@pytest.mark.parametrize("kind", DAEMONS)
+def test_a_daemon_of_a_command_ends_with_its_attempt_and_others_stay(
+    kind: str, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(remains, "GRACE_S", ((signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0)))
+    planned = plan(write_specs(home))
+    of_command = replace(planned, run=replace(planned.run, command=("mine",)))
+    first, second = (RunFolder(planned.folder).attempt(number) for number in (1, 11))
+
+    def left_by(attempt: Attempt) -> int:
+        environment = {**os.environ, "TORUSRUN_HEARTBEAT": str(attempt.heartbeat)}
+        with subprocess.Popen(["sh", "-c", DAEMONS[kind]], stdout=subprocess.PIPE, env=environment) as shell:
+            assert shell.stdout
+            return int(shell.stdout.readline())
+
+    mine, other = left_by(first), left_by(second)
+    try:
+        assert not remains.end_remains(first, planned) and proc.state_of(mine), "our training leaves none"
+        assert remains.end_remains(first, of_command) and proc.state_of(mine) in ("", "Z")
+        assert f"left processes, which were ended: {mine}" in capfd.readouterr().out
+        assert proc.state_of(other) not in ("", "Z"), "it is of another attempt"
+        assert not remains.end_remains(first, of_command)
+    finally:
+        for pid in proc.descendants(other):
+            os.kill(pid, signal.SIGKILL)

@@ -17,10 +17,10 @@ import functools
 import sys
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.errors import UserError
 
 if TYPE_CHECKING:
-    from orchestrator.sites.choices import Choices
+    from torusrun.orchestrator.sites.choices import Choices
 
 OPTIONS = {
     "scheduler": ("NAME", "slurm, pbs, gridengine or local (this machine); default: the scheduler that answers"),
@@ -45,10 +45,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base import private
-    from orchestrator.cli.verbs import doctor
-    from orchestrator.sites.choices import Choices
-    from orchestrator.sites.make import make
+    from torusrun.orchestrator.base import private
+    from torusrun.orchestrator.cli.verbs import doctor
+    from torusrun.orchestrator.sites.choices import Choices
+    from torusrun.orchestrator.sites.make import make
 
     terminal = sys.stdin.isatty() and not args.yes and not args.json
     choices = Choices({name: getattr(args, name) for name in OPTIONS}, args.yes, input if terminal else None)
@@ -63,10 +63,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _through(address: str, name: str | None, choices: Choices) -> tuple[str, str]:
     """(the name of the site behind a login node, the text of its file here)."""
-    from orchestrator.remote import asking
-    from orchestrator.remote.links.host import LoginHost
-    from orchestrator.remote.session import Session
-    from orchestrator.spec.kinds import HOST
+    from torusrun.orchestrator.remote import asking
+    from torusrun.orchestrator.remote.links.host import LoginHost
+    from torusrun.orchestrator.remote.session import Session
+    from torusrun.orchestrator.spec.kinds import HOST
 
     try:
         HOST.parse(address)

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.remote.links.host import CONNECT_S
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.remote.links.host import CONNECT_S
 
 USE_SSH = "write `connect: openssh` into the site, so that `ssh` connects"
 UNREAD = {

@@ -19,13 +19,13 @@ from fabric import Connection
 from fabric.connection import derive_shorthand
 from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
 
-from orchestrator.base.process import STANDARD, Streams
-from orchestrator.remote.links import host_keys, ssh_config
-from orchestrator.remote.links.host import CONNECT_S, SILENCE_S, HostRefused, LinkLost, LoginHost
-from orchestrator.remote.links.host_keys import HostKeys
-from orchestrator.remote.links.relay import relay
-from orchestrator.remote.links.second_factor import SHARE, AskingTransport
-from orchestrator.remote.links.ssh_config import USE_SSH
+from torusrun.orchestrator.base.process import STANDARD, Streams
+from torusrun.orchestrator.remote.links import host_keys, ssh_config
+from torusrun.orchestrator.remote.links.host import CONNECT_S, SILENCE_S, HostRefused, LinkLost, LoginHost
+from torusrun.orchestrator.remote.links.host_keys import HostKeys
+from torusrun.orchestrator.remote.links.relay import relay
+from torusrun.orchestrator.remote.links.second_factor import SHARE, AskingTransport
+from torusrun.orchestrator.remote.links.ssh_config import USE_SSH
 
 GREETING_S, AUTHENTICATION_S = 30.0, 30.0  # for a busy login node
 CUT_OFF = ("timeout", "transport shut down")  # paramiko's messages for an authentication in which the link broke

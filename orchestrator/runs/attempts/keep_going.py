@@ -7,18 +7,18 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.folder import ledger, metrics
-from orchestrator.folder.alone import alone
-from orchestrator.folder.attempt_folders import supervised_on
-from orchestrator.folder.bad_nodes.left_out import listed
-from orchestrator.folder.bad_nodes.noted import note
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.checkpoints import content
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import (
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.folder import ledger, metrics
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.attempt_folders import supervised_on
+from torusrun.orchestrator.folder.bad_nodes.left_out import listed
+from torusrun.orchestrator.folder.bad_nodes.noted import note
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.checkpoints import content
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import (
     CancelRequested,
     Ended,
     Event,
@@ -28,17 +28,17 @@ from orchestrator.folder.events import (
     Started,
     Submitting,
 )
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.ledger import last
-from orchestrator.folder.records import End, is_done
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning import plan_files
-from orchestrator.planning.attempt_plan import AttemptPlan, derive
-from orchestrator.runs.attempts import continues_from, submit
-from orchestrator.runs.notices import begin
-from orchestrator.runs.state import which
-from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
-from orchestrator.runs.state.in_vain import (
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.records import End, is_done
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan, derive
+from torusrun.orchestrator.runs.attempts import continues_from, submit
+from torusrun.orchestrator.runs.notices import begin
+from torusrun.orchestrator.runs.state import which
+from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
+from torusrun.orchestrator.runs.state.in_vain import (
     MOST_AT_FIRST,
     Checkpoint,
     attempts_of_submission,
@@ -50,8 +50,8 @@ from orchestrator.runs.state.in_vain import (
     pause_s,
     same_error,
 )
-from orchestrator.runs.state.outcome import resolve
-from orchestrator.schedulers.client import Client
+from torusrun.orchestrator.runs.state.outcome import resolve
+from torusrun.orchestrator.schedulers.client import Client
 
 LOCK_S = 120.0  # a client that resumes the run holds its lock during the submission
 ANSWER_S = 10.0  # for the scheduler's word about the job before; many nodes cannot query it
@@ -238,16 +238,25 @@ class _Newest:
         done = is_done(self.run.attempt(self.number))
         status = resolve(self.events, self.number, self.own, said, time.time(), done=done)
         if not status.state.over or status.state is State.LOST:
-            return self.own or ended(How.NO_END, supervisor=supervised_on(self.run.attempt(self.number)))
+            return self.own or self._unrecorded()
         own = self.own or End(status.state, status.reason, hosts=self._first_host(status))
         return replace(own, state=status.state, reason=status.reason, cause=status.cause)
 
+    @property
+    def _asked(self) -> Client:
+        return Client(schedulers.get(self.plan.site.scheduler), min(self.plan.site.command_timeout_s, ANSWER_S))
+
     def _scheduler_said(self, job: str) -> Status | None:
         """The scheduler's word about an earlier job; None if it has none, or this node cannot query it."""
-        site = self.plan.site
-        asked = Client(schedulers.get(site.scheduler), min(site.command_timeout_s, ANSWER_S))
-        said = asked.poll([job])[job]
+        said = self._asked.poll([job])[job]
         return said if said.state.over else None
+
+    def _unrecorded(self) -> End:
+        """The end of an attempt that left no record. PBS begins the job again if it loses the first host."""
+        host = supervised_on(self.run.attempt(self.number))
+        if why := self._asked.lost(host):
+            return ended(How.FIRST_HOST_DOWN, hosts=[host], host=host, why=why)
+        return ended(How.NO_END, supervisor=host)
 
     def _first_host(self, status: Status) -> tuple[str, ...]:
         """The supervisor's host, if a lost host ended the attempt: it would have named any other host itself."""

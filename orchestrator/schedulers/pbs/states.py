@@ -12,10 +12,10 @@ import re
 import time
 from collections.abc import Mapping
 
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State, Status, never_starts
-from orchestrator.schedulers.pbs.ends import exit_words, server_ended
-from orchestrator.schedulers.pbs.topology import records
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State, Status, never_starts
+from torusrun.orchestrator.schedulers.pbs.ends import exit_words, server_ended
+from torusrun.orchestrator.schedulers.pbs.topology import records
 
 UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255, for some of the named jobs; the others are reported
 NO_HISTORY = "not configured to maintain job history"
@@ -48,6 +48,14 @@ def starts(said: Finished) -> dict[str, float]:
         with contextlib.suppress(ValueError, OverflowError):
             found[job_id] = time.mktime(time.strptime(attributes.get("estimated.start_time", ""), CTIME))
     return found
+
+
+def lost(said: Finished) -> str:
+    """Why the server has lost a host, by pbsnodes's answer about it; '' if it has not."""
+    for vnode in records(said.check("asking PBS for the state of a host").stdout, "", " +").values():
+        if "down" in vnode.get("state", "").split(","):
+            return vnode.get("comment", "down")
+    return ""
 
 
 def _checked(said: Finished) -> None:
