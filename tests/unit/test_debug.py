@@ -13,8 +13,8 @@ from orchestrator.base.states import State
 from orchestrator.cli.main import main
 from orchestrator.folder.records import End
 from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.secret_forms import REMOVED
 from orchestrator.runs.support.archive import TAIL_BYTES
-from orchestrator.runs.support.secret_forms import REMOVED
 from orchestrator.runs.support.without_secrets import Cleaner
 from tests.unit.run_folders import make, write_specs
 from tests.unit.secret_forms import FORMS, HEX, PLAIN, VALUE

@@ -22,6 +22,7 @@ from orchestrator.folder.events import Ended, Started, Submitted, Submitting
 from orchestrator.folder.node_load import NodeLoad, RankSteps
 from orchestrator.folder.records import End
 from orchestrator.folder.run_folder import RunFolder
+from orchestrator.folder.secret_forms import REMOVED
 from orchestrator.network.hosts.hostlist import expand
 from orchestrator.planning.forecast import forecast_of
 from orchestrator.planning.plan import plan
@@ -32,7 +33,6 @@ from orchestrator.report.page.document import document
 from orchestrator.report.page.facts import RunFacts
 from orchestrator.report.page.settings import differing, settings
 from orchestrator.report.placement import outlook
-from orchestrator.runs.support.secret_forms import REMOVED
 from tests.unit.run_folders import make, write_specs
 
 ROOT = Path(__file__).resolve().parents[2]
