@@ -28,7 +28,7 @@ from orchestrator.planning.forecast import forecast_of
 from orchestrator.planning.plan import plan
 from orchestrator.report.handle import Run
 from orchestrator.report.page import facts as facts_of
-from orchestrator.report.page import made
+from orchestrator.report.page import foreign, made
 from orchestrator.report.page.document import document
 from orchestrator.report.page.facts import RunFacts
 from orchestrator.report.page.settings import differing, settings
@@ -107,6 +107,19 @@ def test_no_expression_of_a_strangers_site_is_evaluated(run: RunFolder, monkeypa
     assert asked == ["placed", "forecast"]
     os.chown(run.folder, 4321, 4321)
     assert facts(run).plan and asked == ["placed", "forecast"]
+
+
+def test_a_page_of_another_machine_is_kept_only_if_it_is_like_ours(run: RunFolder) -> None:
+    ours, several = document([facts(run)]), document([facts(run), facts(run)])
+    assert not foreign.objection(ours) and not foreign.objection(several)
+    for evil in (
+        "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<a href='https://example.org'>log in</a>",
+        "<meta http-equiv=refresh content='0;url=https://example.org'>", "<form action=x>", "<iframe srcdoc=x>",
+        "<p onclick=alert(1)>", "<svg><use href=x></svg>", "<base href=x>", "<link rel=stylesheet href=x>",
+        "<p style='background:url(x)'>", "<!-- --><!doctype x>", "<?xml-stylesheet href=x?>", "<ScRiPt/x>",
+    ):  # fmt: skip
+        assert foreign.objection(ours.replace("<main>", f"<main>{evil}")), evil
+    assert foreign.objection(ours.replace("default-src 'none'; ", "")) and foreign.objection("")
 
 
 def test_texts_of_a_run_are_data(run: RunFolder) -> None:
