@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, explained
-from orchestrator.base.strangers import objection
-from training.files.below import Below, open_below, opened
-from training.files.trusted import NOT_FOLLOWED as NOT_FOLLOWED
-from training.files.trusted import NOT_REGULAR as NOT_REGULAR
-from training.files.trusted import SECRET as SECRET
-from training.files.trusted import drop_access_lists, open_folder
-from training.files.trusted import open_regular as open_regular
+from torusrun.orchestrator.base.errors import SiteError, explained
+from torusrun.orchestrator.base.strangers import objection
+from torusrun.training.files.below import Below, open_below, opened
+from torusrun.training.files.trusted import NOT_FOLLOWED as NOT_FOLLOWED
+from torusrun.training.files.trusted import NOT_REGULAR as NOT_REGULAR
+from torusrun.training.files.trusted import SECRET as SECRET
+from torusrun.training.files.trusted import drop_access_lists, open_folder
+from torusrun.training.files.trusted import open_regular as open_regular
 
 UMASK = 0o077
 READABLE = 0o644  # the mode of a file that the umask may leave readable for others

@@ -14,17 +14,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.base.signals import signal_name
-from orchestrator.base.states import Cause
-from orchestrator.folder.end_words import ended, later, listed
-from orchestrator.folder.how_ended import NEAR, How
-from orchestrator.folder.log_errors.last_error import LoggedError
-from orchestrator.folder.records import End, Meaning, RankEnd
-from orchestrator.job.witness import lost_hosts
-from orchestrator.network.hosts.same_host import same_host
-from orchestrator.network.placement.mapping import Placement
-from orchestrator.schedulers.launchers.launcher import Words
-from training.reporting.exits import EXIT_BAD_CONFIG
+from torusrun.orchestrator.base.signals import signal_name
+from torusrun.orchestrator.base.states import Cause
+from torusrun.orchestrator.folder.end_words import ended, later, listed
+from torusrun.orchestrator.folder.how_ended import NEAR, How
+from torusrun.orchestrator.folder.log_errors.last_error import LoggedError
+from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.job.witness import lost_hosts
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.training.reporting.exits import EXIT_BAD_CONFIG
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know the cause: a limit, too little memory
 UNSTARTED = {Meaning.MISPLACED: How.MISPLACED, Meaning.NO_IMAGE: How.NO_IMAGE}

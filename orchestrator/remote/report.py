@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.remote import asking
-from orchestrator.remote.links.host import BadAnswer
-from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.session import Session
-from orchestrator.report.page.foreign import objection
+from torusrun.orchestrator.remote import asking
+from torusrun.orchestrator.remote.links.host import BadAnswer
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.remote.session import Session
+from torusrun.orchestrator.report.page.foreign import objection
 
 
 def html(runs: Sequence[Known]) -> str:

@@ -10,10 +10,10 @@ import pytest
 import torch
 from states import saved
 
-from training.checkpoint.manifest import verify
-from training.checkpoint.store import CheckpointFolder
-from training.progress import Progress
-from training.recipe.train import CheckpointKeys
+from torusrun.training.checkpoint.manifest import verify
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.train import CheckpointKeys
 
 BEST = CheckpointKeys(last=1, best=True)
 

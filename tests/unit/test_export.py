@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.states import Cause, State
-from orchestrator.cli.main import main
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.program.sources.tensorboard import TensorBoard
-from orchestrator.report.export.formats import FORMATS, Format, as_csv, as_events, as_parquet
-from orchestrator.report.export.table import MetricTable, table
-from orchestrator.report.handle import Run
 from tests.unit.run_folders import STEPS, make, write_specs
 from tests.unit.test_report_series import row
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.program.sources.tensorboard import TensorBoard
+from torusrun.orchestrator.report.export.formats import FORMATS, Format, as_csv, as_events, as_parquet
+from torusrun.orchestrator.report.export.table import MetricTable, table
+from torusrun.orchestrator.report.handle import Run
 
 DONE = End(State.COMPLETED, "all 4 ranks ended well", cause=Cause.DONE)
 

@@ -10,15 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.states import Cause, State
-from orchestrator.folder.node_findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
-from orchestrator.job.preflight import gpus, machine, node, nvidia_smi, pair
-from orchestrator.job.preflight.judge import ANSWER, compared, judge
-from orchestrator.job.preflight.order import WantedNode, wanted
-from orchestrator.job.preflight.ports import ports
-from orchestrator.runs.state.advice import ADVICE
-from orchestrator.spec.site import Node, PreflightSettings, Site
-from training.meeting.addresses import listen
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.folder.node_findings import (
+    Judgement,
+    MeasuredPair,
+    NodeFinding,
+    NodeFindings,
+    PreflightRecord,
+)
+from torusrun.orchestrator.job.preflight import gpus, machine, node, nvidia_smi, pair
+from torusrun.orchestrator.job.preflight.judge import ANSWER, compared, judge
+from torusrun.orchestrator.job.preflight.order import WantedNode, wanted
+from torusrun.orchestrator.job.preflight.ports import ports
+from torusrun.orchestrator.runs.state.advice import ADVICE
+from torusrun.orchestrator.spec.site import Node, PreflightSettings, Site
+from torusrun.training.meeting.addresses import listen
 
 RECORDED = Path(__file__).parent / "recorded" / "preflight"
 GOOD, BAD, SKIPPED = Judgement.GOOD, Judgement.BAD, Judgement.SKIPPED

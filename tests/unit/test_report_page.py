@@ -13,27 +13,27 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.json_files import write_json
-from orchestrator.base.states import Cause, State
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Ended, Started, Submitted, Submitting
-from orchestrator.folder.node_load import NodeLoad, RankSteps
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.secret_forms import REMOVED
-from orchestrator.network.hosts.hostlist import expand
-from orchestrator.planning.forecast import forecast_of
-from orchestrator.planning.plan import plan
-from orchestrator.report.handle import Run
-from orchestrator.report.page import facts as facts_of
-from orchestrator.report.page import foreign, made
-from orchestrator.report.page.document import document
-from orchestrator.report.page.facts import RunFacts
-from orchestrator.report.page.settings import differing, settings
-from orchestrator.report.placement import outlook
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Ended, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.node_load import NodeLoad, RankSteps
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.secret_forms import REMOVED
+from torusrun.orchestrator.network.hosts.hostlist import expand
+from torusrun.orchestrator.planning.forecast import forecast_of
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.report.page import facts as facts_of
+from torusrun.orchestrator.report.page import foreign, made
+from torusrun.orchestrator.report.page.document import document
+from torusrun.orchestrator.report.page.facts import RunFacts
+from torusrun.orchestrator.report.page.settings import differing, settings
+from torusrun.orchestrator.report.placement import outlook
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "wbr", "br"}

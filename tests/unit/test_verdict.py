@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.states import Cause, State
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.log_errors.last_error import last_error
-from orchestrator.folder.records import End, Meaning, RankEnd
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.job.gather import RankRecords, silences
-from orchestrator.job.hangs.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
-from orchestrator.job.verdict import Evidence, verdict
-from orchestrator.job.witness import words
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.mapping import place
-from orchestrator.planning.program.training import EXIT_CODES
-from orchestrator.schedulers import remote_shell
-from orchestrator.schedulers.launchers.launcher import Words
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.log_errors.last_error import last_error
+from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.job.gather import RankRecords, silences
+from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
+from torusrun.orchestrator.job.verdict import Evidence, verdict
+from torusrun.orchestrator.job.witness import words
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.mapping import place
+from torusrun.orchestrator.planning.program.training import EXIT_CODES
+from torusrun.orchestrator.schedulers import remote_shell
+from torusrun.orchestrator.schedulers.launchers.launcher import Words
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 ALL = (0, 1, 2, 3)

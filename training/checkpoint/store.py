@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from ..files.below import BY_UMASK, Below, opened
-from ..files.checksum import BLOCK_BYTES
-from ..files.trusted import put, sync, sync_folder
-from ..progress import Progress
-from ..recipe.train import CheckpointKeys
-from . import manifest
-from .manifest import STATE
-from .retention import Point, kept
+from torusrun.training.checkpoint import manifest
+from torusrun.training.checkpoint.manifest import STATE
+from torusrun.training.checkpoint.retention import Point, kept
+from torusrun.training.files.below import BY_UMASK, Below, opened
+from torusrun.training.files.checksum import BLOCK_BYTES
+from torusrun.training.files.trusted import put, sync, sync_folder
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.train import CheckpointKeys
 
 MODE = 0o666  # of files, less the umask
 

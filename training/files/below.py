@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from .trusted import NOT_FOLLOWED, SECRET, drop_access_lists, open_regular, unfinished
+from torusrun.training.files.trusted import NOT_FOLLOWED, SECRET, drop_access_lists, open_regular, unfinished
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import IO
 
-from .trusted import open_regular, refuse_holes
+from torusrun.training.files.trusted import open_regular, refuse_holes
 
 BLOCK_BYTES = 1 << 20
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from orchestrator.base.errors import UserError, explained
-from orchestrator.base.private import READABLE, trusted
-from orchestrator.report.export.formats import format_of
-from orchestrator.report.export.table import table
-from orchestrator.report.page.series import Row
-from orchestrator.spec.paths import absolute
-from training.files.below import BY_UMASK
+from torusrun.orchestrator.base.errors import UserError, explained
+from torusrun.orchestrator.base.private import READABLE, trusted
+from torusrun.orchestrator.report.export.formats import format_of
+from torusrun.orchestrator.report.export.table import table
+from torusrun.orchestrator.report.page.series import Row
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.training.files.below import BY_UMASK
 
 
 def write(run: str, metrics: Iterable[Row], into: Path, kind: str) -> Path:

@@ -6,17 +6,17 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder import attempt_folders
-from orchestrator.folder.log_errors.lines import bare
-from orchestrator.folder.log_errors.tracebacks import Tracebacks
-from orchestrator.folder.records import RankEnd
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.report.logs.files import TAIL_LINES, Logs
-from orchestrator.report.logs.source import FollowedFile, LogLine
-from orchestrator.report.logs.tail import tail
-from training.counted import first_of
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder import attempt_folders
+from torusrun.orchestrator.folder.log_errors.lines import bare
+from torusrun.orchestrator.folder.log_errors.tracebacks import Tracebacks
+from torusrun.orchestrator.folder.records import RankEnd
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.report.logs.files import TAIL_LINES, Logs
+from torusrun.orchestrator.report.logs.source import FollowedFile, LogLine
+from torusrun.orchestrator.report.logs.tail import tail
+from torusrun.training.counted import first_of
 
 MOST_READ, READ_BYTES = 100_000, 8 << 20  # of the end of a log that exists already
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from orchestrator.base.states import State
-from orchestrator.base.terminal.remarks import progress
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.logs.tail import newest_line
-from orchestrator.report.progress_text import words
-from orchestrator.runs.state.follow import follow_all
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.remarks import progress
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.logs.tail import newest_line
+from torusrun.orchestrator.report.progress_text import words
+from torusrun.orchestrator.runs.state.follow import follow_all
+from torusrun.orchestrator.runs.state.view import View
 
 LINE_EVERY_S = 10.0
 LINES_PER_S = 1.0  # of all runs together, besides lines about changes
 
 
-def show(runs: Sequence[RunFolder]) -> list[View]:
-    """Follow the runs to their ends, with lines on stderr now and then; returns their last views."""
+def show(runs: Sequence[RunFolder], seen: Callable[[View], None] = lambda view: None) -> list[View]:
+    """Follow the runs to their ends, with lines on stderr now and then, and call `seen`; returns their last views."""
     said: dict[str, State] = {}
     due_s = 0.0
     for views in follow_all(runs):
@@ -27,6 +27,7 @@ def show(runs: Sequence[RunFolder]) -> list[View]:
         if due:
             due_s = time.monotonic() + max(LINE_EVERY_S, len(at_work) / LINES_PER_S)
         for run, view in zip(runs, views, strict=True):
+            seen(view)
             if said.get(view.folder) is not view.state or (due and not view.state.over):
                 said[view.folder] = view.state
                 progress(words(view, said_by(run, view)))

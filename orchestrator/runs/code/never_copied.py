@@ -8,10 +8,10 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.private import open_regular
-from orchestrator.folder.secret_names import LOGINS
-from orchestrator.spec import paths
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.private import open_regular
+from torusrun.orchestrator.folder.secret_names import LOGINS
+from torusrun.orchestrator.spec import paths
 
 # Folders and files in which programs keep keys and logins; a name with a slash is the end of a path.
 SECRET_NAMES = (

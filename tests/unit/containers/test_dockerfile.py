@@ -10,16 +10,16 @@ from random import Random
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.cli.main import main
-from orchestrator.images.definitions import image_file, lint
-from orchestrator.images.definitions.definition import Variant
-from orchestrator.images.definitions.dockerfile import words
-from orchestrator.images.definitions.inputs import Inputs
-from orchestrator.images.definitions.prepare import prepare, sources
-from orchestrator.images.source import parse
-from orchestrator.spec.load import load
 from tests.unit.golden_text import assert_golden
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.images.definitions import image_file, lint
+from torusrun.orchestrator.images.definitions.definition import Variant
+from torusrun.orchestrator.images.definitions.dockerfile import words
+from torusrun.orchestrator.images.definitions.inputs import Inputs
+from torusrun.orchestrator.images.definitions.prepare import prepare, sources
+from torusrun.orchestrator.images.source import parse
+from torusrun.orchestrator.spec.load import load
 
 HERE = Path(__file__).parent / "dockerfile"
 SITE = "scheduler: local\nlauncher: spawn\nnode: {ranks: 1}\nruns: runs\ncontainer: {cache: images}\n"
@@ -28,7 +28,9 @@ TINY = "FROM debian:bookworm-slim\n"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("orchestrator.images.architecture.os.uname", lambda: type("", (), {"machine": "x86_64"}))
+    monkeypatch.setattr(
+        "torusrun.orchestrator.images.architecture.os.uname", lambda: type("", (), {"machine": "x86_64"})
+    )
     home = tmp_path / "training"
     (home / "src").mkdir(parents=True)
     for name in ("requirements.txt", "train.py", "data.tar.gz", "src/model.py", "src/notes.md"):
@@ -217,7 +219,9 @@ def test_a_base_is_read_once_for_all_keys(folder: Path, monkeypatch: pytest.Monk
     (folder / "base.sif").touch()
     definition(folder, TINY, "base: {sif: base.sif}")
     read: list[Path] = []
-    monkeypatch.setattr("orchestrator.images.definitions.inputs.sha256_of", lambda path: read.append(path) or "0")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(
+        "torusrun.orchestrator.images.definitions.inputs.sha256_of", lambda path: read.append(path) or "0"
+    )  # type: ignore[func-returns-value]
     sources(folder / "image.yaml", False, "")
     assert read == [folder / "base.sif"]
 

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder import index, kept_forecast
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.prediction.by_size import MeasuredRun, forecast
-from orchestrator.planning.command_runs import forecast_at_submit
-from orchestrator.planning.plan import plan
-from orchestrator.report.listing import listing
-from orchestrator.report.progress_text import words
-from orchestrator.runs.state.view import read_record
-from training.reporting.metrics import Metrics
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import index, kept_forecast
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.prediction.by_size import MeasuredRun, forecast
+from torusrun.orchestrator.planning.command_runs import forecast_at_submit
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.report.listing import listing
+from torusrun.orchestrator.report.progress_text import words
+from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.training.reporting.metrics import Metrics
 
 Said = pytest.CaptureFixture[str]
 STEP_S = 0.25
@@ -169,6 +169,20 @@ def test_a_completed_run_says_how_many_steps_it_takes(run_file: Path, capsys: Sa
     assert main(["predict", str(run_file)]) == 0 and "report `total_steps` beside `step`" in capsys.readouterr().out
     finished(run_file, total=None, end=State.COMPLETED)
     assert predicted(capsys, run_file)["steps"] == 20
+
+
+def test_steps_that_are_read_from_a_log_at_once_count_by_the_last_of_them(run_file: Path, capsys: Said) -> None:
+    """Ten steps a second, of which a log is read once a second."""
+    run = finished(run_file, steps=1, end=State.CANCELLED)
+    run.metrics.unlink()
+    written = Metrics(run.metrics, 1)
+    for step in range(1, 61):
+        read_s = -(-step // 10)
+        written.write("step", step=step, total_steps=60, t=1000.0 + read_s + 1e-3 * (step % 10))
+    found = predicted(capsys, run_file)
+    assert found["step_s"] == pytest.approx(0.1, rel=0.02)
+    low, high = found["intervals"]["step_s"]
+    assert low < 0.1 < high and high / low < 1.3
 
 
 def test_a_run_that_is_not_over_shows_its_forecast(run_file: Path, capsys: Said) -> None:
