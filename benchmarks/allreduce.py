@@ -21,8 +21,8 @@ import torch.distributed as dist
 
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import times_s, together
-from training.collectives import chunks
-from training.collectives.all_reduce import build
+from torusrun.training.collectives import chunks
+from torusrun.training.collectives.all_reduce import build
 
 NODE_BITS_PER_S = 50e6
 PAYLOAD = 1448 / 1514  # share of the bytes on a link

@@ -32,15 +32,15 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.step import learner
-from orchestrator.network.prediction.checkpoints import mean_time_to_failure_s
-from training.checkpoint import writer
-from training.checkpoint.interval import daly_s
-from training.checkpoint.manifest import compose
-from training.checkpoint.snapshot import Snapshot
-from training.checkpoint.store import CheckpointFolder
-from training.files.trusted import put, sync_folder
-from training.learner import Learner
-from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
+from torusrun.orchestrator.network.prediction.checkpoints import mean_time_to_failure_s
+from torusrun.training.checkpoint import writer
+from torusrun.training.checkpoint.interval import daly_s
+from torusrun.training.checkpoint.manifest import compose
+from torusrun.training.checkpoint.snapshot import Snapshot
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.files.trusted import put, sync_folder
+from torusrun.training.learner import Learner
+from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 
 CASES = {
     "ResNet-50": (Train(model=ModelKeys("resnet50"), data=DataKeys("synthetic", size=64), batch=8), 6),

@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-TORUSRUN = ["-m", "orchestrator"]
+TORUSRUN = ["-m", "torusrun"]
 EMPTY = {"python -c pass": ["-c", "pass"]}
 CASES = {
     "import argparse": ["-c", "import argparse"],
@@ -46,10 +46,10 @@ assert all(job.done() for job in jobs)
 
 def make(folder: Path, number: int) -> None:
     """Make runs and jobs in `folder`, which is the home of all later commands."""
-    from orchestrator.base.states import State
-    from orchestrator.folder import index
-    from orchestrator.folder.records import End
     from tests.unit.run_folders import make, write_specs
+    from torusrun.orchestrator.base.states import State
+    from torusrun.orchestrator.folder import index
+    from torusrun.orchestrator.folder.records import End
 
     one = make(write_specs(folder), End(State.COMPLETED, "all ranks are done"))
     texts = {name: (one.folder / name).read_text() for name in COPIED}

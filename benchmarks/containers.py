@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from orchestrator.images import runtime
-from orchestrator.images.builds.build import COMPRESSIONS
-from orchestrator.images.command import ContainerExec, inside
 from tests.lab.apptainer import ApptainerLab
 from tests.lab.apptainer.images import requirements
 from tests.lab.cluster import Cluster
 from tests.lab.slurm import SlurmLab
+from torusrun.orchestrator.images import runtime
+from torusrun.orchestrator.images.builds.build import COMPRESSIONS
+from torusrun.orchestrator.images.command import ContainerExec, inside
 
 ROUNDS = 5
 LIMIT_S = 900.0

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
-from orchestrator.network.placement.arrange import arrange
-from orchestrator.network.placement.rings import Rings
-from orchestrator.network.placement.timing import timing
-from orchestrator.network.prediction import doubts, tensors
-from orchestrator.network.prediction.calibration import Fit
-from orchestrator.network.prediction.interval import Interval
-from training.sync.buckets import exact, shapes
+from torusrun.orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
+from torusrun.orchestrator.network.placement.arrange import arrange
+from torusrun.orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.network.placement.timing import timing
+from torusrun.orchestrator.network.prediction import doubts, tensors
+from torusrun.orchestrator.network.prediction.calibration import Fit
+from torusrun.orchestrator.network.prediction.interval import Interval
+from torusrun.training.sync.buckets import exact, shapes
 
 NODE_BITS_PER_S = 50e6
 UPLINKS_BITS_PER_S = {"uplink-25": 25e6, "uplink-50": 50e6, "uplink-100": 100e6}

@@ -32,7 +32,7 @@ LOOK_S = 0.02
 
 def torusrun(folder: Path, *words: str) -> str:
     """The output of a verb."""
-    command = [sys.executable, "-m", "orchestrator", *words]
+    command = [sys.executable, "-m", "torusrun", *words]
     return subprocess.run(
         command, cwd=folder, text=True, stdout=subprocess.PIPE, check=True, timeout=600
     ).stdout.strip()

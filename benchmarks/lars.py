@@ -17,9 +17,9 @@ import torch
 from torch import nn
 
 from benchmarks.gpu.clock import times_ms
-from training.optim.kernel import Piece
-from training.optim.lars import LARS
-from training.recipe.train import LarsKeys
+from torusrun.training.optim.kernel import Piece
+from torusrun.training.optim.lars import LARS
+from torusrun.training.recipe.train import LarsKeys
 
 ROUNDS, PROCESSES, WARM_UP = 12, 6, 3
 LIMIT_S = 300.0

@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from orchestrator.images import runtime
-from orchestrator.images.command import ContainerExec, inside, start_instance, stop_instance
 from tests.lab.apptainer import ApptainerLab
+from torusrun.orchestrator.images import runtime
+from torusrun.orchestrator.images.command import ContainerExec, inside, start_instance, stop_instance
 
 RANKS, ROUNDS = 128, 5
 USER = 65534

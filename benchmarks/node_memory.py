@@ -23,10 +23,10 @@ import torch.distributed as dist
 
 from benchmarks.checkpoints import CASES
 from benchmarks.step import learner
-from training.checkpoint import node_memory
-from training.checkpoint.copies import Copies, Share
-from training.checkpoint.snapshot import tensors_of
-from training.learner import Learner
+from torusrun.training.checkpoint import node_memory
+from torusrun.training.checkpoint.copies import Copies, Share
+from torusrun.training.checkpoint.snapshot import tensors_of
+from torusrun.training.learner import Learner
 
 SHARES = (1, 2, 4)
 STEPS = 3

@@ -28,14 +28,14 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.replayed import Replayed
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import times_s, together
-from orchestrator.network.prediction import tensors
-from training.collectives.all_reduce import build
-from training.models import resnet50
-from training.sync.buckets import shapes
-from training.sync.buckets.layout import Layout, expected_order
-from training.sync.buckets.planner import PROFILED_STEPS, Planner
-from training.sync.ddp import NO_BUFFERS
-from training.sync.gradients import Gradients
+from torusrun.orchestrator.network.prediction import tensors
+from torusrun.training.collectives.all_reduce import build
+from torusrun.training.models import resnet50
+from torusrun.training.sync.buckets import shapes
+from torusrun.training.sync.buckets.layout import Layout, expected_order
+from torusrun.training.sync.buckets.planner import PROFILED_STEPS, Planner
+from torusrun.training.sync.ddp import NO_BUFFERS
+from torusrun.training.sync.gradients import Gradients
 
 NODES = ["n1", "n2"]
 METHODS = ("torch's DDP", "one", "ddp", "equal 5", "fujitsu", "exact")

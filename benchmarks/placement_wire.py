@@ -17,12 +17,12 @@ import torch
 
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import times_s, together
-from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
-from orchestrator.network.placement.arrange import arrange
-from orchestrator.network.placement.rings import Rings
-from orchestrator.network.placement.timing import timing
-from training.collectives import chunks
-from training.collectives.all_reduce import build
+from torusrun.orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
+from torusrun.orchestrator.network.placement.arrange import arrange
+from torusrun.orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.network.placement.timing import timing
+from torusrun.training.collectives import chunks
+from torusrun.training.collectives.all_reduce import build
 
 NODE_BITS_PER_S = 50e6
 ELEMENTS = 1_000_000  # of 4 bytes

@@ -35,11 +35,11 @@ from benchmarks.packets import stream
 from benchmarks.packets.recorded import packets_s, summary
 from benchmarks.shaped_racks import LEAST_TIMEOUT_S, ShapedRacks
 from benchmarks.shaped_ranks import times_s, together
-from orchestrator.network.prediction.calibration import Fit, MeasuredTime, fits
-from training.collectives import chunks
-from training.collectives.phases import Way
-from training.collectives.pipeline import Pipeline
-from training.collectives.torus import Torus
+from torusrun.orchestrator.network.prediction.calibration import Fit, MeasuredTime, fits
+from torusrun.training.collectives import chunks
+from torusrun.training.collectives.phases import Way
+from torusrun.training.collectives.pipeline import Pipeline
+from torusrun.training.collectives.torus import Torus
 
 SIZES_BYTES = (200_000, 800_000, 2_400_000)
 PASS = (0.85, 0.95)

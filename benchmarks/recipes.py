@@ -34,12 +34,12 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from benchmarks.recipe_ablations import TECHNIQUES, ablations
-from training.config import SCHEMA, Config
-from training.learner import Learner
-from training.meeting.ranks import Ranks
-from training.parts import build_parts, settle
-from training.recipe import published
-from training.recipe.train import OptimizerKeys, Train
+from torusrun.training.config import SCHEMA, Config
+from torusrun.training.learner import Learner
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.parts import build_parts, settle
+from torusrun.training.recipe import published
+from torusrun.training.recipe.train import OptimizerKeys, Train
 
 RANKS = 4
 GRID = (2, 2)

@@ -18,10 +18,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.interface import Request
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.interface import Request
 
 ROUNDS = 10
 MANY = 100
@@ -64,21 +64,21 @@ class Bench:
         return path
 
     def torusrun(self) -> str:
-        argv = [sys.executable, "-m", "orchestrator", "submit", str(self.spec())]
+        argv = [sys.executable, "-m", "torusrun", "submit", str(self.spec())]
         said = subprocess.run(argv, text=True, capture_output=True, check=True, timeout=60)
         return self._job(said.stdout.strip())
 
     def in_python(self) -> Submit:
-        import orchestrator
+        import torusrun
 
         path = self.spec()
-        return lambda: self._job(orchestrator.submit(path).id)
+        return lambda: self._job(torusrun.submit(path).id)
 
     def _job(self, run: str) -> str:
-        import orchestrator
-        from orchestrator.runs.state.view import read_record
+        import torusrun
+        from torusrun.orchestrator.runs.state.view import read_record
 
-        return read_record(orchestrator.open_run(run).folder).job or ""
+        return read_record(torusrun.open_run(run).folder).job or ""
 
     def submitit(self) -> Submit:
         import submitit

@@ -23,12 +23,12 @@ import torch
 import torch.distributed as dist
 from torch.autograd import DeviceType
 
-from training.collectives import device as devices
-from training.config import SCHEMA, Config
-from training.learner import Learner
-from training.meeting.ranks import Ranks
-from training.parts import build_parts, settle
-from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
+from torusrun.training.collectives import device as devices
+from torusrun.training.config import SCHEMA, Config
+from torusrun.training.learner import Learner
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.parts import build_parts, settle
+from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 
 GOALS = (3600, 5000)
 PROFILED = 10

@@ -34,11 +34,11 @@ def hold_jobs(folder: Path, number: int) -> list[str]:
 
 def make_runs(folder: Path, jobs: list[str]) -> None:
     """Make a run in the index for each job, in its state after submission."""
-    from orchestrator.base.json_files import write_json
-    from orchestrator.folder import index, ledger
-    from orchestrator.folder.events import Submitted, Submitting
-    from orchestrator.folder.run_folder import RunFolder
-    from orchestrator.planning.plan import plan
+    from torusrun.orchestrator.base.json_files import write_json
+    from torusrun.orchestrator.folder import index, ledger
+    from torusrun.orchestrator.folder.events import Submitted, Submitting
+    from torusrun.orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.planning.plan import plan
 
     (folder / "site.yaml").write_text(
         f"scheduler: slurm\nlauncher: srun\nruns: {folder}/runs\npython: /bin/true\npoll_interval: {INTERVAL_S:g}s\n"
@@ -83,7 +83,7 @@ def main() -> None:
 
 def watch(folder: Path, runs: int, number: int, for_s: float) -> None:
     env = {**os.environ, "PATH": f"{noting_commands(folder)}:{os.environ['PATH']}"}
-    command = [sys.executable, "-m", "orchestrator", "watch", "watched-*"]
+    command = [sys.executable, "-m", "torusrun", "watch", "watched-*"]
     began_s = time.monotonic()
     terminals = [
         subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(number)

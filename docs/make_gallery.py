@@ -32,7 +32,7 @@ SWEEP = "--sweep train.optimizer.lr=0.02,0.1,0.5 --sweep train.batch=32,64"
 
 def torusrun(*words: str, may_fail: bool = False) -> str:
     """What `torusrun WORDS` prints. Raises CalledProcessError if it fails and may not."""
-    command = [sys.executable, "-m", "orchestrator", *words]
+    command = [sys.executable, "-m", "torusrun", *words]
     said = subprocess.run(command, cwd=ROOT, check=not may_fail, text=True, capture_output=True, timeout=300)
     return said.stdout
 

@@ -16,9 +16,9 @@ from benchmarks.large_batch.cell import SIDES, Cell, cells
 from benchmarks.large_batch.results import UNSTABLE, Found, Scores, missing, read
 from benchmarks.large_batch.results import found as found_in
 from benchmarks.large_batch.study import CHOOSES, MNIST
-from orchestrator.report.page.chart import Chart, ChartLine
-from training.recipe.published import names
-from training.recipe.train import Train
+from torusrun.orchestrator.report.page.chart import Chart, ChartLine
+from torusrun.training.recipe.published import names
+from torusrun.training.recipe.train import Train
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "benchmarks" / "results" / "large-batch.jsonl"

@@ -25,7 +25,7 @@ DEMO = "examples/digits.yaml"
 COLUMNS, LINES = 96, 21
 LIMIT_S = 300.0
 MOMENT = 0.7  # of the screens with a table of nodes
-ENTRY = "import sys; from orchestrator.cli.main import main; sys.exit(main(sys.argv[1:]))"
+ENTRY = "import sys; from torusrun.orchestrator.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 CHARACTER, LINE, ASCENT = 12.2, 24.4, 20.0  # rich's sizes in an SVG
 OVERLAP = 1.0  # of areas in neighbouring lines, between which a hair would be seen

@@ -15,10 +15,10 @@ from recipe_techniques import INDEX, by_technique
 from benchmarks.large_batch.cell import cells as studied
 from benchmarks.large_batch.results import read
 from benchmarks.large_batch.study import MNIST
-from orchestrator.report.recipes.marks import NO_BREAK, weakest, with_mark
-from training.recipe.files import CERTAINTIES, Mark, Published, load
-from training.recipe.fitting import word
-from training.recipe.published import names
+from torusrun.orchestrator.report.recipes.marks import NO_BREAK, weakest, with_mark
+from torusrun.training.recipe.files import CERTAINTIES, Mark, Published, load
+from torusrun.training.recipe.fitting import word
+from torusrun.training.recipe.published import names
 
 DIGITS = Path(__file__).parents[1] / "benchmarks" / "results" / "recipes-2026-11-24.txt"
 WIDTH = 120

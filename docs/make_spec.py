@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from orchestrator.images.definitions.image_file import Base, ImageFile
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.schema import schema
-from orchestrator.spec.site import Site
-from orchestrator.spec.write import as_written
+from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.schema import schema
+from torusrun.orchestrator.spec.site import Site
+from torusrun.orchestrator.spec.write import as_written
 
 HEAD = """# Every key
 

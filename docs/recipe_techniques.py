@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from benchmarks.recipe_ablations import TECHNIQUES, ablations
-from training.recipe.files import Published, load
-from training.recipe.published import names
+from torusrun.training.recipe.files import Published, load
+from torusrun.training.recipe.published import names
 
 INDEX = re.compile(r"\[\d+\]")
 KEYS = {  # of each technique: beginnings of the keys that have it

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from orchestrator.base.states import Cause, State
-from orchestrator.folder.records import End
-from orchestrator.report.page.document import document
 from tests.unit import test_report_page as pages
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.report.page.document import document
 
 CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr"]
 WIDTHS = (360, 390, 820, 1440)  # the narrowest phone, a usual one, a tablet, a screen

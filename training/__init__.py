@@ -1,4 +1,4 @@
-"""The training that runs in the container, one process per GPU: `python -m training CONFIG`.
+"""The training that runs in the container, one process per GPU: `python -m torusrun.training CONFIG`.
 
 Importing the package does not import torch.
 """

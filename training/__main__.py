@@ -1,4 +1,4 @@
-"""`python -m training CONFIG`: one rank, numbered by RANK, WORLD_SIZE and LOCAL_RANK (0, 1, 0 by default).
+"""`python -m torusrun.training CONFIG`: one rank, numbered by RANK, WORLD_SIZE and LOCAL_RANK (0, 1, 0 by default).
 
 With an option of standby.py in place of CONFIG, it first waits for all of these.
 """
@@ -14,16 +14,16 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from training import standby
-from training.checkpoint import writer
-from training.checkpoint.manifest import OtherSchema
-from training.collectives.cut_off import cut_off
-from training.config import Config, ConfigError, load
-from training.meeting.descriptors import too_few
-from training.meeting.ranks import Ranks
-from training.reporting.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED, TrainingError
-from training.reporting.output import never_fail, warn
-from training.step.stop import StopRequest
+from torusrun.training import standby
+from torusrun.training.checkpoint import writer
+from torusrun.training.checkpoint.manifest import OtherSchema
+from torusrun.training.collectives.cut_off import cut_off
+from torusrun.training.config import Config, ConfigError, load
+from torusrun.training.meeting.descriptors import too_few
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.reporting.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED, TrainingError
+from torusrun.training.reporting.output import never_fail, warn
+from torusrun.training.step.stop import StopRequest
 
 
 def main(arguments: list[str]) -> int:
@@ -63,7 +63,7 @@ def _loop() -> Callable[[Config, Ranks, StopRequest, writer.Writer | None], int]
     the import time.
     """
     gc.disable()
-    from training.loop import run
+    from torusrun.training.loop import run
 
     gc.freeze()
     gc.enable()
@@ -73,7 +73,7 @@ def _loop() -> Callable[[Config, Ranks, StopRequest, writer.Writer | None], int]
 def read(arguments: list[str]) -> tuple[Config, Ranks]:
     """The config that the arguments name, and which rank this is. Raises ConfigError if either is invalid."""
     if len(arguments) != 1:
-        raise ConfigError("usage: python -m training CONFIG.json")
+        raise ConfigError("usage: python -m torusrun.training CONFIG.json")
     ranks = Ranks.from_environment(os.environ)
     return load(Path(arguments[0]), ranks.world), ranks
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from training.recipe import fits
-from training.recipe.limits import Limits, Pattern
-from training.recipe.reading import ConfigError as ConfigError
-from training.recipe.reading import record
-from training.recipe.train import Train
+from torusrun.training.recipe import fits
+from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.reading import ConfigError as ConfigError
+from torusrun.training.recipe.reading import record
+from torusrun.training.recipe.train import Train
 
 SCHEMA = 5
 MOST_LEVELS = 3

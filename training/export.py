@@ -1,4 +1,4 @@
-"""`python -m training.export CHECKPOINT FILE.safetensors`: the weights of a checkpoint, for other programs.
+"""`python -m torusrun.training.export CHECKPOINT FILE.safetensors`: the weights of a checkpoint, for other programs.
 
 CHECKPOINT is a folder `step-...`, or a folder of checkpoints, of which the newest complete one is taken. With
 `train.ema` the weights are the average, unless --own is given.
@@ -12,15 +12,15 @@ from pathlib import Path
 
 import torch
 
-from training.checkpoint.loading import RefusedCheckpoint, load
-from training.checkpoint.manifest import STATE, IncompleteCheckpoint, newest_complete, step_of, verify
-from training.files import safetensors
+from torusrun.training.checkpoint.loading import RefusedCheckpoint, load
+from torusrun.training.checkpoint.manifest import STATE, IncompleteCheckpoint, newest_complete, step_of, verify
+from torusrun.training.files import safetensors
 
 
 def main(arguments: list[str]) -> int:
     """Write the file; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m training.export", description="Write a checkpoint's weights to a file."
+        prog="python -m torusrun.training.export", description="Write a checkpoint's weights to a file."
     )
     parser.add_argument("checkpoint", type=Path, help="a checkpoint, or a folder of checkpoints")
     parser.add_argument("file", type=Path, help="the file to write, as weights.safetensors; replaced if it is there")

@@ -9,26 +9,26 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training.collectives.cut_off import PeerLost
-from training.collectives.device import without_trials
-from training.config import Config
-from training.data.feed import Feed
-from training.evaluation.ensemble import Members
-from training.evaluation.evaluate import Evaluation, evaluate
-from training.meeting.ranks import Ranks
-from training.models.compiled import uncompiled
-from training.norm.convert import convert, layers, running
-from training.parts import Parts
-from training.progress import Progress
-from training.recipe import fits
-from training.recipe.reading import ConfigError
-from training.reporting.trace import Trace
-from training.step import kinds
-from training.step.average import WeightAverage
-from training.step.backward import Backward
-from training.step.late import Late
-from training.step.waiting import Waiting
-from training.sync import alike
+from torusrun.training.collectives.cut_off import PeerLost
+from torusrun.training.collectives.device import without_trials
+from torusrun.training.config import Config
+from torusrun.training.data.feed import Feed
+from torusrun.training.evaluation.ensemble import Members
+from torusrun.training.evaluation.evaluate import Evaluation, evaluate
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.models.compiled import uncompiled
+from torusrun.training.norm.convert import convert, layers, running
+from torusrun.training.parts import Parts
+from torusrun.training.progress import Progress
+from torusrun.training.recipe import fits
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.reporting.trace import Trace
+from torusrun.training.step import kinds
+from torusrun.training.step.average import WeightAverage
+from torusrun.training.step.backward import Backward
+from torusrun.training.step.late import Late
+from torusrun.training.step.waiting import Waiting
+from torusrun.training.sync import alike
 
 
 class Diverged(RuntimeError):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from training.checkpoint.manifest import name_of
-from training.checkpoint.saver import Saver, check_parts
-from training.checkpoint.writer import Writer
-from training.collectives import device as devices
-from training.config import Config
-from training.learner import Learner
-from training.meeting import done, rendezvous
-from training.meeting.ranks import Ranks
-from training.parts import build_parts, check_alike, settle
-from training.reporting.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED
-from training.reporting.meter import Meter
-from training.reporting.reporter import Reporter
-from training.step.stop import StopRequest
+from torusrun.training.checkpoint.manifest import name_of
+from torusrun.training.checkpoint.saver import Saver, check_parts
+from torusrun.training.checkpoint.writer import Writer
+from torusrun.training.collectives import device as devices
+from torusrun.training.config import Config
+from torusrun.training.learner import Learner
+from torusrun.training.meeting import done, rendezvous
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.parts import build_parts, check_alike, settle
+from torusrun.training.reporting.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED
+from torusrun.training.reporting.meter import Meter
+from torusrun.training.reporting.reporter import Reporter
+from torusrun.training.step.stop import StopRequest
 
 
 def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) -> int:

@@ -1,4 +1,4 @@
-"""`python -m training.measure CONFIG`: measures, in place of a training, the ranks' speed and the links' speed.
+"""`python -m torusrun.training.measure CONFIG`: measures, in place of a training, the speed of ranks and links.
 
 Rank 0 writes the times as "measured" events into the run's metrics; `torusrun calibrate` fits constants to them. All
 ranks compute, and all groups of a link class reduce, at the same time, as they do in a training.
@@ -14,23 +14,23 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 
-from training import measured_input
-from training.__main__ import read
-from training.checkpoint.snapshot import Snapshot
-from training.collectives import device as devices
-from training.config import Config, ConfigError
-from training.learner import Learner
-from training.measured_input import timed_s
-from training.meeting import done, rendezvous
-from training.meeting.ranks import Ranks
-from training.parts import Parts, build_parts, settle
-from training.progress import Progress
-from training.recipe.variant import named, program
-from training.reporting import events
-from training.reporting.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
-from training.reporting.metrics import Metrics
-from training.schedule.phases import Course
-from training.sync.buckets.cost_table import slowest_s
+from torusrun.training import measured_input
+from torusrun.training.__main__ import read
+from torusrun.training.checkpoint.snapshot import Snapshot
+from torusrun.training.collectives import device as devices
+from torusrun.training.config import Config, ConfigError
+from torusrun.training.learner import Learner
+from torusrun.training.measured_input import timed_s
+from torusrun.training.meeting import done, rendezvous
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.parts import Parts, build_parts, settle
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.variant import named, program
+from torusrun.training.reporting import events
+from torusrun.training.reporting.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
+from torusrun.training.reporting.metrics import Metrics
+from torusrun.training.schedule.phases import Course
+from torusrun.training.sync.buckets.cost_table import slowest_s
 
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
 ENOUGH_S = 1.0  # no larger messages after one that took so long: they would add nothing new
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         device = devices.prepare(config.train.device, ranks.local, config.train.precision)
         parts = build_parts(config.train, device)
     except ConfigError as error:
-        print(f"training.measure: {error}", file=sys.stderr)
+        print(f"torusrun.training.measure: {error}", file=sys.stderr)
         return EXIT_BAD_CONFIG
     rendezvous.join(config, ranks, devices.backend(device))
     settle(parts.optimizer, device)

@@ -13,16 +13,16 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from training.collectives import device as devices
-from training.complete import lacks
-from training.config import Config
-from training.data.feed import Feed
-from training.meeting.ranks import Ranks
-from training.parts import Parts
-from training.progress import Progress
-from training.recipe.protocols import DataSet
-from training.reporting import events
-from training.sync.buckets.cost_table import slowest_s
+from torusrun.training.collectives import device as devices
+from torusrun.training.complete import lacks
+from torusrun.training.config import Config
+from torusrun.training.data.feed import Feed
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.parts import Parts
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.reporting import events
+from torusrun.training.sync.buckets.cost_table import slowest_s
 
 BATCHES = 5
 

@@ -11,18 +11,18 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from training.complete import complete, lacks
-from training.data.view import View, view_of
-from training.meeting.agree import everyones, on_all_ranks
-from training.models import given
-from training.models.compiled import compile_
-from training.recipe import names
-from training.recipe.build import build, expect
-from training.recipe.protocols import DataSet, Optimizer
-from training.recipe.reading import ConfigError
-from training.recipe.train import Train
-from training.reporting.output import warn
-from training.schedule.phases import Course, named
+from torusrun.training.complete import complete, lacks
+from torusrun.training.data.view import View, view_of
+from torusrun.training.meeting.agree import everyones, on_all_ranks
+from torusrun.training.models import given
+from torusrun.training.models.compiled import compile_
+from torusrun.training.recipe import names
+from torusrun.training.recipe.build import build, expect
+from torusrun.training.recipe.protocols import DataSet, Optimizer
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import Train
+from torusrun.training.reporting.output import warn
+from torusrun.training.schedule.phases import Course, named
 
 DATA_SET = ("train_samples", "test_samples", "classes", "shape", "train_batch")
 OPTIMIZER = ("step", "state_dict", "load_state_dict")

@@ -1,4 +1,4 @@
-"""A rank that waits for its place with everything imported: `python -m training --standby DESCRIPTOR`.
+"""A rank that waits for its place with everything imported: `python -m torusrun.training --standby DESCRIPTOR`.
 
 DESCRIPTOR is a socket. The rank sends READY. One message then gives it its variables and its arguments, and, as
 descriptors, its log and the lock of its attempt. If the other side closes the socket, the rank ends.
@@ -22,11 +22,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
 
-from training.checkpoint import writer
-from training.checkpoint.writer import Writer
-from training.meeting.ranks import Ranks
-from training.reporting.exits import EXIT_CUT_OFF
-from training.script.given import still_open
+from torusrun.training.checkpoint import writer
+from torusrun.training.checkpoint.writer import Writer
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.reporting.exits import EXIT_CUT_OFF
+from torusrun.training.script.given import still_open
 
 STANDBY, ELASTIC, SPARE = "--standby", "--elastic", "--spare"
 OPTIONS = (STANDBY, ELASTIC, SPARE)
@@ -68,7 +68,7 @@ class StandbyRank:
         if not text:
             sys.exit(0)
         if self._elastic:
-            from training.meeting import rendezvous
+            from torusrun.training.meeting import rendezvous
 
             rendezvous.again()
         log, self._lock = descriptors
@@ -93,7 +93,7 @@ class StandbyRank:
         late = threading.Timer(LEAVE_S, os._exit, [EXIT_CUT_OFF])
         late.daemon = True
         late.start()
-        from training.meeting import rendezvous
+        from torusrun.training.meeting import rendezvous
 
         if not rendezvous.abandoned():
             return False
@@ -122,7 +122,7 @@ class StandbyRank:
             if text != LEAVE:
                 self._places.put((text, descriptors))
             else:
-                from training.meeting import rendezvous
+                from torusrun.training.meeting import rendezvous
 
                 with suppress(Exception):  # the groups may just be ended
                     rendezvous.cut()

@@ -22,8 +22,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu import card
-from training.data.packed.named import Named
-from training.data.packed.sources import SOURCES
+from torusrun.training.data.packed.named import Named
+from torusrun.training.data.packed.sources import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/results"

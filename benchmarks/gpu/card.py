@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from training.collectives.device import libraries
+from torusrun.training.collectives.device import libraries
 
 
 def missing() -> str | None:

@@ -23,12 +23,12 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 
-from training.collectives import device as devices
+from torusrun.training.collectives import device as devices
 
 LIMIT_S = 180.0
 EXIT_S = 5.0  # until a process whose pipe is closed has ended
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["torch", "torch.distributed", "training.learner"])
+FORKS.set_forkserver_preload(["torch", "torch.distributed", "torusrun.training.learner"])
 
 
 def environment(rank: int) -> dict[str, str]:

@@ -23,11 +23,11 @@ import torch.distributed as dist
 from benchmarks.gpu import card
 from benchmarks.gpu.one_card import together
 from benchmarks.step import Timed, learner
-from training.collectives import device as devices
-from training.collectives.all_reduce import build
-from training.meeting.ranks import Ranks
-from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, SyncKeys, Train
-from training.sync.buckets.planner import PROFILED_STEPS
+from torusrun.training.collectives import device as devices
+from torusrun.training.collectives.all_reduce import build
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, SyncKeys, Train
+from torusrun.training.sync.buckets.planner import PROFILED_STEPS
 
 LIMIT_S = 540.0  # for all plans
 

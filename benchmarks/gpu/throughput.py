@@ -17,8 +17,8 @@ import torch.distributed as dist
 
 from benchmarks.gpu import card
 from benchmarks.step import HEAD, Timed, row
-from training.collectives import device as devices
-from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
+from torusrun.training.collectives import device as devices
+from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 
 
 class OnHost(Timed):

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from benchmarks.large_batch.study import Study
 from benchmarks.recipe_ablations import ablations
-from training.recipe import published
-from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
+from torusrun.training.recipe import published
+from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
 
 SIDES = ("sgd", "lars")
 OF_SEVERAL_RANKS = ("batch norm over ranks", "gradients in 16 bits")

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training.collectives import device as devices
-from training.config import SCHEMA, Config
-from training.learner import Learner
-from training.meeting.ranks import Ranks
-from training.parts import build_parts, settle
-from training.recipe.train import Train
+from torusrun.training.collectives import device as devices
+from torusrun.training.config import SCHEMA, Config
+from torusrun.training.learner import Learner
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.parts import build_parts, settle
+from torusrun.training.recipe.train import Train
 
 LOOKS = 16  # steps between two looks for weights that are not finite, which wait for the device
 PATHS = ("rendezvous", "checkpoints", "memory", "metrics", "trace", "done")

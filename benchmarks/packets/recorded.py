@@ -25,10 +25,10 @@ from benchmarks.packets.gloo import Gloo, Program
 from benchmarks.packets.schedule import ITEM_BYTES, Half, Job, gloo_ring, pass_on, receives, torus
 from benchmarks.packets.simulate import Placed, Programs
 from benchmarks.shaped_racks import LEAST_TIMEOUT_S
-from orchestrator.network.hosts.model import Cluster, Link
-from orchestrator.network.prediction.calibration import Fit
-from training.collectives import chunks
-from training.collectives.mesh import Mesh
+from torusrun.orchestrator.network.hosts.model import Cluster, Link
+from torusrun.orchestrator.network.prediction.calibration import Fit
+from torusrun.training.collectives import chunks
+from torusrun.training.collectives.mesh import Mesh
 
 LAST_OLD = "2026-11-21"
 BURST_BYTES, HANDLING_S = 32 * 1024, 3e-4

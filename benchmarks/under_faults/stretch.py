@@ -13,11 +13,11 @@ from typing import Any
 
 from benchmarks.under_faults.figures import Arrival, undisturbed_step_s
 from benchmarks.under_faults.runs import ENDS_S, LOOK_S, NEVER, Rows, settings
-from orchestrator.base.states import State
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state.account import read_account
 from tests.campaign import leftovers
 from tests.e2e.places import Place, metrics
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state.account import read_account
 
 FIRST_STEP_S = 120.0
 

@@ -10,10 +10,11 @@ import time
 
 import torch
 import torch.distributed as dist
-import torusrun
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+import torusrun
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ with exit code 75: there is more to do.
 """
 
 import argparse
+import gc
 import hashlib
 import os
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # DDP imports it, and its functions keep the group that exists at that moment
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -32,9 +34,18 @@ def main() -> int:
     parser.add_argument("--checkpoints", type=Path, default=Path("ckpt"))
     args = parser.parse_args()
 
+    dist.init_process_group("gloo")
+    code = train(args)
+    # First the model, which holds the group. Threads of a group that is left when Python ends may abort the process.
+    gc.collect()
+    dist.destroy_process_group()
+    return code
+
+
+def train(args: argparse.Namespace) -> int:
+    """Train to the last step, or until SIGUSR1; the exit code."""
     stop = torch.zeros(1)
     signal.signal(signal.SIGUSR1, lambda number, frame: stop.fill_(1))
-    dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
@@ -49,7 +60,7 @@ def main() -> int:
     step, loss = 0, torch.zeros(())
     args.checkpoints.mkdir(parents=True, exist_ok=True)
     if saved := sorted(args.checkpoints.glob("step-*.pt")):
-        state = torch.load(saved[-1])
+        state = torch.load(saved[-1], weights_only=True)
         model.module.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         step, loss = state["step"], state["loss"]
@@ -94,7 +105,6 @@ def main() -> int:
         print(
             f"done step={step} loss={loss.item():.6f} checksum={hashlib.sha256(weights).hexdigest()[:16]}", flush=True
         )
-    dist.destroy_process_group()
     return 0
 
 

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Sequence
 
-from orchestrator.base.version import __version__
+from torusrun.orchestrator.base.version import __version__
 
 WHERE_TO = "the issue tracker of torusrun"
 
@@ -19,7 +19,7 @@ def report(error: BaseException, words: Sequence[str]) -> str:
 
     `words` name the verb. The file has no command line and no environment: they can hold secrets.
     """
-    from orchestrator.base.private import plain
+    from torusrun.orchestrator.base.private import plain
 
     line = plain(f"{type(error).__name__}: {error}"[:200])
     details = "".join(traceback.format_exception(type(error), error, error.__traceback__))

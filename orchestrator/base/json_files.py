@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError, explained
-from orchestrator.base.private import READABLE, SECRET, read_bytes, write_bytes
+from torusrun.orchestrator.base.errors import SiteError, explained
+from torusrun.orchestrator.base.private import READABLE, SECRET, read_bytes, write_bytes
 
 LARGEST_BYTES = 16 * 1024 * 1024
 

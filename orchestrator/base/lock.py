@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from orchestrator.base.errors import explained
-from training.files import lock
+from torusrun.orchestrator.base.errors import explained
+from torusrun.training.files import lock
 
 
 @contextmanager

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, explained
-from orchestrator.base.strangers import objection
-from training.files.below import open_below
-from training.files.trusted import NOT_FOLLOWED as NOT_FOLLOWED
-from training.files.trusted import NOT_REGULAR as NOT_REGULAR
-from training.files.trusted import SECRET as SECRET
-from training.files.trusted import drop_access_lists, open_folder
-from training.files.trusted import open_regular as open_regular
+from torusrun.orchestrator.base.errors import SiteError, explained
+from torusrun.orchestrator.base.strangers import objection
+from torusrun.training.files.below import Below, open_below, opened
+from torusrun.training.files.trusted import NOT_FOLLOWED as NOT_FOLLOWED
+from torusrun.training.files.trusted import NOT_REGULAR as NOT_REGULAR
+from torusrun.training.files.trusted import SECRET as SECRET
+from torusrun.training.files.trusted import drop_access_lists, open_folder
+from torusrun.training.files.trusted import open_regular as open_regular
 
 UMASK = 0o077
 READABLE = 0o644  # the mode of a file that the umask may leave readable for others
@@ -95,6 +95,21 @@ def check(folder: Path, *, only_above: bool = False, owners: Sequence[int] = ())
         reason = objection(str(folder), only_above, tuple(owners))
     if reason:
         raise SiteError(reason)
+
+
+@contextmanager
+def trusted(folder: Path) -> Iterator[Below]:
+    """An open folder to write into, which a group of the user may share; it is made if it is missing.
+
+    Raises SiteError if strangers may replace files in it, OSError.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+    check(folder, only_above=True)
+    with opened(folder) as below:
+        yield below
 
 
 def open_kept(path: Path) -> int:

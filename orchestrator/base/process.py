@@ -22,20 +22,21 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from orchestrator.base import proc
-from orchestrator.base.environment import clean_environment, jobs_environment, safe
-from orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base import proc
+from torusrun.orchestrator.base.environment import clean_environment, jobs_environment, safe
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.shipped import ROOT
 
 CALLS: Counter[str] = Counter()
 SHELL_MARK, SHELL_S = "torusrun-environment", 20.0  # a shell's output before the mark is not the environment
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 WAS_RUNNING = "; was running: "
+ENTRY = Path("training", "entry")  # below it: the folder that has nothing but the package `torusrun`
 LONGEST_SAID = 4000  # the most characters of a program's output in an error
 
 # `python -c` and `python -m` search the working directory for modules first; the option against that (-P) came with
 # Python 3.11. This line works in all versions. It has no quotes, so that every shell can pass it on.
 ELSEWHERE = "import sys; sys.path[:] = [p for p in sys.path if p]; "
-MODULE = 'import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)'
 
 
 class NoAnswer(SiteError):
@@ -77,9 +78,12 @@ class Finished:
         raise SiteError(f"{doing}: {self.argv[0]} ended with exit code {self.exit_code}: {said}")
 
 
-def module(python: str | Path, name: str, *arguments: str | Path) -> list[str]:
-    """The command that runs a module as `python -m` does, but never a module in the working directory."""
-    return program(python, MODULE, name, *arguments)
+def module(python: str | Path, name: str, *arguments: str | Path, root: str | Path = ROOT) -> list[str]:
+    """The command that runs a module as `python -m` does, but never a module in the working directory.
+
+    `root` is the folder in which `training` lies, for another machine's or an image's.
+    """
+    return [str(python), "-u", str(Path(root, ENTRY, "torusrun")), name, *map(str, arguments)]
 
 
 def program(python: str | Path, text: str, *arguments: str | Path) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]  # the folder of `orchestrator`, `training` and the folders of files
+
 
 def shipped(name: str) -> Path:
-    """The folder of this name: inside the installed package, or at the top of a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "data" / name
-    return installed if installed.is_dir() else package.parent / name
+    """The folder of this name, beside the package's code or at the top of a checkout."""
+    return ROOT / name
 
 
 def examples() -> dict[str, Path]:

@@ -11,8 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from orchestrator.base.json_files import damaged, read_object
-from orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.json_files import damaged, read_object
+from torusrun.orchestrator.base.terminal.plain import plain
 
 IT = "it"  # the name of a whole record in messages
 LARGEST_NUMBER = 1e18

@@ -7,9 +7,9 @@ import errno
 import os
 from pathlib import Path
 
-from orchestrator.base.errors import explained
-from orchestrator.base.private import READABLE, open_kept, open_regular
-from training.files import lock
+from torusrun.orchestrator.base.errors import explained
+from torusrun.orchestrator.base.private import READABLE, open_kept, open_regular
+from torusrun.training.files import lock
 
 TAIL_BYTES = 65_536
 BLOCK_BYTES = 1 << 20

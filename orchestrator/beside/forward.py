@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import time
 
-from orchestrator.base import process
-from orchestrator.base.errors import DONE, SiteError
-from orchestrator.base.process import Streams
-from orchestrator.base.terminal.remarks import warn
-from orchestrator.beside.shell import Beside, beside
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state.poll import look
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import DONE, SiteError
+from torusrun.orchestrator.base.process import Streams
+from torusrun.orchestrator.base.terminal.remarks import warn
+from torusrun.orchestrator.beside.shell import Beside, beside
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state.poll import look
 
-PROGRAM = "orchestrator.beside.forwarding.program"
+PROGRAM = "torusrun.orchestrator.beside.forwarding.program"
 RECORDED_S = 5.0  # for the record of an end that cut the connection
 LOOK_S = 0.2
 

@@ -6,22 +6,22 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.base import process
-from orchestrator.base.errors import UserError
-from orchestrator.base.json_files import damaged, read_object
-from orchestrator.base.process import STANDARD, Streams
-from orchestrator.base.states import State
-from orchestrator.beside.shells.opening import open_shell
-from orchestrator.folder import index, ledger
-from orchestrator.folder.events import Started
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.network.hosts.hostlist import fold
-from orchestrator.network.placement.mapping import Placement
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.plan_files import read_plan
-from orchestrator.runs.attempts.script import python_path
-from orchestrator.runs.state.poll import look
-from orchestrator.schedulers import client
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.json_files import damaged, read_object
+from torusrun.orchestrator.base.process import STANDARD, Streams
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.beside.shells.opening import open_shell
+from torusrun.orchestrator.folder import index, ledger
+from torusrun.orchestrator.folder.events import Started
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.network.hosts.hostlist import fold
+from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import read_plan
+from torusrun.orchestrator.runs.attempts.script import python_path
+from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.schedulers import client
 
 
 def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) -> int:
@@ -31,7 +31,9 @@ def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) 
     SiteError if its host cannot be reached.
     """
     there = beside(run, rank)
-    inside = process.module(there.plan.python, "orchestrator.job.ranks.beside_rank", there.attempt.folder, str(rank))
+    inside = process.module(
+        there.plan.python, "torusrun.orchestrator.job.ranks.beside_rank", there.attempt.folder, str(rank)
+    )
     return there.start([f"TERM={os.environ.get('TERM', 'dumb')}", *inside, *command], terminal=terminal)
 
 

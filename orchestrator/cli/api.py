@@ -1,36 +1,36 @@
-"""The verbs for Python: `run = orchestrator.submit("run.yaml"); run.wait(); run.metrics()`."""
+"""The verbs for Python: `run = torusrun.submit("run.yaml"); run.wait(); run.metrics()`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.base.errors import TorusrunError, UserError
-from orchestrator.base.states import State
-from orchestrator.cli.dryrun.look import DryRun
-from orchestrator.cli.dryrun.look import dry_run as look_ahead
-from orchestrator.folder import index
-from orchestrator.folder.bad_nodes import memory
-from orchestrator.folder.bad_nodes.bad_node import BlamedNode
-from orchestrator.folder.sweep_folder import find as find_sweep
-from orchestrator.planning.plan import Plan, plan
-from orchestrator.remote import remote_runs as known_runs
-from orchestrator.remote.handle import RunThere
-from orchestrator.remote.sweep_handle import SweepThere
-from orchestrator.report.handle import Run
-from orchestrator.report.sweep_handle import Sweep
-from orchestrator.runs.attempts.in_hold import find as find_held
-from orchestrator.runs.attempts.make_hold import duration
-from orchestrator.runs.attempts.make_hold import hold as make_hold
-from orchestrator.runs.attempts.submit import first as submit_first
-from orchestrator.runs.state.awaited import to_wait_for
-from orchestrator.runs.state.view import View
-from orchestrator.spec.load import RunSource, folder_of
-from orchestrator.spec.paths import absolute
-from orchestrator.sweeps.plans import PlannedSweep, SweepOptions, is_sweep
-from orchestrator.sweeps.plans import plan_sweep as plan_members
-from orchestrator.sweeps.submit import first as submit_members
-from training.checkpoint.manifest import Checkpoint
+from torusrun.orchestrator.base.errors import TorusrunError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.dryrun.look import DryRun
+from torusrun.orchestrator.cli.dryrun.look import dry_run as look_ahead
+from torusrun.orchestrator.folder import index
+from torusrun.orchestrator.folder.bad_nodes import memory
+from torusrun.orchestrator.folder.bad_nodes.bad_node import BlamedNode
+from torusrun.orchestrator.folder.sweep_folder import find as find_sweep
+from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.remote import remote_runs as known_runs
+from torusrun.orchestrator.remote.handle import RunThere
+from torusrun.orchestrator.remote.sweep_handle import SweepThere
+from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.report.sweep_handle import Sweep
+from torusrun.orchestrator.runs.attempts.in_hold import find as find_held
+from torusrun.orchestrator.runs.attempts.make_hold import duration
+from torusrun.orchestrator.runs.attempts.make_hold import hold as make_hold
+from torusrun.orchestrator.runs.attempts.submit import first as submit_first
+from torusrun.orchestrator.runs.state.awaited import to_wait_for
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.spec.load import RunSource, folder_of
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.orchestrator.sweeps.plans import PlannedSweep, SweepOptions, is_sweep
+from torusrun.orchestrator.sweeps.plans import plan_sweep as plan_members
+from torusrun.orchestrator.sweeps.submit import first as submit_members
+from torusrun.training.checkpoint.manifest import Checkpoint
 
 
 def submit(
@@ -52,7 +52,7 @@ def submit(
     if held and (after or after_any):
         raise UserError("attempts in a held allocation run one after the other: leave out --after")
     if planned.site.host:
-        from orchestrator.remote.of_file import submit as submit_there
+        from torusrun.orchestrator.remote.of_file import submit as submit_there
 
         how = {"after": after, "after_any": after_any}
         return RunThere(submit_there(planned, path, site=site, settings=settings, held=held, **how))
@@ -64,7 +64,7 @@ def submit(
 def _plan_of_one(path: RunSource, site: str | None, settings: Sequence[str], *, later: bool) -> Plan:
     """The plan of the only run of a file. Raises UserError if the file makes several."""
     if is_sweep(path, site, settings):
-        raise UserError(f"{path}: this file has a sweep: submit it with orchestrator.sweep, or add sweep=null")
+        raise UserError(f"{path}: this file has a sweep: submit it with torusrun.sweep, or add sweep=null")
     return plan(path, site=site, settings=settings, later=later)
 
 
@@ -101,7 +101,7 @@ def sweep(
     later = bool(after or after_any)
     planned = planned or plan_sweep(path, site=site, settings=settings, values=values, at_once=at_once, later=later)
     if planned.site.host:
-        from orchestrator.remote.of_file import submit_sweep as submit_there
+        from torusrun.orchestrator.remote.of_file import submit_sweep as submit_there
 
         asked, how = SweepOptions(tuple(values), at_once), {"after": after, "after_any": after_any}
         return SweepThere(submit_there(planned, path, site=site, settings=settings, asked=asked, **how))
@@ -134,7 +134,7 @@ def hold(
     planned = plan(path, site=site, settings=settings, later=True)
     time_s, idle_s = duration("--time", time) if time else None, duration("--idle", idle)
     if planned.site.host:
-        from orchestrator.remote.of_file import hold as hold_there
+        from torusrun.orchestrator.remote.of_file import hold as hold_there
 
         return RunThere(hold_there(planned, path, time_s, idle_s, name, site=site, settings=settings))
     return Run(make_hold(planned, absolute(path).parent, time_s, idle_s, name))

@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 
-from orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.errors import UserError
 
 TYPE_CHECKING = False  # as in verb_list
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
         return f"{metavar} ({texts[metavar]})" if texts.get(metavar) else metavar
 
     def _near(self, option: str) -> str:
-        from training.recipe.near import did_you_mean
+        from torusrun.training.recipe.near import did_you_mean
 
         return did_you_mean(option, (name for action in self._actions for name in action.option_strings))
 

@@ -8,10 +8,9 @@ import os
 import sys
 
 # An empty entry of PYTHONPATH, as in `export PYTHONPATH=/lib:$PYTHONPATH`, means the working directory. Nothing is
-# imported from there, unless torusrun itself is in it.
+# imported from there.
 named = os.environ["PYTHONPATH"].split(os.pathsep) if os.environ.get("PYTHONPATH") else []
 kept = {os.path.normpath(entry) for entry in named if os.path.isabs(entry)}
-kept.add(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 try:
     foreign = {os.path.abspath(entry) for entry in named if not os.path.isabs(entry)}
     foreign |= set() if os.getcwd() in kept else {""}
@@ -24,11 +23,11 @@ import io
 import re
 from collections.abc import Sequence
 
-from orchestrator.base import command_line, private
-from orchestrator.base.environment import safe
-from orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError, UserError
-from orchestrator.base.terminal.remarks import set_quiet
-from orchestrator.cli.verb_list import VERBS, module_of, no_verb, parser_of, top_parser
+from torusrun.orchestrator.base import command_line, private
+from torusrun.orchestrator.base.environment import safe
+from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError, UserError
+from torusrun.orchestrator.base.terminal.remarks import set_quiet
+from torusrun.orchestrator.cli.verb_list import VERBS, module_of, no_verb, parser_of, top_parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"torusrun: {private.plain(name)}{error.strerror or error}", file=sys.stderr)
         return SITE_FAILED
     except Exception as error:
-        from orchestrator.base.defect import report
+        from torusrun.orchestrator.base.defect import report
 
         print(f"torusrun: {report(error, words[:1])}", file=sys.stderr)
         return SITE_FAILED
@@ -77,7 +76,7 @@ def _run(args: argparse.Namespace) -> int:
         args.json, wanted = False, True
     if not wanted:
         return int(args.run(args))
-    from orchestrator.cli.results import as_json
+    from torusrun.orchestrator.cli.results import as_json
 
     return as_json(lambda: args.run(args))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.base.version import __version__
-from orchestrator.cli.verb_list import VERBS, parser_of, top_parser
+from torusrun.orchestrator.base.version import __version__
+from torusrun.orchestrator.cli.verb_list import VERBS, parser_of, top_parser
 
 
 def man_page(verbs: Sequence[str]) -> str:

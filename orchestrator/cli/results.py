@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from contextlib import redirect_stdout
 
-from orchestrator.base import ending
-from orchestrator.base.terminal.remarks import printed, set_quiet
+from torusrun.orchestrator.base import ending
+from torusrun.orchestrator.base.terminal.remarks import printed, set_quiet
 
 SCHEMA = 1
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 
-from orchestrator.base.version import __version__
-from orchestrator.cli.complaint import Parser
+from torusrun.orchestrator.base.version import __version__
+from torusrun.orchestrator.cli.complaint import Parser
 
 TYPE_CHECKING = False  # without `typing`, which takes a tenth of the start
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def top_parser() -> argparse.ArgumentParser:
 
 def no_verb(verb: str) -> str:
     """The message about a verb that does not exist."""
-    from training.recipe.near import nearest
+    from torusrun.training.recipe.near import nearest
 
     by_meaning = (known for known, words in MEANT.items() if verb.lower() in words.split())
     if near := next(by_meaning, None) or nearest(verb, VERBS):
@@ -136,7 +136,7 @@ def no_verb(verb: str) -> str:
 
 
 def module_of(verb: str) -> ModuleType:
-    return importlib.import_module(f"orchestrator.cli.verbs.{verb}")
+    return importlib.import_module(f"torusrun.orchestrator.cli.verbs.{verb}")
 
 
 def parser_of(verb: str) -> argparse.ArgumentParser:

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object, required, write_json
-from orchestrator.base.typed import read_record
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Event, Started, Submitted, Submitting
-from orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object, required, write_json
+from torusrun.orchestrator.base.typed import read_record
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Event, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 
 ATTEMPT = 1  # the only attempt of a run that holds an allocation
 VARIABLE = "TORUSRUN_HELD"  # the attempt of the held allocation, for the processes that its keeper starts

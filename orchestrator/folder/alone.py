@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from orchestrator.base import lock
-from orchestrator.base.errors import UserError
-from orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.base import lock
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 WAIT_S = 5.0  # for a process that records an end, which takes a moment
 _mine: ContextVar[frozenset[Path]] = ContextVar("the locks of runs that the caller holds", default=frozenset())

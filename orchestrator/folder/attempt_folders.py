@@ -7,11 +7,11 @@ import re
 from collections import defaultdict
 from itertools import islice
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.folder.shown_plan import as_grid
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.folder.shown_plan import as_grid
 
 NUMBER = re.compile(r"[1-9]\d{0,4}")
 RECORD = re.compile(r"(\d{4,8})\.(\w+)\.json")

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.private import READABLE, open_regular
-from orchestrator.base.typed import read_record
-from training.recipe.limits import Limits, Pattern
-from training.reporting.heartbeat import DOING
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.private import READABLE, open_regular
+from torusrun.orchestrator.base.typed import read_record
+from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.reporting.heartbeat import DOING
 
 BYTES = 128  # of the file, whatever it says
 

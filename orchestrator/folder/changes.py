@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, cast
 
-from orchestrator.base.typed import record_of
-from orchestrator.folder.shown_plan import Levels
-from training.recipe.limits import Limits
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.folder.shown_plan import Levels
+from torusrun.training.recipe.limits import Limits
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.base import private, process
-from orchestrator.base.environment import clean_environment
-from orchestrator.base.errors import SiteError
-from orchestrator.folder.secret_names import is_secret
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.environment import clean_environment
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder.secret_names import is_secret
 
 GIT_TIMEOUT_S = 20.0
 QUIET = ("--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from orchestrator.base.private import open_regular
+from torusrun.orchestrator.base.private import open_regular
 
 UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete", "unfinished")
 # What programs write beside their checkpoints, at each start. Alone, such a file may be the checkpoint.

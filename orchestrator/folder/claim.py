@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import os
 
-from orchestrator.base.errors import SiteError, explained
-from orchestrator.base.private import open_regular, read_bytes
-from orchestrator.folder.events import LARGEST_ATTEMPT
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from training.files import lock
+from torusrun.orchestrator.base.errors import SiteError, explained
+from torusrun.orchestrator.base.private import open_regular, read_bytes
+from torusrun.orchestrator.folder.events import LARGEST_ATTEMPT
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.training.files import lock
 
 LARGEST_BYTES = 100
 

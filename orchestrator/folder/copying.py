@@ -14,8 +14,8 @@ import secrets
 import stat
 from collections.abc import Callable, Collection
 
-from orchestrator.base.private import FOLDER, NOT_REGULAR, READABLE, SECRET
-from training.files.below import Below
+from torusrun.orchestrator.base.private import FOLDER, NOT_REGULAR, READABLE, SECRET
+from torusrun.training.files.below import Below
 
 BLOCK_BYTES = 1 << 20
 DEEPEST = 8  # levels of folders; a run folder has four

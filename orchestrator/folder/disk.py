@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 BLOCK_BYTES = 512  # of st_blocks, on every file system
 

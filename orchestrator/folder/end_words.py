@@ -7,13 +7,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from orchestrator.base.signals import signal_name
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End, RankEnd
-from training.counted import all_of, first_of
+from torusrun.orchestrator.base.signals import signal_name
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.training.counted import all_of, first_of
 
 if TYPE_CHECKING:  # `status` needs none
-    from orchestrator.network.placement.mapping import Placement
+    from torusrun.orchestrator.network.placement.mapping import Placement
 
 MOST_IN_WORDS = 8
 MOST_KEPT = 64  # hosts and ranks in a record

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar
 
-from orchestrator.base.states import Cause
-from orchestrator.base.typed import record_of
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.records import End, Final
-from orchestrator.folder.shown_plan import Levels
-from training.recipe.limits import Limits, Pattern
+from torusrun.orchestrator.base.states import Cause
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.records import End, Final
+from torusrun.orchestrator.folder.shown_plan import Levels
+from torusrun.training.recipe.limits import Limits, Pattern
 
 OF_ALL = ("attempt", "time_s")
 LARGEST_ATTEMPT = 99_999

@@ -12,12 +12,12 @@ import socket
 import time
 from collections.abc import Sequence
 
-from orchestrator.base import proc
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object
-from orchestrator.folder import claim
-from orchestrator.folder.attempt_folders import recorded
-from orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.base import proc
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.folder import claim
+from torusrun.orchestrator.folder.attempt_folders import recorded
+from torusrun.orchestrator.folder.run_folder import Attempt
 
 LOOK_S = 0.1
 KILLED_S = 5.0  # for the kernel to end a process, and to release its lock

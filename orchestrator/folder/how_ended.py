@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from orchestrator.base.states import Cause
+from torusrun.orchestrator.base.states import Cause
 
 IDLE = "no progress for {idle_s:.0f} s{at}"
 HUNG = f"{IDLE} (limit: {{limit_s:.0f}} s{{while}}): "

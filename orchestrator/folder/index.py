@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.base import lock, private
-from orchestrator.base.errors import SiteError, UserError, explained
-from orchestrator.base.strangers import objection
-from orchestrator.folder import settled
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.spec.paths import expanded, state_folder
-from training.counted import counted
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base import lock, private
+from torusrun.orchestrator.base.errors import SiteError, UserError, explained
+from torusrun.orchestrator.base.strangers import objection
+from torusrun.orchestrator.folder import settled
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.spec.paths import expanded, state_folder
+from torusrun.training.counted import counted
+from torusrun.training.recipe.near import did_you_mean
 
 LOCK_S = 10.0  # a process that removes runs holds the lock briefly, unless it was stopped
 YOUNG_S = 120.0  # a younger link stays; NFS caches for up to 60 s that a file is not there (nfs(5), acdirmax)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object
-from orchestrator.base.typed import record_of
-from orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 KEY = "forecast"  # in the provenance
 

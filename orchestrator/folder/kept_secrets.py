@@ -8,10 +8,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.images.command import exported
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.images.command import exported
 
 LARGEST_BYTES = 1 << 24
 OWN = "TORUSRUN_"  # a container's shell reads these, too, and does not export them to the rank's program

@@ -12,10 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.base import whole_lines
-from orchestrator.base.json_files import parsed
-from orchestrator.base.whole_lines import last_lines
-from orchestrator.folder.events import Ended, Event, Refused, Started, Submitted, Submitting, as_json, from_json
+from torusrun.orchestrator.base import whole_lines
+from torusrun.orchestrator.base.json_files import parsed
+from torusrun.orchestrator.base.whole_lines import last_lines
+from torusrun.orchestrator.folder.events import (
+    Ended,
+    Event,
+    Refused,
+    Started,
+    Submitted,
+    Submitting,
+    as_json,
+    from_json,
+)
 
 LARGEST_BYTES = 64 * 1024 * 1024
 MAKE_AN_ATTEMPT = (Submitting, Submitted, Started, Refused)

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from orchestrator.base.private import READABLE, open_kept, open_regular
+from torusrun.orchestrator.base.private import READABLE, open_kept, open_regular
 
 WRITE_S = 1.0  # the interval of writes: a run of many ranks must not load a shared file system
 BLOCK_BYTES = 65_536

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import parsed
-from orchestrator.base.private import open_regular
-from orchestrator.base.whole_lines import last_lines
-from training.reporting.events import COUNTS, LARGEST, LISTS, NUMBERS, START, STEP
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import parsed
+from torusrun.orchestrator.base.private import open_regular
+from torusrun.orchestrator.base.whole_lines import last_lines
+from torusrun.training.reporting.events import COUNTS, LARGEST, LISTS, NUMBERS, START, STEP
 
 LARGEST_BYTES = 1 << 30
 LARGEST_LINE = 1 << 20  # a longer line is read in pieces, each of which is damaged

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from orchestrator.base.json_files import write_json
-from orchestrator.base.typed import read_record
-from training.counted import first_of
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.typed import read_record
+from torusrun.training.counted import first_of
 
 
 class Judgement(str, Enum):

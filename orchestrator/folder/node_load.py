@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import write_json
-from orchestrator.base.typed import read_record
-from training.recipe.limits import Limits, Pattern
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.typed import read_record
+from torusrun.training.recipe.limits import Limits, Pattern
 
 Amount = Annotated[float, Limits(at_least=0)]
 Count = Annotated[int, Limits(at_least=0)]

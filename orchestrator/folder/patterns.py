@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.folder.checkpoints import newest
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.spec.problems import shown
-from training.checkpoint.manifest import Checkpoint, IncompleteCheckpoint, candidates, newest_complete, verify
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.folder.checkpoints import newest
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.spec.problems import shown
+from torusrun.training.checkpoint.manifest import Checkpoint, IncompleteCheckpoint, candidates, newest_complete, verify
 
 OF_CHECKPOINTS = "checkpoints"
 LAST, BEST = "last", "best"

@@ -11,11 +11,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import command_line
-from orchestrator.base.user import user_name
-from orchestrator.base.version import __version__
-from orchestrator.folder import checkout
-from orchestrator.folder.checkout import Checkout
+from torusrun.orchestrator.base import command_line
+from torusrun.orchestrator.base.user import user_name
+from torusrun.orchestrator.base.version import __version__
+from torusrun.orchestrator.folder import checkout
+from torusrun.orchestrator.folder.checkout import Checkout
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "submitit", "pyyaml", "jinja2")
 COMPUTING = ("torch", "numpy", "scikit-learn")

@@ -13,14 +13,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, TypeVar, cast
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import damaged, read_object, required, write_json, write_text
-from orchestrator.base.private import READABLE, open_regular, write_bytes
-from orchestrator.base.signals import signal_name
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.base.typed import read_record, record_of
-from orchestrator.folder.run_folder import Attempt
-from training.recipe.limits import Limits
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import damaged, read_object, required, write_json, write_text
+from torusrun.orchestrator.base.private import READABLE, open_regular, write_bytes
+from torusrun.orchestrator.base.signals import signal_name
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.base.typed import read_record, record_of
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.training.recipe.limits import Limits
 
 SMALLEST_FREE_BYTES = 65_536
 RESERVED_BYTES = 16_384

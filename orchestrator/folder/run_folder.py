@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.base.private import ATTEMPTS
+from torusrun.orchestrator.base.private import ATTEMPTS
 
 
 @dataclass(frozen=True)

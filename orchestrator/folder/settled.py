@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.base import lock, private
-from orchestrator.base.errors import TorusrunError
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.spec.paths import state_folder
+from torusrun.orchestrator.base import lock, private
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.spec.paths import state_folder
 
 SCHEMA = b"torusrun's settled runs, schema 1"
 LARGEST_BYTES = 512_000_000

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import damaged, read_object, required
-from orchestrator.base.typed import record_of
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.placement.grid import MOST_LEVELS
-from orchestrator.spec.kinds import seconds
-from training.recipe.limits import Items, Limits
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import damaged, read_object, required
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.placement.grid import MOST_LEVELS
+from torusrun.orchestrator.spec.kinds import seconds
+from torusrun.training.recipe.limits import Items, Limits
 
 SCHEMA = 1
 LARGEST_RANKS = 10_000_000

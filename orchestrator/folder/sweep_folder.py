@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from orchestrator.base import lock
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import read_object, required, write_json
-from orchestrator.base.typed import read_record
-from orchestrator.folder import index
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.spec.study import Study
-from training.counted import counted
+from torusrun.orchestrator.base import lock
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.json_files import read_object, required, write_json
+from torusrun.orchestrator.base.typed import read_record
+from torusrun.orchestrator.folder import index
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.spec.study import Study
+from torusrun.training.counted import counted
 
 SCHEMA = 1
 LOCK_S = 2.0  # a look at a member holds the lock for a moment

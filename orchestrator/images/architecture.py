@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from orchestrator.base import private
+from torusrun.orchestrator.base import private
 
 SIF_MAGIC = b"SIF_MAGIC\0"
 SQUASHFS_MAGIC = b"hsqs"  # linux/fs/squashfs/squashfs_fs.h

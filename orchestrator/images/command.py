@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from orchestrator.images.runtime import Runtime, own_environment
+from torusrun.orchestrator.images.runtime import Runtime, own_environment
 
 # Variables that are passed from the job's environment: ranks, GPUs, communication, and variables of PMIx clients.
 PASSED = (

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.images.command import Bind
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.process import ENTRY
+from torusrun.orchestrator.base.shipped import ROOT
+from torusrun.orchestrator.images.command import Bind
 
-TRAINING = "/opt/torusrun"  # the folder in images that holds the package `training`
+TRAINING = "/opt/torusrun"  # the folder in images that holds `training`
+ON_PATH = f"{TRAINING}/{ENTRY}"  # below it: the folder with the package `torusrun`, for scripts
 HOST_MPI = "/opt/host-mpi"  # the mount point of a site's own MPI
 
 
 def own_training() -> Path:
     """The training package on this machine, which is copied into images or bound."""
-    package = Path(__file__).resolve().parents[2] / "training"
+    package = ROOT / "training"
     if (package / "__main__.py").is_file():
         return package
     raise UserError(f"{package}: the training package is missing; reinstall torusrun")
@@ -27,4 +30,4 @@ def needed(bound_training: bool, host_mpi: str | None = None) -> tuple[Bind, ...
 
 def variables(bound_training: bool) -> dict[str, str]:
     """The variables by which every program in the image, rank or check, finds the bound files."""
-    return {"PYTHONPATH": TRAINING} if bound_training else {}
+    return {"PYTHONPATH": ON_PATH} if bound_training else {}

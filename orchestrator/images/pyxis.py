@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.images.command import Bind, passes
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.images.command import Bind, passes
 
 NAME = "pyxis"  # the word of 'container.runtime'
 OPTION = "--container-image"
@@ -68,8 +68,7 @@ def _wrapper() -> list[Bind]:
 
 def rank(module: str, *arguments: str | Path) -> list[str]:
     """The command that runs a module of torusrun by the image's Python."""
-    program = f"import sys; sys.path.insert(0, '{WRAPPER}'); {process.MODULE}"
-    return ["/bin/sh", "-c", START, "torusrun", *process.program("python3", program, module, *arguments)]
+    return ["/bin/sh", "-c", START, "torusrun", *process.module("python3", module, *arguments, root=WRAPPER)]
 
 
 def exported(names: Iterable[str]) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.environment import which
-from orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import which
+from torusrun.orchestrator.base.errors import SiteError
 
 Version = tuple[int, ...]
 COMMANDS = ("apptainer", "singularity")

@@ -10,9 +10,9 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.base import private
-from orchestrator.base.errors import UserError
-from orchestrator.images.architecture import SIF_MAGIC
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.architecture import SIF_MAGIC
 
 HEADER = struct.Struct("<32s10s3s3s16s8q")  # of its eight numbers, the fourth and fifth: count and place of descriptors
 DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128sii")  # then the rest of 384 bytes that depend on its type

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.folder import allocation
-from orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.folder import allocation
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 
 JOB, UNTIL = "TORUSRUN_JOB", "TORUSRUN_UNTIL_S"
 LOST, CHECKED = "TORUSRUN_LOST_HOSTS", "TORUSRUN_CHECKED_HOSTS"

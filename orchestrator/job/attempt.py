@@ -10,15 +10,15 @@ import socket
 import sys
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base import private
-from orchestrator.base.errors import TorusrunError
-from orchestrator.base.states import State
-from orchestrator.folder import allocation
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job import around
-from orchestrator.planning.plan_files import read_attempt
-from training.reporting.output import never_fail
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import allocation
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job import around
+from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.training.reporting.output import never_fail
 
 
 def main() -> None:
@@ -35,9 +35,9 @@ def main() -> None:
     job = own.job if own and own.job else scheduler.own_name(os.environ)
     print(f"torusrun: attempt {attempt.number} of {run.run_id}, job {job}, on {socket.gethostname()}", flush=True)
     if allocation.is_held(run):
-        from orchestrator.job.keeper import keep as work
+        from torusrun.orchestrator.job.keeper import keep as work
     else:
-        from orchestrator.job.supervise import supervise as work
+        from torusrun.orchestrator.job.supervise import supervise as work
     end = work(run, attempt.number, job)
     if end.state is not State.COMPLETED:
         sys.exit(f"torusrun: {end.state.value}: {end.reason}")

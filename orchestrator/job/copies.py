@@ -16,18 +16,18 @@ import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.folder import claim
-from orchestrator.folder.records import is_done
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.hosts.same_host import without
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.plan_files import read_attempt
-from orchestrator.schedulers import allocated
-from training.checkpoint import node_memory
-from training.counted import first_of
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.folder import claim
+from torusrun.orchestrator.folder.records import is_done
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.hosts.same_host import without
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.orchestrator.schedulers import allocated
+from torusrun.training.checkpoint import node_memory
+from torusrun.training.counted import first_of
 
 LIMIT_S = 15.0  # for all hosts together
 MOST_AT_ONCE = 64  # remote commands
@@ -58,7 +58,7 @@ def _remove(run: RunFolder, plan: Plan, lost: Collection[str]) -> None:
     if not others or not reach:
         return
     own = [f"PYTHONPATH={os.environ['PYTHONPATH']}"] if "PYTHONPATH" in os.environ else []
-    line = shlex.join(["env", *own, *process.module(plan.python, "training.checkpoint.node_memory", folder)])
+    line = shlex.join(["env", *own, *process.module(plan.python, "torusrun.training.checkpoint.node_memory", folder)])
     if left := _not_reached({host: reach(host, line) for host in others}):
         said = f"copies of the state may be left in the memory of {first_of(left)}"
         print(f"torusrun: {said}: {folder}", file=sys.stderr, flush=True)

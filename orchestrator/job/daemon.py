@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from orchestrator.base import proc
-from orchestrator.base.states import State
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End
+from torusrun.orchestrator.base import proc
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End
 
 
 class Daemon:

@@ -22,24 +22,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.folder import ledger
-from orchestrator.folder.alone import alone
-from orchestrator.folder.attempt_folders import supervised_on
-from orchestrator.folder.bad_nodes.noted import note
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import Ended, Started
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.plan_files import read_attempt
-from orchestrator.runs.state import which
-from orchestrator.runs.state.in_vain import attempts_of_submission
-from orchestrator.schedulers import allocated, client
-from orchestrator.schedulers.interface import Scheduler
-from training.reporting.output import never_fail
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.attempt_folders import supervised_on
+from torusrun.orchestrator.folder.bad_nodes.noted import note
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import Ended, Started
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.orchestrator.runs.state import which
+from torusrun.orchestrator.runs.state.in_vain import attempts_of_submission
+from torusrun.orchestrator.schedulers import allocated, client
+from torusrun.orchestrator.schedulers.interface import Scheduler
+from torusrun.training.reporting.output import never_fail
 
 BEAT_S = 5.0
 LOOKS = 2
@@ -85,7 +85,7 @@ class JobPulse:
         others = [host for host in hosts if host != here]
         if not reach or not others:
             return None
-        words = process.module(self._plan.python, "orchestrator.job.deputy", self._attempt.folder, self._job)
+        words = process.module(self._plan.python, "torusrun.orchestrator.job.deputy", self._attempt.folder, self._job)
         known = ("PATH", "PYTHONPATH", *self._scheduler.variables.cluster)  # by which it finds the scheduler's commands
         given = [f"{name}={os.environ[name]}" for name in known if name in os.environ]
         line = shlex.join(["env", *given, *words])

@@ -6,26 +6,25 @@ import contextlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object
-from orchestrator.base.proc import Work
-from orchestrator.base.typed import kept_record
-from orchestrator.base.whole_lines import TAIL_BYTES, tail
-from orchestrator.folder import metrics
-from orchestrator.folder.attempt_folders import recorded
-from orchestrator.folder.log_errors.last_error import LoggedError, read_last
-from orchestrator.folder.records import RankEnd
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack
-from orchestrator.job.witness import words
-from orchestrator.network.placement.mapping import Placement
-from orchestrator.schedulers.launchers.launcher import Words
-from training.checkpoint.manifest import TEMPORARY_PREFIX
-from training.reporting.events import STEP
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.proc import Work
+from torusrun.orchestrator.base.typed import kept_record
+from torusrun.orchestrator.base.whole_lines import TAIL_BYTES, tail
+from torusrun.orchestrator.folder import metrics
+from torusrun.orchestrator.folder.attempt_folders import recorded
+from torusrun.orchestrator.folder.log_errors.last_error import LoggedError, read_last
+from torusrun.orchestrator.folder.records import RankEnd
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack
+from torusrun.orchestrator.job.witness import words
+from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.training.checkpoint.manifest import TEMPORARY_PREFIX
+from torusrun.training.reporting.events import STEP
 
 STACK_LINES = 400  # that may hold a main thread: faulthandler writes up to 100 frames of each
-MOST_LOGS = 256  # the most logs that are read: those of the ranks that failed first
 
 
 class RankRecords:
@@ -35,6 +34,7 @@ class RankRecords:
         self.attempt = attempt
         self._messages = messages or attempt.stderr
         self.ends: dict[int, RankEnd] = {}
+        self._errors: dict[int, LoggedError] = {}
 
     def read(self) -> None:
         """Read the ends that are new since the last call; those that cannot be read are tried again at the next."""
@@ -47,10 +47,11 @@ class RankRecords:
         """The ranks that received a request to stop."""
         return {*recorded(self.attempt)["told"], *(end.rank for end in self.ends.values() if end.told)}
 
-    def errors(self) -> dict[int, LoggedError]:
-        """The errors in the logs of the ranks that ended badly, of at most MOST_LOGS of them."""
-        bad = sorted((end for end in self.ends.values() if not end.good), key=lambda end: end.ended_s)
-        return {end.rank: read_last(self.attempt.rank_log(end.rank)) for end in bad[:MOST_LOGS]}
+    def error(self, rank: int) -> LoggedError:
+        """The error in the log of a rank that has ended."""
+        if rank not in self._errors:
+            self._errors[rank] = read_last(self.attempt.rank_log(rank))
+        return self._errors[rank]
 
     def lines(self, rank: int, most: int) -> list[str]:
         """The last lines of a rank's log."""

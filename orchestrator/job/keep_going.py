@@ -17,29 +17,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from orchestrator import schedulers
-from orchestrator.base import private, process
-from orchestrator.base.errors import TorusrunError
-from orchestrator.base.states import Cause, State
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Ended, LeftOut, Started
-from orchestrator.folder.records import DISK_FULL, End, has_room
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job import around, copies, study
-from orchestrator.job.deputy import JobPulse
-from orchestrator.job.recorded import end_of
-from orchestrator.job.standby.beside_attempt import Standby
-from orchestrator.network.hosts.same_host import without
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.plan_files import read_attempt
-from orchestrator.runs.attempts import bad_hosts
-from orchestrator.runs.attempts.keep_going import Here, close, next_step
-from orchestrator.runs.notices import begin
-from orchestrator.runs.state import next_job, which
-from orchestrator.runs.state.decide import Resume, Step, Stop, Wait
-from orchestrator.schedulers import allocated, client
-from training.counted import counted
-from training.reporting.output import never_fail
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Ended, LeftOut, Started
+from torusrun.orchestrator.folder.records import DISK_FULL, End, has_room
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job import around, copies, study
+from torusrun.orchestrator.job.deputy import JobPulse
+from torusrun.orchestrator.job.recorded import end_of
+from torusrun.orchestrator.job.standby.beside_attempt import Standby
+from torusrun.orchestrator.network.hosts.same_host import without
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.orchestrator.runs.attempts import bad_hosts
+from torusrun.orchestrator.runs.attempts.keep_going import Here, close, next_step
+from torusrun.orchestrator.runs.notices import begin
+from torusrun.orchestrator.runs.state import next_job, which
+from torusrun.orchestrator.runs.state.decide import Resume, Step, Stop, Wait
+from torusrun.orchestrator.schedulers import allocated, client
+from torusrun.training.counted import counted
+from torusrun.training.reporting.output import never_fail
 
 LOOK_S = 0.05
 ROOM_S = 2.0  # between looks for room on a full disk

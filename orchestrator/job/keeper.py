@@ -16,26 +16,26 @@ import time
 from collections import deque
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State
-from orchestrator.beside.shells.starting import starter
-from orchestrator.folder import allocation, ledger
-from orchestrator.folder.allocation import AskedOf, KeeperState
-from orchestrator.folder.bad_nodes.noted import note
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import CancelRequested, Ended, Submitted
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job import around, copies
-from orchestrator.job.load.monitor import of_node
-from orchestrator.job.recorded import recorded
-from orchestrator.job.start.launch_order import ordered
-from orchestrator.job.stop_requests import StopRequests
-from orchestrator.job.supervise import Supervisor
-from orchestrator.planning.plan import Plan
-from orchestrator.runs.state.decide import History, Policy, Resume, Stop, decide
-from training.counted import counted
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.beside.shells.starting import starter
+from torusrun.orchestrator.folder import allocation, ledger
+from torusrun.orchestrator.folder.allocation import AskedOf, KeeperState
+from torusrun.orchestrator.folder.bad_nodes.noted import note
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import CancelRequested, Ended, Submitted
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job import around, copies
+from torusrun.orchestrator.job.load.monitor import of_node
+from torusrun.orchestrator.job.recorded import recorded
+from torusrun.orchestrator.job.start.launch_order import ordered
+from torusrun.orchestrator.job.stop_requests import StopRequests
+from torusrun.orchestrator.job.supervise import Supervisor
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, Stop, decide
+from torusrun.training.counted import counted
 
 LOOK_S = 0.1
 WAITING_LOOK_S = 1.0  # between looks for cancellations of waiting attempts

@@ -11,12 +11,12 @@ import signal
 import sys
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.folder.sweep_folder import ArrayFolder
-from training.reporting.output import never_fail
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.folder.sweep_folder import ArrayFolder
+from torusrun.training.reporting.output import never_fail
 
 
 def main() -> None:

@@ -18,22 +18,22 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from orchestrator.base.errors import SITE_FAILED, ImageError, TorusrunError
-from orchestrator.base.json_files import write_json
-from orchestrator.folder import claim
-from orchestrator.folder.log_times import Recorder, index_of
-from orchestrator.folder.records import Meaning, RankEnd, is_done
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job.ranks.beginning import begin
-from orchestrator.job.ranks.rank_program import RankProgram
-from orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered
-from orchestrator.network.hosts.this_host import this_host
-from orchestrator.network.placement.binding import bind
-from orchestrator.network.placement.mapping import Placement, misplaced
-from training.reporting.output import never_fail
+from torusrun.orchestrator.base.errors import SITE_FAILED, ImageError, TorusrunError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.folder import claim
+from torusrun.orchestrator.folder.log_times import Recorder, index_of
+from torusrun.orchestrator.folder.records import Meaning, RankEnd, is_done
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job.ranks.beginning import begin
+from torusrun.orchestrator.job.ranks.rank_program import RankProgram
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered
+from torusrun.orchestrator.network.hosts.this_host import this_host
+from torusrun.orchestrator.network.placement.binding import bind
+from torusrun.orchestrator.network.placement.mapping import Placement, misplaced
+from torusrun.training.reporting.output import never_fail
 
 if TYPE_CHECKING:
-    from orchestrator.job.ranks.elastic import ElasticProgram
+    from torusrun.orchestrator.job.ranks.elastic import ElasticProgram
 
 MISPLACED = 64
 Begin = Callable[[Rank, int, IO[bytes], contextlib.ExitStack], "subprocess.Popen[bytes]"]
@@ -46,7 +46,7 @@ def main() -> int:
         print(f"torusrun: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     except Exception as error:
-        from orchestrator.base.defect import report
+        from torusrun.orchestrator.base.defect import report
 
         print(f"torusrun: {report(error, ['rank'])}", file=sys.stderr, flush=True)
         return SITE_FAILED
@@ -78,7 +78,7 @@ def _work(attempt: Attempt, *, waits: bool) -> int:
             return _elastic(rank, cores, held)
         if not waits:
             return _ranked(rank, begin, cores, held)[0]
-        from orchestrator.job.ranks.standby import StandbyProgram
+        from torusrun.orchestrator.job.ranks.standby import StandbyProgram
 
         ready = StandbyProgram(rank, held)
         ready.ready()
@@ -94,7 +94,7 @@ def _host(order: LaunchOrder, placement: Placement, number: int) -> str:
 
 def _elastic(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> int:
     """Run the program of `rank`, and of the ranks here in the next attempts; the exit code for the launcher."""
-    from orchestrator.job.ranks.elastic import STAYS, ElasticProgram
+    from torusrun.orchestrator.job.ranks.elastic import STAYS, ElasticProgram
 
     program = ElasticProgram(rank, held)
     while True:
@@ -175,8 +175,8 @@ def _run(
         }
         write_json(attempt.rank_start(rank.number), start)
         if rank.slot.local_rank == 0:
-            from orchestrator.job.load.monitor import of_node
-            from training.checkpoint import node_memory
+            from torusrun.orchestrator.job.load.monitor import of_node
+            from torusrun.training.checkpoint import node_memory
 
             node_memory.remove_overdue(time.time())
             watched.enter_context(of_node(attempt, rank.order, rank.placement, rank.slot.host, cores=cores))

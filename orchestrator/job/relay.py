@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.planning.program.sources.lines import JsonLines, LineSource, PatternSource
-from orchestrator.planning.program.sources.tensorboard import TensorBoard
-from orchestrator.planning.program.what_runs import Program
-from training.reporting import events
-from training.reporting.metrics import Metrics
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.planning.program.sources.lines import JsonLines, LineSource, PatternSource
+from torusrun.orchestrator.planning.program.sources.tensorboard import TensorBoard
+from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.training.reporting import events
+from torusrun.training.reporting.metrics import Metrics
 
 LONGEST_S = 2.0  # for one read of one source; the supervisor waits meanwhile
 

@@ -7,10 +7,10 @@ import os
 import signal
 import time
 
-from orchestrator import schedulers
-from orchestrator.base import proc
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.planning.plan import Plan
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import proc
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.planning.plan import Plan
 
 GRACE_S = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 2.0))  # to end by each signal
 POLL_S = 0.1

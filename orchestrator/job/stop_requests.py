@@ -8,13 +8,13 @@ import signal
 import time
 from types import FrameType
 
-from orchestrator.base import proc
-from orchestrator.folder import ledger
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import CancelRequested
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.base import proc
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import CancelRequested
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 
 PULSE_S = 5.0
 

@@ -16,22 +16,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import lock
-from orchestrator.base.errors import SiteError, TorusrunError, UserError, explained
-from orchestrator.base.private import open_regular
-from orchestrator.base.states import State
-from orchestrator.base.terminal.remarks import say
-from orchestrator.folder import claim
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.sweep_folder import SweepFolder, number_of
-from orchestrator.planning import plan_files
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.fits import misfits
-from orchestrator.planning.with_values import with_values
-from orchestrator.spec.study import Searched, Study
-from orchestrator.sweeps.results import results
-from orchestrator.sweeps.study_plan import without_optuna
+from torusrun.orchestrator.base import lock
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError, explained
+from torusrun.orchestrator.base.private import open_regular
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.remarks import say
+from torusrun.orchestrator.folder import claim
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import SweepFolder, number_of
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.fits import misfits
+from torusrun.orchestrator.planning.with_values import with_values
+from torusrun.orchestrator.spec.study import Searched, Study
+from torusrun.orchestrator.sweeps.results import results
+from torusrun.orchestrator.sweeps.study_plan import without_optuna
 
 LOCK_S = 120.0  # the jobs of a sweep may all begin at once, and each holds the lock for a moment
 CUT_OFF = (State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL)  # the member continues once it is resumed

@@ -11,48 +11,48 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.json_files import write_text
-from orchestrator.base.states import State
-from orchestrator.folder import claim, ledger
-from orchestrator.folder.bad_nodes import memory
-from orchestrator.folder.bad_nodes.bad_node import spared
-from orchestrator.folder.claim import Superseded
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import Started, Unordered
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.log_times import Recorder, index_of
-from orchestrator.folder.records import End, is_done
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job import around, copies, gather, study
-from orchestrator.job.daemon import Daemon
-from orchestrator.job.earlier import wait_for_earlier
-from orchestrator.job.image.made_ready import made_ready
-from orchestrator.job.recorded import failed, forget_first, recorded, settled_end
-from orchestrator.job.remains import end_remains
-from orchestrator.job.running import Running
-from orchestrator.job.standby import word
-from orchestrator.job.standby.ready_ranks import ReadyRanks
-from orchestrator.job.standby.survivors import Survivors
-from orchestrator.job.start.launch import command, environment, launcher
-from orchestrator.job.start.prepare import prepare
-from orchestrator.job.stop_requests import StopRequests
-from orchestrator.job.verdict import Evidence, verdict
-from orchestrator.network.hosts.same_host import without
-from orchestrator.network.placement.mapping import Placement, place
-from orchestrator.planning.attempt_plan import with_former_grid
-from orchestrator.planning.host_order import ordered
-from orchestrator.planning.image import recorded as image_kept
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.plan_files import read_attempt
-from orchestrator.runs.notices import begin
-from orchestrator.runs.state import dependencies
-from orchestrator.runs.state.decide import History, Policy, Resume, decide
-from orchestrator.schedulers import allocated
-from orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import claim, ledger
+from torusrun.orchestrator.folder.bad_nodes import memory
+from torusrun.orchestrator.folder.bad_nodes.bad_node import spared
+from torusrun.orchestrator.folder.claim import Superseded
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import Started, Unordered
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.log_times import Recorder, index_of
+from torusrun.orchestrator.folder.records import End, is_done
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job import around, copies, gather, study
+from torusrun.orchestrator.job.daemon import Daemon
+from torusrun.orchestrator.job.earlier import wait_for_earlier
+from torusrun.orchestrator.job.image.made_ready import made_ready
+from torusrun.orchestrator.job.recorded import failed, forget_first, recorded, settled_end
+from torusrun.orchestrator.job.remains import end_remains
+from torusrun.orchestrator.job.running import Running
+from torusrun.orchestrator.job.standby import word
+from torusrun.orchestrator.job.standby.ready_ranks import ReadyRanks
+from torusrun.orchestrator.job.standby.survivors import Survivors
+from torusrun.orchestrator.job.start.launch import command, environment, launcher
+from torusrun.orchestrator.job.start.prepare import prepare
+from torusrun.orchestrator.job.stop_requests import StopRequests
+from torusrun.orchestrator.job.verdict import Evidence, verdict
+from torusrun.orchestrator.network.hosts.same_host import without
+from torusrun.orchestrator.network.placement.mapping import Placement, place
+from torusrun.orchestrator.planning.attempt_plan import with_former_grid
+from torusrun.orchestrator.planning.host_order import ordered
+from torusrun.orchestrator.planning.image import recorded as image_kept
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.orchestrator.runs.notices import begin
+from torusrun.orchestrator.runs.state import dependencies
+from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, decide
+from torusrun.orchestrator.schedulers import allocated
+from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
 
 LOOK_S = 2.0  # between looks for a newer attempt
 
@@ -193,7 +193,7 @@ class Supervisor:
         # After the evidence: the ranks may have been asked to stop, and have ended, before the supervisor was asked.
         stop = running.stop or self.requests.told or self.requests.cancelled()
         if self._is_followed(evidence, stop):
-            from orchestrator.runs.attempts.successor import (
+            from torusrun.orchestrator.runs.attempts.successor import (
                 hand_over,  # half of a start's time: all code for submitting
             )
 
@@ -224,7 +224,7 @@ class Supervisor:
             stayed=running.stayed,
             here=self.here,
             told=ranks.told,
-            errors=ranks.errors(),
+            error=ranks.error,
             launcher=ranks.launcher_said(),
             launcher_code=code,
             step=gather.known_step(self.folder, self.attempt),
@@ -254,7 +254,7 @@ class Supervisor:
         hosts = without(self.hosts, self.around.lost) if self.around else self.hosts
         if not self.plan.has_preflight or (self.around and self.around.checked):
             return hosts
-        from orchestrator.job.preflight.preflight import passed
+        from torusrun.orchestrator.job.preflight.preflight import passed
 
         return passed(self.plan, self.folder, self.attempt, hosts, starter, self._asked)
 

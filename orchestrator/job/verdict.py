@@ -10,26 +10,26 @@ never the cause.
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.base.signals import signal_name
-from orchestrator.base.states import Cause
-from orchestrator.folder.end_words import ended, later, listed
-from orchestrator.folder.how_ended import NEAR, How
-from orchestrator.folder.log_errors.last_error import LoggedError
-from orchestrator.folder.records import End, Meaning, RankEnd
-from orchestrator.job.witness import lost_hosts
-from orchestrator.network.hosts.same_host import same_host
-from orchestrator.network.placement.mapping import Placement
-from orchestrator.schedulers.launchers.launcher import Words
-from training.reporting.exits import EXIT_BAD_CONFIG
+from torusrun.orchestrator.base.signals import signal_name
+from torusrun.orchestrator.base.states import Cause
+from torusrun.orchestrator.folder.end_words import ended, later, listed
+from torusrun.orchestrator.folder.how_ended import NEAR, How
+from torusrun.orchestrator.folder.log_errors.last_error import LoggedError
+from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.job.witness import lost_hosts
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.training.reporting.exits import EXIT_BAD_CONFIG
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know the cause: a limit, too little memory
 UNSTARTED = {Meaning.MISPLACED: How.MISPLACED, Meaning.NO_IMAGE: How.NO_IMAGE}
 SKEW_S = 1.0  # between the clocks of two hosts
-NOTHING = LoggedError()
+MOST_LOGS = 256  # the most logs that are read: those of the ranks that failed first
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Evidence:
     """The evidence about an attempt's ranks once its launcher has ended.
 
     `ends` are the records of the ranks that wrote one, `told` the ranks that were asked to stop, `stayed` those that
-    had not ended when their launcher was given up, `errors` the errors in the ranks' logs, `launcher` the messages of
+    had not ended when their launcher was given up, `error` the error in a rank's log, `launcher` the messages of
     the launcher, `launcher_code` its exit code (negative: a signal; None if the supervisor ended it), `here` the host
     of the supervisor, `step` the last step of this attempt, `done` whether the program recorded that it is done.
     `needs_record`: without that record it is not done. `says_later`: it has an exit code for "continue later", so
@@ -49,7 +49,7 @@ class Evidence:
     here: str = ""
     told: Collection[int] = ()
     stayed: Collection[int] = ()
-    errors: Mapping[int, LoggedError] = field(default_factory=dict)
+    error: Callable[[int], LoggedError] = lambda rank: LoggedError()
     launcher: Words = field(default_factory=Words)
     launcher_code: int | None = None
     step: int | None = None
@@ -86,10 +86,6 @@ class Evidence:
     def lost_hosts(self) -> list[str]:
         return lost_hosts(self.launcher, self.placement, self.here)
 
-    def error(self, rank: int) -> LoggedError:
-        """The error in a rank's log."""
-        return self.errors.get(rank, NOTHING)
-
     def end(self, how: How, **more: Any) -> End:
         """An end with this attempt's placement and last step."""
         return ended(how, self.placement, step=self.step, **more)
@@ -106,8 +102,8 @@ class Evidence:
     @property
     def first_cut_off(self) -> RankEnd | None:
         """The first rank that lost its connection to another."""
-        cut_off = [end for end in self.ends.values() if not end.good and self.cut_off(end)]
-        return min(cut_off, key=lambda end: (end.told, end.ended_s), default=None)
+        bad = sorted((end for end in self.ends.values() if not end.good), key=lambda end: (end.told, end.ended_s))
+        return next(filter(self.cut_off, bad[:MOST_LOGS]), None)
 
     def left_before(self, cut_off: RankEnd) -> RankEnd | None:
         """The first rank that ended well while others worked, which `cut_off` then lost."""
@@ -169,11 +165,10 @@ def _ends(evidence: Evidence) -> Iterator[End]:
 
 def _recorded(evidence: Evidence) -> End | None:
     """The end by a rank that recorded its own cause, or whose wrapper the launcher saw killed."""
-    bad = [end for end in evidence.ends.values() if not end.good and not end.told]
-    own = [end for end in bad if not end.stopped and not evidence.cut_off(end)]
+    bad = [end for end in evidence.ends.values() if not (end.good or end.told or end.stopped)]
     # What ends a process from outside may end others by their errors before its own record has its time.
-    first = {end.rank: (not end.error, end.signal not in FROM_OUTSIDE, end.ended_s) for end in own}
-    culprit = min(own, key=lambda end: first[end.rank], default=None)
+    bad.sort(key=lambda end: (not end.error, end.signal not in FROM_OUTSIDE, end.ended_s))
+    culprit = next((end for end in bad[:MOST_LOGS] if not evidence.cut_off(end)), None)
     by_itself = culprit is None or (culprit.signal is None and not culprit.error)
     killed = evidence.launcher.killed  # a launcher ends the other wrappers by SIGTERM, also those that still start
     blamed = (n for n in killed if n in evidence.silent and not (culprit and killed[n] == signal.SIGTERM))

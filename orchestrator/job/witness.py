@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.network.hosts.same_host import same_host
-from orchestrator.network.placement.mapping import Placement
-from orchestrator.schedulers.launchers import FAMILIES
-from orchestrator.schedulers.launchers.launcher import Words
-from orchestrator.schedulers.remote_shell import FAILED
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.schedulers.launchers import FAMILIES
+from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.orchestrator.schedulers.remote_shell import FAILED
 
 LONGEST_QUOTE = 300
 SEPARATOR = re.compile(r"[-=]{20,}")

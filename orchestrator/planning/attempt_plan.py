@@ -8,19 +8,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.folder import ledger
-from orchestrator.folder.bad_nodes.events import HOST
-from orchestrator.folder.bad_nodes.left_out import LeftOutNodes
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.events import Event, Started, Submitting
-from orchestrator.network.hosts import hostlist
-from orchestrator.network.placement.grid import Grid
-from orchestrator.planning.fits import Misfit, misfits
-from orchestrator.planning.phase_groups import on_fixed_nodes, stretch_at
-from orchestrator.planning.plan import ChosenGrid, Plan
-from orchestrator.spec.kinds import DURATION, GRID, NODES, Kind
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.bad_nodes.events import HOST
+from torusrun.orchestrator.folder.bad_nodes.left_out import LeftOutNodes
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.events import Event, Started, Submitting
+from torusrun.orchestrator.network.hosts import hostlist
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.planning.fits import Misfit, misfits
+from torusrun.orchestrator.planning.phase_groups import on_fixed_nodes, stretch_at
+from torusrun.orchestrator.planning.plan import ChosenGrid, Plan
+from torusrun.orchestrator.spec.kinds import DURATION, GRID, NODES, Kind
 
 MOST_EXCLUDED = 10_000
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from orchestrator.network.cost.algorithms import cost_of, unchunked_s
-from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement.arrange import Arrangement, arrange
-from orchestrator.network.placement.charge import Charge
-from orchestrator.network.placement.choose import Choice, choices
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.timing import HostsLayout
-from orchestrator.planning.gradient import charge_of, summed
-from orchestrator.planning.plan import ChosenGrid, Plan
-from orchestrator.schedulers.expected_hosts import ExpectedHosts, expected, on_one_switch
+from torusrun.orchestrator.network.cost.algorithms import cost_of, unchunked_s
+from torusrun.orchestrator.network.hosts.model import Cluster
+from torusrun.orchestrator.network.placement.arrange import Arrangement, arrange
+from torusrun.orchestrator.network.placement.charge import Charge
+from torusrun.orchestrator.network.placement.choose import Choice, choices
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.timing import HostsLayout
+from torusrun.orchestrator.planning.gradient import charge_of, summed
+from torusrun.orchestrator.planning.plan import ChosenGrid, Plan
+from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts, expected, on_one_switch
 
 KEPT = 8  # searches of this process
 

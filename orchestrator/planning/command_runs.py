@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from orchestrator.base import private
-from orchestrator.base.errors import TorusrunError, UserError
-from orchestrator.folder import index, metrics
-from orchestrator.folder.kept_forecast import KeptForecast
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.prediction.by_size import MeasuredRun, ProgramForecast, forecast
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.plan_files import LARGEST_BYTES
-from training.reporting.events import STEP
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import TorusrunError, UserError
+from torusrun.orchestrator.folder import index, metrics
+from torusrun.orchestrator.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.prediction.by_size import MeasuredRun, ProgramForecast, forecast
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import LARGEST_BYTES
+from torusrun.training.reporting.events import STEP
 
 NEWEST = 200  # runs that are looked at
 SAME = ("command", "site", "image", "env")  # keys of runs that are compared

@@ -6,28 +6,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.images import source
-from orchestrator.network.placement.grid import asked
-from orchestrator.planning import fits_command, fits_files, fits_mpi, fits_pyxis
-from orchestrator.planning.phase_groups import Stretch, stretches
-from orchestrator.schedulers.launchers import family
-from orchestrator.schedulers.words import not_plain
-from orchestrator.spec.load import Loaded
-from orchestrator.spec.notify import Notify
-from orchestrator.spec.paths import expanded
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.secret import Env, Secret, secret
-from orchestrator.spec.site import Site
-from training.counted import counted
-from training.recipe import fits as recipe
-from training.recipe import options
-from training.recipe.names import SCHEDULES
-from training.recipe.reading import ConfigError
-from training.recipe.train import Train
-from training.schedule.phases import named
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images import source
+from torusrun.orchestrator.network.placement.grid import asked
+from torusrun.orchestrator.planning import fits_command, fits_files, fits_mpi, fits_pyxis
+from torusrun.orchestrator.planning.phase_groups import Stretch, stretches
+from torusrun.orchestrator.schedulers.launchers import family
+from torusrun.orchestrator.schedulers.words import not_plain
+from torusrun.orchestrator.spec.load import Loaded
+from torusrun.orchestrator.spec.notify import Notify
+from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.secret import Env, Secret, secret
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.counted import counted
+from torusrun.training.recipe import fits as recipe
+from torusrun.training.recipe import options
+from torusrun.training.recipe.names import SCHEDULES
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import Train
+from torusrun.training.schedule.phases import named
 
 NEVER_SECRET = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 MOST_RANKS = 1_000_000  # more would make a plan take minutes

@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from orchestrator.spec.paths import absolute
-from orchestrator.spec.run import NO_CODE, RunSpec
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.orchestrator.spec.run import NO_CODE, RunSpec
+from torusrun.training.recipe.near import did_you_mean
 
 NEITHER = (
     "there is neither 'train' nor 'command'; add 'train: {data: digits}' for torusrun's training, or "

@@ -9,17 +9,17 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.images import source
-from orchestrator.images.definitions import image_file
-from orchestrator.planning.named_files import NamedFile, is_missing, leaves, named_files, sees
-from orchestrator.spec.paths import absolute, expanded
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.site import Site
-from training.data.packed.named import Named, packed_path
-from training.data.packed.sources import SOURCES
-from training.recipe.fits import OF_FILES
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images import source
+from torusrun.orchestrator.images.definitions import image_file
+from torusrun.orchestrator.planning.named_files import NamedFile, is_missing, leaves, named_files, sees
+from torusrun.orchestrator.spec.paths import absolute, expanded
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.data.packed.named import Named, packed_path
+from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.recipe.fits import OF_FILES
+from torusrun.training.recipe.near import did_you_mean
 
 ROOT, WEIGHTS = "train.data.options.root", "train.model.weights"
 RUN_BY = {".py": "python", ".sh": "bash"}

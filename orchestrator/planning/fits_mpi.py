@@ -7,16 +7,16 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.images.architecture import of_program
-from orchestrator.images.checks.answers import family_of, parse_ldd
-from orchestrator.planning.named_files import PYTHON, NamedFile, named_files
-from orchestrator.schedulers.launchers import family
-from orchestrator.schedulers.launchers.launcher import Pmi
-from orchestrator.spec.paths import read_bytes
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.site import Site
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.images.architecture import of_program
+from torusrun.orchestrator.images.checks.answers import family_of, parse_ldd
+from torusrun.orchestrator.planning.named_files import PYTHON, NamedFile, named_files
+from torusrun.orchestrator.schedulers.launchers import family
+from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
+from torusrun.orchestrator.spec.paths import read_bytes
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.site import Site
 
 LDD_S = 5.0
 LARGEST_BYTES = 1_000_000  # of a script to read

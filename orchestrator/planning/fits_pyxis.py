@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.images import pyxis
-from orchestrator.images.command import TMPFS
-from orchestrator.schedulers.launchers import family
-from orchestrator.spec.site import Site
+from torusrun.orchestrator.images import pyxis
+from torusrun.orchestrator.images.command import TMPFS
+from torusrun.orchestrator.schedulers.launchers import family
+from torusrun.orchestrator.spec.site import Site
 
 
 def misfits(site: Site) -> Iterator[tuple[str, str]]:

@@ -6,35 +6,35 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.network.cost import regular
-from orchestrator.network.cost.algorithms import Layout, cost_of
-from orchestrator.network.cost.all_reduce import Backend
-from orchestrator.network.cost.links import Level, Network
-from orchestrator.network.placement.charge import Charge
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.timing import HostsLayout
-from orchestrator.network.prediction.asked import Asked, Communication, PhaseSteps
-from orchestrator.network.prediction.compute import power_w
-from orchestrator.network.prediction.constants import table
-from orchestrator.network.prediction.forecast import Forecast, forecast
-from orchestrator.network.prediction.input_time import InputTime
-from orchestrator.network.prediction.networks import network, with_ranks_per_node
-from orchestrator.network.prediction.step import norms_s
-from orchestrator.network.prediction.workload import Workload, workload, workload_of
-from orchestrator.planning.auto_grid import best_grids, placed
-from orchestrator.planning.command_runs import NOTHING
-from orchestrator.planning.gradient import backend_of
-from orchestrator.planning.phase_groups import Stretch, stretches
-from orchestrator.planning.plan import ChosenGrid, Plan
-from orchestrator.planning.rates import Otherwise, device_of, gpu_of, measured_facts, train_of
-from orchestrator.planning.saving import saving
-from orchestrator.schedulers import topology
-from orchestrator.schedulers.expected_hosts import ExpectedHosts, expected, on_one_switch
-from training.counted import counted
-from training.recipe.train import Train
-from training.schedule.phases import Course
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.network.cost import regular
+from torusrun.orchestrator.network.cost.algorithms import Layout, cost_of
+from torusrun.orchestrator.network.cost.all_reduce import Backend
+from torusrun.orchestrator.network.cost.links import Level, Network
+from torusrun.orchestrator.network.placement.charge import Charge
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.timing import HostsLayout
+from torusrun.orchestrator.network.prediction.asked import Asked, Communication, PhaseSteps
+from torusrun.orchestrator.network.prediction.compute import power_w
+from torusrun.orchestrator.network.prediction.constants import table
+from torusrun.orchestrator.network.prediction.forecast import Forecast, forecast
+from torusrun.orchestrator.network.prediction.input_time import InputTime
+from torusrun.orchestrator.network.prediction.networks import network, with_ranks_per_node
+from torusrun.orchestrator.network.prediction.step import norms_s
+from torusrun.orchestrator.network.prediction.workload import Workload, workload, workload_of
+from torusrun.orchestrator.planning.auto_grid import best_grids, placed
+from torusrun.orchestrator.planning.command_runs import NOTHING
+from torusrun.orchestrator.planning.gradient import backend_of
+from torusrun.orchestrator.planning.phase_groups import Stretch, stretches
+from torusrun.orchestrator.planning.plan import ChosenGrid, Plan
+from torusrun.orchestrator.planning.rates import Otherwise, device_of, gpu_of, measured_facts, train_of
+from torusrun.orchestrator.planning.saving import saving
+from torusrun.orchestrator.schedulers import topology
+from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts, expected, on_one_switch
+from torusrun.training.counted import counted
+from torusrun.training.recipe.train import Train
+from torusrun.training.schedule.phases import Course
 
 PLACED = "hosts as placed"
 

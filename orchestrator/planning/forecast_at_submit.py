@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.base.errors import TorusrunError
-from orchestrator.folder.kept_forecast import KeptForecast
-from orchestrator.network.prediction.forecast import Forecast
-from orchestrator.planning.forecast import forecast_of, forecasts_of_stretches
-from orchestrator.planning.plan import Plan
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.network.prediction.forecast import Forecast
+from torusrun.orchestrator.planning.forecast import forecast_of, forecasts_of_stretches
+from torusrun.orchestrator.planning.plan import Plan
 
 
 def forecast_at_submit(plan: Plan) -> KeptForecast | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from orchestrator.base.errors import UserError
-from orchestrator.network.cost.all_reduce import Backend
-from orchestrator.network.placement.charge import Charge
-from orchestrator.network.placement.choose import GRADIENT_BYTES
-from orchestrator.network.prediction.workload import workload_of
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.rates import measured_facts
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.network.cost.all_reduce import Backend
+from torusrun.orchestrator.network.placement.charge import Charge
+from torusrun.orchestrator.network.placement.choose import GRADIENT_BYTES
+from torusrun.orchestrator.network.prediction.workload import workload_of
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.rates import measured_facts
 
 
 def gradient_of(plan: Plan) -> tuple[float, str]:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import SiteError
-from orchestrator.planning.plan import Plan
-from training.counted import counted, first_of
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.training.counted import counted, first_of
 
 if TYPE_CHECKING:
-    from orchestrator.network.hosts.model import Cluster
+    from torusrun.orchestrator.network.hosts.model import Cluster
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,18 @@ def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
     try:
         return _by_the_network(plan, names)
     except SiteError as error:
-        from orchestrator.planning.auto_grid import with_grid
+        from torusrun.orchestrator.planning.auto_grid import with_grid
 
         return OrderedHosts(with_grid(plan, names, None, str(error)), names, str(error))
 
 
 def _by_the_network(plan: Plan, names: tuple[str, ...]) -> OrderedHosts:
-    from orchestrator.network.placement.arrange import arrange
-    from orchestrator.planning.auto_grid import with_grid
-    from orchestrator.planning.gradient import charge_of
-    from orchestrator.schedulers.topology import cluster  # imported late: it takes most of the start time of `status`
+    from torusrun.orchestrator.network.placement.arrange import arrange
+    from torusrun.orchestrator.planning.auto_grid import with_grid
+    from torusrun.orchestrator.planning.gradient import charge_of
+    from torusrun.orchestrator.schedulers.topology import (
+        cluster,  # imported late: it takes most of the start time of `status`
+    )
 
     known: Cluster | None = cluster(plan.site, names)
     plan = with_grid(plan, names, known)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.fits import names_account
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.words import filled
-from orchestrator.spec.secret import secret
-from orchestrator.spec.site import Site
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.fits import names_account
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.words import filled
+from torusrun.orchestrator.spec.secret import secret
+from torusrun.orchestrator.spec.site import Site
 
 
 def request(

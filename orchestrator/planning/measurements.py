@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.json_files import write_text
-from orchestrator.folder import metrics
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.prediction.calibration import Fit, fits, read
-from orchestrator.spec.kinds import SPREADS
-from orchestrator.spec.load import load, measured_at, measured_place
-from orchestrator.spec.measured import SiteMeasurements
-from training.counted import counted
-from training.recipe.names import is_own
-from training.reporting.events import DECODE, MEASURED, READ, READ_AGAIN, SAVE
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.folder import metrics
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.prediction.calibration import Fit, fits, read
+from torusrun.orchestrator.spec.kinds import SPREADS
+from torusrun.orchestrator.spec.load import load, measured_at, measured_place
+from torusrun.orchestrator.spec.measured import SiteMeasurements
+from torusrun.training.counted import counted
+from torusrun.training.recipe.names import is_own
+from torusrun.training.reporting.events import DECODE, MEASURED, READ, READ_AGAIN, SAVE
 
 
 @dataclass(frozen=True)

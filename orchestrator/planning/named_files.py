@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base.environment import which
-from orchestrator.images.shared import MOUNTINFO, SHARED, file_system
-from orchestrator.spec.paths import absolute
-from orchestrator.spec.run import NO_CODE, RunSpec
-from orchestrator.spec.site import Site
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.environment import which
+from torusrun.orchestrator.images.shared import MOUNTINFO, SHARED, file_system
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.orchestrator.spec.run import NO_CODE, RunSpec
+from torusrun.orchestrator.spec.site import Site
 
 PYTHON, SHELL = re.compile(r"python[0-9.]*"), re.compile(r"(ba|da|k|z)?sh")
 # Options without an argument. The first other word after them is the script.

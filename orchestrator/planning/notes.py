@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.planning.plan import Plan
-from training.recipe.names import SCHEDULES
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.training.recipe.names import SCHEDULES
 
 
 def notes(plan: Plan) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.planning.plan import Plan
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.planning.plan import Plan
 
 ASKING_S = 60.0
 PACKAGES = {"torch": "torch", "numpy": "numpy", "sklearn": "scikit-learn", "PIL": "pillow"}  # by what is imported

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.spec.run import RunSpec
-from training.counted import counted
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.training.counted import counted
 
 
 @dataclass(frozen=True)

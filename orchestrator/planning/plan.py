@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.images import source
-from orchestrator.network.placement.grid import Grid, asked
-from orchestrator.planning.fits import check
-from orchestrator.planning.phase_groups import for_first_attempt
-from orchestrator.schedulers.launchers import family
-from orchestrator.spec.load import Loaded, RunSource, load
-from orchestrator.spec.nodes import KeyValue
-from orchestrator.spec.notify import Notify
-from orchestrator.spec.paths import absolute, expanded
-from orchestrator.spec.run import NO_CODE, RunSpec
-from orchestrator.spec.secret import Secret, plain, secret
-from orchestrator.spec.site import Site
-from orchestrator.spec.write import as_written
-from training.recipe.files import Change
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images import source
+from torusrun.orchestrator.network.placement.grid import Grid, asked
+from torusrun.orchestrator.planning.fits import check
+from torusrun.orchestrator.planning.phase_groups import for_first_attempt
+from torusrun.orchestrator.schedulers.launchers import family
+from torusrun.orchestrator.spec.load import Loaded, RunSource, load
+from torusrun.orchestrator.spec.nodes import KeyValue
+from torusrun.orchestrator.spec.notify import Notify
+from torusrun.orchestrator.spec.paths import absolute, expanded
+from torusrun.orchestrator.spec.run import NO_CODE, RunSpec
+from torusrun.orchestrator.spec.secret import Secret, plain, secret
+from torusrun.orchestrator.spec.site import Site
+from torusrun.orchestrator.spec.write import as_written
+from torusrun.training.recipe.files import Change
 
 SCHEMA = 1
 
@@ -229,7 +229,7 @@ def _filled_in(loaded: Loaded) -> tuple[Loaded, tuple[Change, ...]]:
     run, site = loaded.run, loaded.site
     if run.command or run.train.recipe is None:
         return loaded, ()
-    from training.recipe.published import resolve  # imported late: it reads YAML
+    from torusrun.training.recipe.published import resolve  # imported late: it reads YAML
 
     given = frozenset(key.removeprefix("train.") for key in loaded.marks if key.startswith("train."))
     ranks = run.nodes * (run.ranks_per_node or site.node.ranks)

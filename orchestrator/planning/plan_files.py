@@ -9,22 +9,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import write_json
-from orchestrator.base.typed import record_of
-from orchestrator.folder import attempt_folders
-from orchestrator.folder.bad_nodes.left_out import LeftOutNodes
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.events import Event, Submitting
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.plan import SCHEMA, Plan
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.read import read_value
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.site import Site
-from training.recipe.files import Change
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.folder import attempt_folders
+from torusrun.orchestrator.folder.bad_nodes.left_out import LeftOutNodes
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.events import Event, Submitting
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.plan import SCHEMA, Plan
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.read import read_value
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.recipe.files import Change
 
 LARGEST_BYTES = 4_000_000  # of a plan; a spec has at most 1 MB
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from orchestrator.base.errors import UserError
-from orchestrator.network.prediction.compute import Device, device_for, device_with, measured, reference_batch
-from orchestrator.network.prediction.interval import Factor, Interval
-from orchestrator.network.prediction.speed import PASSES, factors, images_per_s
-from orchestrator.network.prediction.workload import FOR_PHOTOGRAPHS, MeasuredFacts, Workload, workload
-from orchestrator.planning.plan import Plan
-from orchestrator.spec.site import Site
-from training.recipe.train import ModelKeys, Train
-from training.recipe.variant import LAYOUT, program, read_program, variant
-from training.schedule.phases import Course
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.network.prediction.compute import Device, device_for, device_with, measured, reference_batch
+from torusrun.orchestrator.network.prediction.interval import Factor, Interval
+from torusrun.orchestrator.network.prediction.speed import PASSES, factors, images_per_s
+from torusrun.orchestrator.network.prediction.workload import FOR_PHOTOGRAPHS, MeasuredFacts, Workload, workload
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.recipe.train import ModelKeys, Train
+from torusrun.training.recipe.variant import LAYOUT, program, read_program, variant
+from torusrun.training.schedule.phases import Course
 
 GIVEN = "--images-per-s"
 AT_WHICH = f"it is unknown at which batch of a rank {GIVEN} was measured: RATE@BATCH says it"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from orchestrator.base.errors import UserError
-from orchestrator.network.prediction.checkpoints import Saving, in_memory, mean_time_to_failure_s, predicted_s
-from orchestrator.network.prediction.workload import Workload, workload_of
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.rates import measured_facts
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.network.prediction.checkpoints import Saving, in_memory, mean_time_to_failure_s, predicted_s
+from torusrun.orchestrator.network.prediction.workload import Workload, workload_of
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.rates import measured_facts
 
 
 def failure_s(plan: Plan) -> float:

@@ -7,12 +7,12 @@ import re
 import stat
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import UserError
-from orchestrator.planning.plan import Plan
-from orchestrator.spec.kinds import LONGEST_VALUE
-from orchestrator.spec.paths import expanded
-from orchestrator.spec.secret import Secret
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.spec.kinds import LONGEST_VALUE
+from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.spec.secret import Secret
 
 WEBHOOK = "TORUSRUN_WEBHOOK"  # no name in `env` can begin so
 URL = r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?([/?#][!-~]*)?"

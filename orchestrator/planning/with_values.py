@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import yaml
 
-from orchestrator.planning.plan import Plan
-from orchestrator.spec.nodes import KeyValue, from_value
-from orchestrator.spec.read import read_tree
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.write import as_written
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.spec.nodes import KeyValue, from_value
+from torusrun.orchestrator.spec.read import read_tree
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.write import as_written
 
 
 def with_values(plan: Plan, values: Mapping[str, str], source: str) -> Plan:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from orchestrator import schedulers
-from orchestrator.folder.bad_nodes import memory
-from orchestrator.folder.bad_nodes.left_out import choose
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.schedulers import client
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.folder.bad_nodes import memory
+from torusrun.orchestrator.folder.bad_nodes.left_out import choose
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.schedulers import client
 
 
 def without_bad_nodes(planned: AttemptPlan) -> AttemptPlan:

@@ -15,11 +15,11 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import orchestrator
-from orchestrator.base.errors import SiteError
-from orchestrator.base.shipped import shipped
-from orchestrator.base.version import __version__
-from orchestrator.remote.login_node.boot import NEEDS, PACKAGES
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.shipped import ROOT
+from torusrun.orchestrator.base.version import __version__
+from torusrun.orchestrator.remote.login_node.boot import NEEDS, PACKAGES
 
 MADE = (1980, 1, 1, 0, 0, 0)  # a fixed time: the same files give the same archive
 
@@ -49,11 +49,9 @@ def packed() -> bytes:
 
 def _own() -> Iterator[tuple[str, bytes]]:
     """This torusrun, installed or in a checkout, with the files that importlib.metadata reads."""
-    package = Path(orchestrator.__file__).resolve().parent
-    for folder in (package, package.parent / "training"):
-        yield from _below(folder, folder.name)
-    for name in ("templates", "containers"):
-        yield from _below(shipped(name), f"orchestrator/data/{name}")
+    yield from _below(ROOT / process.ENTRY / "torusrun", "torusrun")
+    for name in ("orchestrator", "training", "templates", "containers"):
+        yield from _below(ROOT / name, f"torusrun/{name}")
     metadata = f"torusrun-{__version__}.dist-info"
     yield f"{metadata}/METADATA", f"Metadata-Version: 2.1\nName: torusrun\nVersion: {__version__}\n".encode()
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a checkout that was never installed

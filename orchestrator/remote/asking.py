@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import IO, Any, TypeVar
 
-from orchestrator.base import private
-from orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
-from orchestrator.base.terminal.plain import plain
-from orchestrator.base.terminal.remarks import progress, say
-from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
-from orchestrator.remote.session import Session, received
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.terminal.remarks import progress, say
+from torusrun.orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
+from torusrun.orchestrator.remote.session import Session, received
 
 Take = Callable[[bytes], object]
 Kind = TypeVar("Kind")

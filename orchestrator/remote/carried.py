@@ -11,20 +11,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.user import user_name
-from orchestrator.folder import provenance
-from orchestrator.images import source
-from orchestrator.planning import secret_values
-from orchestrator.planning.plan import Plan
-from orchestrator.remote.links.host import BadAnswer, of
-from orchestrator.remote.login_node import sent_files
-from orchestrator.remote.session import Session, received
-from orchestrator.runs.attempts.create import no_code
-from orchestrator.runs.code.freeze import freeze
-from orchestrator.spec.load import Loaded, RunSource, load
-from orchestrator.spec.run import NO_CODE
-from orchestrator.spec.write import as_written
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.user import user_name
+from torusrun.orchestrator.folder import provenance
+from torusrun.orchestrator.images import source
+from torusrun.orchestrator.planning import secret_values
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.remote.links.host import BadAnswer, of
+from torusrun.orchestrator.remote.login_node import sent_files
+from torusrun.orchestrator.remote.session import Session, received
+from torusrun.orchestrator.runs.attempts.create import no_code
+from torusrun.orchestrator.runs.code.freeze import freeze
+from torusrun.orchestrator.spec.load import Loaded, RunSource, load
+from torusrun.orchestrator.spec.run import NO_CODE
+from torusrun.orchestrator.spec.write import as_written
 
 PIECE_BYTES = 1 << 18
 Request = dict[str, Any]

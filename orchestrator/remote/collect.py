@@ -15,20 +15,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.private import OTHERS_WRITE
-from orchestrator.folder.copying import keep_only, new_part
-from orchestrator.folder.patterns import Pattern
-from orchestrator.remote import asking
-from orchestrator.remote.links.frames import PIECE_BYTES
-from orchestrator.remote.links.host import BadAnswer, LinkLost
-from orchestrator.remote.login_node.sent_files import SentEntry
-from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.session import Session
-from orchestrator.runs.collect import collecting
-from orchestrator.spec.paths import absolute
-from training.files.below import Below
-from training.files.checksum import of_stream
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.private import OTHERS_WRITE
+from torusrun.orchestrator.folder.copying import keep_only, new_part
+from torusrun.orchestrator.folder.patterns import Pattern
+from torusrun.orchestrator.remote import asking
+from torusrun.orchestrator.remote.links.frames import PIECE_BYTES
+from torusrun.orchestrator.remote.links.host import BadAnswer, LinkLost
+from torusrun.orchestrator.remote.login_node.sent_files import SentEntry
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.remote.session import Session
+from torusrun.orchestrator.runs.collect import collecting
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.training.files.below import Below
+from torusrun.training.files.checksum import of_stream
 
 COPIED_S = 86400.0  # for the copy on the login node: checkpoints may be large, and the file system slow
 BLOCK_BYTES = 4096  # the size of the smallest file on disk

@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.base.terminal.plain import plain
-from orchestrator.remote import status
-from orchestrator.remote.links.host import BadAnswer
-from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.session import Session, received
-from orchestrator.report.screen.detail import Detail
-from orchestrator.runs.state.follow import aged
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.remote import status
+from torusrun.orchestrator.remote.links.host import BadAnswer
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.remote.session import Session, received
+from torusrun.orchestrator.report.screen.detail import Detail
+from torusrun.orchestrator.runs.state.follow import aged
+from torusrun.orchestrator.runs.state.view import View
 
 LOOK_S = 0.25
 WAITS_S = 0.5  # the login node waits so long for news

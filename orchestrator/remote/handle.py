@@ -6,14 +6,14 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import UserError
-from orchestrator.folder import patterns
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.remote import remote_runs as known_runs
-from orchestrator.remote.remote_runs import Known
-from orchestrator.report.handle import Run
-from orchestrator.runs.state.account import Account
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.folder import patterns
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.remote import remote_runs as known_runs
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.runs.state.account import Account
+from torusrun.orchestrator.runs.state.view import View
 
 
 class RunThere(Run):
@@ -45,12 +45,12 @@ class RunThere(Run):
         return hash(self.id)
 
     def status(self) -> View:
-        from orchestrator.remote import status
+        from torusrun.orchestrator.remote import status
 
         return status.views([self.known])[0]
 
     def _follow(self) -> Generator[View, None, None]:
-        from orchestrator.remote.feed import Feed
+        from torusrun.orchestrator.remote.feed import Feed
 
         with Feed([self.known]) as feed:
             for (view,) in feed.follow():
@@ -85,7 +85,7 @@ class RunThere(Run):
         return Path(origin) if origin else None
 
     def reproduce(self) -> RunThere:
-        from orchestrator.remote.of_file import again
+        from torusrun.orchestrator.remote.of_file import again
 
         return RunThere(again(self.known))
 
@@ -95,15 +95,15 @@ class RunThere(Run):
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
         """As in `Run`. Raises LinkLost if the link breaks, which ends the command."""
-        from orchestrator.remote.session import Session
+        from torusrun.orchestrator.remote.session import Session
 
         with Session(self.known.host, 0) as session:
             return session.interact(["shell", self.id, f"--rank={rank}", "--", *command], terminal=terminal)
 
     def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
         """As in `Run`; the local port is on this machine. Raises LinkLost if the link breaks."""
-        from orchestrator.beside.forwarding import listening
-        from orchestrator.remote.session import Session
+        from torusrun.orchestrator.beside.forwarding import listening
+        from torusrun.orchestrator.remote.session import Session
 
         beside = [f"--host={host}"] if host else [f"--rank={rank}"]
         words = ["forward", self.id, str(port), *beside, f"--listen={listening.PASSES_ON}"]
@@ -113,17 +113,17 @@ class RunThere(Run):
             )
 
     def wait_until_held(self) -> View:
-        from orchestrator.remote.status import view_of
+        from torusrun.orchestrator.remote.status import view_of
 
         return view_of(self.known, self._ask(View, "wait_until_held", within_s=float("inf")))
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest", only: str = "") -> Path:
-        from orchestrator.remote.collect import collect as collect_there
+        from torusrun.orchestrator.remote.collect import collect as collect_there
 
         return collect_there(self.known, Path(into), checkpoints, patterns.parse_list(only))
 
     def _page(self) -> str:
-        from orchestrator.remote.report import html
+        from torusrun.orchestrator.remote.report import html
 
         return html([self.known])
 
@@ -131,8 +131,8 @@ class RunThere(Run):
         self, kind: Any, function: str, values: Mapping[str, Any] | None = None, within_s: float | None = None
     ) -> Any:
         """The return value of the run's function on the login node, as a value of this type."""
-        from orchestrator.remote import asking
-        from orchestrator.remote.session import Session
+        from torusrun.orchestrator.remote import asking
+        from torusrun.orchestrator.remote.session import Session
 
         request = {"do": "run", "run": self.id, "function": function, "values": values or {}}
         with Session(self.known.host) as link:

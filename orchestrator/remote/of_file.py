@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.base.errors import TorusrunError, UserError
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.terminal.remarks import is_quiet
-from orchestrator.planning.plan import Plan, new_id
-from orchestrator.remote import asking, remote_runs
-from orchestrator.remote.asking import Gone
-from orchestrator.remote.carried import carried
-from orchestrator.remote.links.host import Unanswered, of
-from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.session import Session
-from orchestrator.runs.attempts.make_hold import held_plan
-from orchestrator.spec.load import RunSource
-from orchestrator.sweeps.plans import PlannedSweep, SweepOptions
+from torusrun.orchestrator.base.errors import TorusrunError, UserError
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.terminal.remarks import is_quiet
+from torusrun.orchestrator.planning.plan import Plan, new_id
+from torusrun.orchestrator.remote import asking, remote_runs
+from torusrun.orchestrator.remote.asking import Gone
+from torusrun.orchestrator.remote.carried import carried
+from torusrun.orchestrator.remote.links.host import Unanswered, of
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.remote.session import Session
+from torusrun.orchestrator.runs.attempts.make_hold import held_plan
+from torusrun.orchestrator.spec.load import RunSource
+from torusrun.orchestrator.sweeps.plans import PlannedSweep, SweepOptions
 
 
 def submit(

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import read_object, write_json
-from orchestrator.base.typed import record_of
-from orchestrator.folder import index
-from orchestrator.remote.links.host import LoginHost
-from orchestrator.runs.state.selection import is_pattern
-from orchestrator.runs.state.view import View
-from orchestrator.spec.paths import state_folder
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.json_files import read_object, write_json
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.folder import index
+from torusrun.orchestrator.remote.links.host import LoginHost
+from torusrun.orchestrator.runs.state.selection import is_pattern
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.spec.paths import state_folder
 
 SCHEMA = 1
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.remote import asking
-from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.session import Session
+from torusrun.orchestrator.remote import asking
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.remote.session import Session
 
 
 def html(runs: Sequence[Known]) -> str:

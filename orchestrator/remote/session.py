@@ -13,19 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.base import process, strangers
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import parsed
-from orchestrator.base.process import Streams
-from orchestrator.base.terminal.plain import plain
-from orchestrator.base.terminal.remarks import say
-from orchestrator.base.typed import record_of
-from orchestrator.remote import archive
-from orchestrator.remote.links import frames
-from orchestrator.remote.links.connecting import Channel, connect
-from orchestrator.remote.links.frames import Frame, Unpacker
-from orchestrator.remote.links.host import SILENCE_S, BadAnswer, HostRefused, LinkLost, LoginHost
-from orchestrator.remote.login_node import boot
+from torusrun.orchestrator.base import process, strangers
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import parsed
+from torusrun.orchestrator.base.process import Streams
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.terminal.remarks import say
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.remote import archive
+from torusrun.orchestrator.remote.links import frames
+from torusrun.orchestrator.remote.links.connecting import Channel, connect
+from torusrun.orchestrator.remote.links.frames import Frame, Unpacker
+from torusrun.orchestrator.remote.links.host import SILENCE_S, BadAnswer, HostRefused, LinkLost, LoginHost
+from torusrun.orchestrator.remote.login_node import boot
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"

@@ -9,14 +9,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from orchestrator.base.defect import report
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.states import State
-from orchestrator.remote import remote_runs
-from orchestrator.remote.links.host import LoginHost
-from orchestrator.remote.remote_runs import Known
-from orchestrator.runs.state.pace import short
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.defect import report
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.remote import remote_runs
+from torusrun.orchestrator.remote.links.host import LoginHost
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.runs.state.pace import short
+from torusrun.orchestrator.runs.state.view import View
 
 SILENCE_S = 5.0  # several times the time of a login; the other runs wait for it
 LONGEST_S = 20.0  # for a login node that shows signs of life, for example with a slow scheduler
@@ -51,8 +51,8 @@ class _Asked:
         threading.Thread(target=self._ask, daemon=True).start()
 
     def _ask(self) -> None:
-        from orchestrator.remote import asking
-        from orchestrator.remote.session import Session
+        from torusrun.orchestrator.remote import asking
+        from torusrun.orchestrator.remote.session import Session
 
         try:
             with Session(self._host, 0, asks=False, heard=self._heard) as link:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.base.errors import UserError
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.sweep_folder import SweepFolder
-from orchestrator.remote import remote_runs
-from orchestrator.remote.handle import RunThere
-from orchestrator.remote.remote_runs import Known
-from orchestrator.report.handle import Run
-from orchestrator.report.sweep_handle import Sweep
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.remote import remote_runs
+from torusrun.orchestrator.remote.handle import RunThere
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.report.sweep_handle import Sweep
+from torusrun.orchestrator.runs.state.view import View
 
 
 class SweepThere(Sweep):
@@ -50,7 +50,7 @@ class SweepThere(Sweep):
         return [RunThere(run) for run in remote_runs.members(self.known)]
 
     def status(self) -> list[View]:
-        from orchestrator.remote import status
+        from torusrun.orchestrator.remote import status
 
         return status.views(remote_runs.members(self.known))
 
@@ -78,15 +78,15 @@ class SweepThere(Sweep):
         return [run for run in self.runs if run.id in resumed]
 
     def wait(self, timeout_s: float | None = None) -> list[View]:
-        from orchestrator.remote.feed import Feed
+        from torusrun.orchestrator.remote.feed import Feed
 
         with Feed(remote_runs.members(self.known)) as feed:
             return self._last_of(feed.follow(), timeout_s)
 
     def _ask(self, kind: Any, function: str, values: Mapping[str, Any] | None = None) -> Any:
         """The return value of the sweep's function on the login node, as a value of this type."""
-        from orchestrator.remote import asking
-        from orchestrator.remote.session import Session
+        from torusrun.orchestrator.remote import asking
+        from torusrun.orchestrator.remote.session import Session
 
         request = {"do": "of_sweep", "run": self.id, "function": function, "values": values or {}}
         with Session(self.known.host) as link:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.terminal.remarks import is_quiet
-from orchestrator.remote import remote_runs
-from orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.terminal.remarks import is_quiet
+from torusrun.orchestrator.remote import remote_runs
+from torusrun.orchestrator.remote.remote_runs import Known
 
 
 def run(word: str, verb: str, options: Sequence[str] = ()) -> int | None:
@@ -32,10 +32,10 @@ def of_one_host(words: Sequence[str]) -> list[Known]:
 
 def run_there(found: Known, verb: str, options: Sequence[str] = ()) -> int:
     """Run the verb on the login node as if it ran here. Returns its exit code."""
-    from orchestrator.remote import asking
-    from orchestrator.remote.session import Session
+    from torusrun.orchestrator.remote import asking
+    from torusrun.orchestrator.remote.session import Session
 
     with Session(found.host) as link:
         quiet = ["--quiet"] if is_quiet() else []
-        request = {"argv": ["orchestrator", verb, found.run, *options, *quiet]}
+        request = {"argv": ["torusrun.orchestrator", verb, found.run, *options, *quiet]}
         return asking.call(link, request, asking.shown(sys.stdout), asking.shown(sys.stderr))

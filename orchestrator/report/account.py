@@ -6,17 +6,17 @@ import time
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from orchestrator.base.states import State
-from orchestrator.base.terminal.colours import of
-from orchestrator.base.terminal.plain import plain
-from orchestrator.base.terminal.width import INDENT
-from orchestrator.report.folded import folded
-from orchestrator.report.numbers import duration as exactly
-from orchestrator.report.table import Column, Table
-from orchestrator.runs.state.account import USES, Account
-from orchestrator.runs.state.attempts import AttemptFacts
-from orchestrator.runs.state.pace import duration
-from training.counted import counted
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.colours import of
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.terminal.width import INDENT
+from torusrun.orchestrator.report.folded import folded
+from torusrun.orchestrator.report.numbers import duration as exactly
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.orchestrator.runs.state.account import USES, Account
+from torusrun.orchestrator.runs.state.attempts import AttemptFacts
+from torusrun.orchestrator.runs.state.pace import duration
+from torusrun.training.counted import counted
 
 LEAST_SHARE = 0.001  # of the time: a use with less is not shown
 

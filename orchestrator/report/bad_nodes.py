@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder.bad_nodes.bad_node import BlamedNode
-from orchestrator.report.table import Column, Table
-from orchestrator.runs.state.pace import short
-from training.counted import counted
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder.bad_nodes.bad_node import BlamedNode
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.orchestrator.runs.state.pace import short
+from torusrun.training.counted import counted
 
 
 def listing(nodes: Sequence[BlamedNode], now_s: float) -> Table[BlamedNode]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from orchestrator.report import svg
+from torusrun.orchestrator.report import svg
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 ASCII = " .:#"

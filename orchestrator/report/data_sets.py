@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.base.terminal.plain import plain
-from orchestrator.report.table import Column, Table
-from training.data.packed.packed_file import folder
-from training.data.packed.sources import SOURCES, Source
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.training.data.packed.packed_file import folder
+from torusrun.training.data.packed.sources import SOURCES, Source
 
 
 def listing(into: Path | None = None) -> Table[Source]:

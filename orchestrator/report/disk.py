@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder.disk import Used, used
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.numbers import size
-from orchestrator.report.table import Column, Table
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder.disk import Used, used
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.numbers import size
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.orchestrator.runs.state.view import View
 
 
 @dataclass(frozen=True)

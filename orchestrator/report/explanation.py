@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Ended, Event
-from orchestrator.folder.ledger import last
-from orchestrator.folder.log_errors.last_error import read_last
-from orchestrator.folder.records import End, RankEnd
-from orchestrator.planning import packages
-from orchestrator.report.account import time_lines
-from orchestrator.report.logs.failures import bad_ends
-from orchestrator.report.logs.files import Logs, written_s
-from orchestrator.runs.state.account import Account, read_account
-from orchestrator.runs.state.advice import ADVICE
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Ended, Event
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.log_errors.last_error import read_last
+from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.planning import packages
+from torusrun.orchestrator.report.account import time_lines
+from torusrun.orchestrator.report.logs.failures import bad_ends
+from torusrun.orchestrator.report.logs.files import Logs, written_s
+from torusrun.orchestrator.runs.state.account import Account, read_account
+from torusrun.orchestrator.runs.state.advice import ADVICE
 
 MOST_ENDS = 8
 MOST_EARLIER = 8  # lines

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.terminal.plain import plain
-from orchestrator.network.hosts.hostlist import fold
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.network.hosts.hostlist import fold
 
 
 def folded(hosts: Sequence[str]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.base.terminal.plain import plain
-from orchestrator.report.numbers import size
-from orchestrator.report.table import Column, Table
-from orchestrator.runs.cleaning.garbage import Garbage
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.report.numbers import size
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.orchestrator.runs.cleaning.garbage import Garbage
 
 DAY_S = 86400.0
 

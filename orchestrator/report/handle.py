@@ -9,25 +9,25 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from orchestrator.base.process import STANDARD
-from orchestrator.beside.forward import forward
-from orchestrator.beside.forwarding import listening
-from orchestrator.beside.shell import shell
-from orchestrator.folder import metrics, patterns
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.attempt_plan import changes
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.plan_files import read_plan
-from orchestrator.runs.attempts.cancel import cancel
-from orchestrator.runs.attempts.in_hold import find as find_held
-from orchestrator.runs.attempts.reproduce import plan_again, reproduce
-from orchestrator.runs.attempts.resume import resume
-from orchestrator.runs.collect import collect
-from orchestrator.runs.state.account import Account, read_account
-from orchestrator.runs.state.follow import follow
-from orchestrator.runs.state.poll import look, views
-from orchestrator.runs.state.view import View, read_record
-from training.checkpoint.manifest import Checkpoint, newest_complete
+from torusrun.orchestrator.base.process import STANDARD
+from torusrun.orchestrator.beside.forward import forward
+from torusrun.orchestrator.beside.forwarding import listening
+from torusrun.orchestrator.beside.shell import shell
+from torusrun.orchestrator.folder import metrics, patterns
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.attempt_plan import changes
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import read_plan
+from torusrun.orchestrator.runs.attempts.cancel import cancel
+from torusrun.orchestrator.runs.attempts.in_hold import find as find_held
+from torusrun.orchestrator.runs.attempts.reproduce import plan_again, reproduce
+from torusrun.orchestrator.runs.attempts.resume import resume
+from torusrun.orchestrator.runs.collect import collect
+from torusrun.orchestrator.runs.state.account import Account, read_account
+from torusrun.orchestrator.runs.state.follow import follow
+from torusrun.orchestrator.runs.state.poll import look, views
+from torusrun.orchestrator.runs.state.view import View, read_record
+from torusrun.training.checkpoint.manifest import Checkpoint, newest_complete
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Run:
 
     def provenance(self) -> dict[str, Any]:
         """Where it comes from, as `torusrun show --json` has it. It queries the scheduler if necessary."""
-        from orchestrator.report.origin import origin  # imported late, as for `report`
+        from torusrun.orchestrator.report.origin import origin  # imported late, as for `report`
 
         return origin(self.folder, self.status()).as_json()
 
@@ -147,17 +147,19 @@ class Run:
         `kind` is "csv", "parquet" (needs pyarrow) or "tensorboard" (needs tensorboard). Raises UserError if the run
         has recorded no steps, or if the package is missing.
         """
-        from orchestrator.report.export import written  # imported late: other functions do not need it
+        from torusrun.orchestrator.report.export import written  # imported late: other functions do not need it
 
         return written.write(self.id, self.metrics(), Path(into), kind)
 
     def report(self, path: str | Path, *, force: bool = False) -> Path:
         """Write one HTML file about the run; its absolute path. Raises UserError if it exists, unless with `force`."""
-        from orchestrator.report.page import made  # imported late: other functions need neither Jinja2 nor predictions
+        from torusrun.orchestrator.report.page import (
+            made,  # imported late: other functions need neither Jinja2 nor predictions
+        )
 
         return made.write(made.check(Path(path), force=force), self._page())
 
     def _page(self) -> str:
-        from orchestrator.report.page import made
+        from torusrun.orchestrator.report.page import made
 
         return made.html([self.folder])

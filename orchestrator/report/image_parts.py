@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.images.lookups.parts import ImagePart
-from orchestrator.planning.image.resolved import Resolved
-from orchestrator.report.table import Column, Table
-from training.counted import counted
+from torusrun.orchestrator.images.lookups.parts import ImagePart
+from torusrun.orchestrator.planning.image.resolved import Resolved
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.training.counted import counted
 
 MIB = 2**20
 FEWEST_LISTED_BYTES = MIB  # smaller parts that the image file does not name are counted

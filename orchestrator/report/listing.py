@@ -6,21 +6,21 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.base.states import State
-from orchestrator.base.terminal.colours import of
-from orchestrator.base.terminal.plain import plain
-from orchestrator.network.placement.grid import Grid
-from orchestrator.report.account import account_lines
-from orchestrator.report.folded import folded
-from orchestrator.report.numbers import number, percent, with_bounds
-from orchestrator.report.sweep_line import SweepView
-from orchestrator.report.table import Column, Long, Table
-from orchestrator.runs.state.account import Account
-from orchestrator.runs.state.pace import duration, short
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.colours import of
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.report.account import account_lines
+from torusrun.orchestrator.report.folded import folded
+from torusrun.orchestrator.report.numbers import number, percent, with_bounds
+from torusrun.orchestrator.report.sweep_line import SweepView
+from torusrun.orchestrator.report.table import Column, Long, Table
+from torusrun.orchestrator.runs.state.account import Account
+from torusrun.orchestrator.runs.state.pace import duration, short
+from torusrun.orchestrator.runs.state.view import View
 
 if TYPE_CHECKING:  # most tables have none
-    from orchestrator.runs.state.due import Due
+    from torusrun.orchestrator.runs.state.due import Due
 
 UNREMARKABLE = 40  # characters of a COMPLETED run's reason that need no separate line
 

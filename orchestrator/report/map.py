@@ -10,14 +10,14 @@ from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
 
-from orchestrator.network.hosts.hostlist import number_ranges
-from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement.arrange import Arrangement
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.load import LinkLoad, Loads, loads
-from orchestrator.network.placement.rings import Rings
-from orchestrator.report.table import Column, Table
-from training.counted import counted
+from torusrun.orchestrator.network.hosts.hostlist import number_ranges
+from torusrun.orchestrator.network.hosts.model import Cluster
+from torusrun.orchestrator.network.placement.arrange import Arrangement
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.load import LinkLoad, Loads, loads
+from torusrun.orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.training.counted import counted
 
 UNIT = "ms per 100 MB"  # of gradients: how long a link is busy
 MARKS = string.ascii_uppercase + string.ascii_lowercase + string.digits

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, hypot, sqrt
 
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.load import LinkLoad
-from orchestrator.report import svg
-from orchestrator.report.map import UNIT, Map, Order, link_name, unit_ms
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.load import LinkLoad
+from torusrun.orchestrator.report import svg
+from torusrun.orchestrator.report.map import UNIT, Map, Order, link_name, unit_ms
 
 WIDTH, HEIGHT, MOST_HEIGHT = 360, 440, 640  # of one order; the most if nodes would be smaller than SEEN else
 CELLS = (56, 40, 26, 20, 16, 13, 10, 8, 6, 4)  # sizes of a node

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import read_object
-from orchestrator.folder import index, provenance
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.account import forecast_line
-from orchestrator.report.numbers import size
-from orchestrator.report.page.environment import environment
-from orchestrator.report.page.facts import RunFacts, records
-from orchestrator.report.page.overview import overview
-from orchestrator.report.page.settings import changes, settings
-from orchestrator.runs.comparison import Comparison, compare
-from orchestrator.runs.state.view import View
-from training.counted import counted
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.folder import index, provenance
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.account import forecast_line
+from torusrun.orchestrator.report.numbers import size
+from torusrun.orchestrator.report.page.environment import environment
+from torusrun.orchestrator.report.page.facts import RunFacts, records
+from torusrun.orchestrator.report.page.overview import overview
+from torusrun.orchestrator.report.page.settings import changes, settings
+from torusrun.orchestrator.runs.comparison import Comparison, compare
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.training.counted import counted
 
 SCHEMA = 1
 

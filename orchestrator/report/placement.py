@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.base.errors import UserError
-from orchestrator.network.hosts.hostlist import fold
-from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement import compare
-from orchestrator.network.placement.arrange import Arrangement
-from orchestrator.network.placement.binding import bindings
-from orchestrator.network.placement.choose import Choice
-from orchestrator.network.placement.grid import Grid
-from orchestrator.planning.auto_grid import best_grids, placed, with_grid
-from orchestrator.planning.forecast import PLACED
-from orchestrator.planning.gradient import charge_of, summed
-from orchestrator.planning.plan import Plan
-from orchestrator.report.map import Map, map_of
-from orchestrator.report.numbers import ms
-from orchestrator.report.table import Column, Table
-from orchestrator.schedulers.expected_hosts import ExpectedHosts
-from orchestrator.schedulers.topology import cluster
-from training.counted import counted
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.network.hosts.hostlist import fold
+from torusrun.orchestrator.network.hosts.model import Cluster
+from torusrun.orchestrator.network.placement import compare
+from torusrun.orchestrator.network.placement.arrange import Arrangement
+from torusrun.orchestrator.network.placement.binding import bindings
+from torusrun.orchestrator.network.placement.choose import Choice
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.planning.auto_grid import best_grids, placed, with_grid
+from torusrun.orchestrator.planning.forecast import PLACED
+from torusrun.orchestrator.planning.gradient import charge_of, summed
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.report.map import Map, map_of
+from torusrun.orchestrator.report.numbers import ms
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts
+from torusrun.orchestrator.schedulers.topology import cluster
+from torusrun.training.counted import counted
 
 SHOWN = 3
 

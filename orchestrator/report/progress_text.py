@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from orchestrator.base.states import State
-from orchestrator.base.terminal.plain import plain
-from orchestrator.report.listing import forecast, steps
-from orchestrator.report.numbers import number, percent, thousands
-from orchestrator.runs.state.pace import short
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.report.listing import forecast, steps
+from torusrun.orchestrator.report.numbers import number, percent, thousands
+from torusrun.orchestrator.runs.state.pace import short
+from torusrun.orchestrator.runs.state.view import View
 
 
 def words(view: View, said: str) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.sweep_folder import SweepFolder
-from orchestrator.report.numbers import duration
-from orchestrator.sweeps.spent import spent
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.report.numbers import duration
+from torusrun.orchestrator.sweeps.spent import spent
 
 
 def lines(sweep: SweepFolder, members: Sequence[RunFolder], over: Collection[str]) -> list[str]:

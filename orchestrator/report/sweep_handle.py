@@ -7,17 +7,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
 
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.sweep_folder import SweepFolder, find
-from orchestrator.planning.attempt_plan import changes
-from orchestrator.report.handle import Run
-from orchestrator.runs.attempts.cancel import cancel_all
-from orchestrator.runs.state.follow import follow_all
-from orchestrator.runs.state.poll import views
-from orchestrator.runs.state.view import View
-from orchestrator.sweeps.results import results
-from orchestrator.sweeps.resume import resume
-from training.counted import counted
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import SweepFolder, find
+from torusrun.orchestrator.planning.attempt_plan import changes
+from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.runs.attempts.cancel import cancel_all
+from torusrun.orchestrator.runs.state.follow import follow_all
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.sweeps.results import results
+from torusrun.orchestrator.sweeps.resume import resume
+from torusrun.training.counted import counted
 
 
 @dataclass(frozen=True)

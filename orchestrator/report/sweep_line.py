@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from orchestrator.base.states import State
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.sweep_folder import number_of
-from orchestrator.report.numbers import number, percent
-from orchestrator.runs.state.attention import ORDER
-from orchestrator.runs.state.view import View
-from training.counted import counted
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import number_of
+from torusrun.orchestrator.report.numbers import number, percent
+from torusrun.orchestrator.runs.state.attention import ORDER
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.training.counted import counted
 
 BEFORE_OTHERS = (State.RUNNING, State.PENDING, State.UNKNOWN)  # the state of a sweep of which a member is in it
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator import schedulers
-from orchestrator.base.terminal.plain import plain
-from orchestrator.report.numbers import duration
-from orchestrator.report.table import Column, Table
-from orchestrator.spec.study import Searched, Study
-from orchestrator.sweeps.cost import SweepCost
-from orchestrator.sweeps.plans import PlannedMember, PlannedSweep
-from training.counted import counted
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.report.numbers import duration
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.orchestrator.spec.study import Searched, Study
+from torusrun.orchestrator.sweeps.cost import SweepCost
+from torusrun.orchestrator.sweeps.plans import PlannedMember, PlannedSweep
+from torusrun.training.counted import counted
 
 MOST_SHOWN = 12  # members; of more, the first and the last ones
 EACH_SIDE = 5

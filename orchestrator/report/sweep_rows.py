@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.sweep_folder import SweepFolder, number_of
-from orchestrator.report.sweep_table import MemberRow
-from orchestrator.runs.state.poll import views
-from orchestrator.sweeps.results import results
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import SweepFolder, number_of
+from torusrun.orchestrator.report.sweep_table import MemberRow
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.sweeps.results import results
 
 
 def rows_of(sweep: SweepFolder, members: Sequence[RunFolder]) -> list[MemberRow]:

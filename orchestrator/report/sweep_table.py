@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.terminal.colours import of
-from orchestrator.base.terminal.plain import plain
-from orchestrator.report.listing import steps
-from orchestrator.report.numbers import number, percent, thousands
-from orchestrator.report.table import Column, Table
-from orchestrator.runs.state.view import View
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.terminal.colours import of
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.report.listing import steps
+from torusrun.orchestrator.report.numbers import number, percent, thousands
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.training.recipe.near import did_you_mean
 
 LONG_NUMBER = re.compile(r"(?=.{11})-?[0-9]+[.][0-9]+(e[+-]?[0-9]+)?")
 SHOWN = {"accuracy": percent, "top5": percent, "images_per_s": thousands}

@@ -14,19 +14,19 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.terminal.remarks import warn
-from orchestrator.folder import patterns
-from orchestrator.folder.checkpoints import finished
-from orchestrator.folder.copying import Say, Wanted, copy_folder, folder_mode, keep_only, new_part
-from orchestrator.folder.patterns import OF_CHECKPOINTS, Pattern
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state.account import read_account
-from orchestrator.runs.state.view import read_record
-from orchestrator.spec.paths import absolute
-from training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
-from training.files.below import Below, opened
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.terminal.remarks import warn
+from torusrun.orchestrator.folder import patterns
+from torusrun.orchestrator.folder.checkpoints import finished
+from torusrun.orchestrator.folder.copying import Say, Wanted, copy_folder, folder_mode, keep_only, new_part
+from torusrun.orchestrator.folder.patterns import OF_CHECKPOINTS, Pattern
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state.account import read_account
+from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
+from torusrun.training.files.below import Below, opened
 
 LEFT_BEHIND = (OF_CHECKPOINTS, "submitit")
 ACCOUNT = "account.json"  # where the time of the run went, in its copy
@@ -68,20 +68,11 @@ def collecting(into: Path, of: str) -> Iterator[Below]:
         raise UserError(f"{into} exists already; name a new folder")
     with (
         not_copied(f"{into}: the run could not be collected"),
-        trusted(into.parent) as beside,
+        private.trusted(into.parent) as beside,
         partial_copy(beside, into.name, of) as partial,
     ):
         yield partial
         _give_name(beside, partial, into.name)
-
-
-@contextmanager
-def trusted(folder: Path) -> Iterator[Below]:
-    """A folder to write into; it is made if it is missing. Raises SiteError if strangers may replace files in it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    private.check(folder, only_above=True)
-    with opened(folder) as below:
-        yield below
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.folder import ledger, metrics
-from orchestrator.folder.events import Started
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.placement.grid import Grid
-from training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
-from training.counted import counted
+from torusrun.orchestrator.folder import ledger, metrics
+from torusrun.orchestrator.folder.events import Started
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
+from torusrun.training.counted import counted
 
 COMPARED = ("loss", "test_loss", "accuracy", "top5")
 

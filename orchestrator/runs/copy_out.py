@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.folder.patterns import Pattern
-from orchestrator.runs.collect import not_copied, partial_copy, trusted
-from orchestrator.spec.paths import absolute
-from training.checkpoint.manifest import step_of
-from training.counted import counted
-from training.files.below import Below
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.folder.patterns import Pattern
+from torusrun.orchestrator.runs.collect import not_copied, partial_copy
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.training.checkpoint.manifest import step_of
+from torusrun.training.counted import counted
+from torusrun.training.files.below import Below
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def copy_out(asked: Sequence[ChosenFiles], to: str) -> list[Path]:
     folder, name = (target, "new") if target.is_dir() else (target.parent, target.name)
     with (
         not_copied(f"{target}: not copied"),
-        trusted(folder) as beside,
+        private.trusted(folder) as beside,
         partial_copy(beside, name, "\n".join(one.text for one in asked)) as partial,
     ):
         try:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, TorusrunError, UserError
-from orchestrator.base.states import State
-from orchestrator.folder import attempt_folders, claim, holders, index, ledger, settled
-from orchestrator.folder.alone import alone
-from orchestrator.folder.events import Submitting
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.attempts.cancel import is_unsure
-from orchestrator.runs.state.poll import look, views
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import attempt_folders, claim, holders, index, ledger, settled
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.events import Submitting
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.attempts.cancel import is_unsure
+from torusrun.orchestrator.runs.state.poll import look, views
+from torusrun.orchestrator.runs.state.view import View
 
 
 def remove_all(runs: Sequence[RunFolder], *, force: bool = False) -> dict[RunFolder, TorusrunError]:

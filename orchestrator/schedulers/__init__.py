@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from orchestrator.base.errors import UserError
-from orchestrator.schedulers.interface import Scheduler
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.schedulers.interface import Scheduler
+from torusrun.training.recipe.near import did_you_mean
 
 # The schedulers that come with torusrun, by name. A site may name another class as package.module:Class, see
 # docs/guides/add-a-scheduler.md.
 KNOWN = {
-    "slurm": "orchestrator.schedulers.slurm.scheduler:Slurm",
-    "pbs": "orchestrator.schedulers.pbs.scheduler:PBS",
-    "gridengine": "orchestrator.schedulers.gridengine.scheduler:GridEngine",
-    "local": "orchestrator.schedulers.local.scheduler:Local",
+    "slurm": "torusrun.orchestrator.schedulers.slurm.scheduler:Slurm",
+    "pbs": "torusrun.orchestrator.schedulers.pbs.scheduler:PBS",
+    "gridengine": "torusrun.orchestrator.schedulers.gridengine.scheduler:GridEngine",
+    "local": "torusrun.orchestrator.schedulers.local.scheduler:Local",
 }
 
 

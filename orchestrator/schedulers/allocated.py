@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
-from orchestrator.network.hosts.this_host import this_host
-from orchestrator.schedulers.interface import Scheduler
+from torusrun.orchestrator.network.hosts.this_host import this_host
+from torusrun.orchestrator.schedulers.interface import Scheduler
 
 
 def hosts_of(scheduler: Scheduler) -> list[str]:

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private, proc
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.states import State, Status
-from orchestrator.schedulers import last_action
-from orchestrator.schedulers.client import Client
-from training.files import lock
+from torusrun.orchestrator.base import private, proc
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.schedulers import last_action
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.training.files import lock
 
 SCHEMA = 2
 LARGEST_BYTES = 64_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from orchestrator.base.states import State, Status
+from torusrun.orchestrator.base.states import State, Status
 
 DIGITS = 20  # more than any number in an id has
 

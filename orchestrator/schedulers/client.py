@@ -13,19 +13,19 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.base.environment import jobs_environment
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import NoAnswer, Streams
-from orchestrator.base.states import State, Status
-from orchestrator.schedulers import last_action
-from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.traits import Query
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import jobs_environment
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.process import NoAnswer, Streams
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.schedulers import last_action
+from torusrun.orchestrator.schedulers.interface import Request, Scheduler
+from torusrun.orchestrator.schedulers.traits import Query
 
 if TYPE_CHECKING:  # `status` needs none of these
-    from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
-    from orchestrator.spec.site import Site
+    from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
+    from torusrun.orchestrator.spec.site import Site
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.errors import SiteError
 
 # Runs one of the scheduler's commands and returns its output. Raises SiteError if it failed or did not answer.
 Ask = Callable[[Sequence[str]], str]

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.hosts.tree import Tree, cluster_of
-from orchestrator.schedulers.topology import node_type, of_tree, tree_of
-from orchestrator.spec.site import Site
-from training.counted import counted
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.model import Cluster
+from torusrun.orchestrator.network.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.schedulers.topology import node_type, of_tree, tree_of
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.counted import counted
 
 
 @dataclass(frozen=True)

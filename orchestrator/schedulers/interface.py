@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import Status
-from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import Status
+from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 
 
 @dataclass(frozen=True)

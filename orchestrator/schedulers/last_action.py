@@ -7,10 +7,10 @@ import os
 import time
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import TorusrunError
-from orchestrator.schedulers.interface import Scheduler
-from orchestrator.spec.paths import state_folder
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.schedulers.interface import Scheduler
+from torusrun.orchestrator.spec.paths import state_folder
 
 
 def place(scheduler: Scheduler) -> Path:

@@ -1,6 +1,6 @@
 """Lets an MPI without its own support for the scheduler reach the other hosts of a job through it.
 
-This file, run with SCHEDULER HOST COMMAND..., is the launcher's remote shell: as with ssh, the words of COMMAND are
+This module, run with SCHEDULER HOST COMMAND..., is the launcher's remote shell: as with ssh, the words of COMMAND are
 one command for the shell of the other host.
 """
 
@@ -10,10 +10,10 @@ import os
 import socket
 import sys
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.schedulers.interface import Scheduler
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.schedulers.interface import Scheduler
 
 FAILED = "torusrun: the launcher cannot start its daemon on "  # the rest is the cause of the launcher's own errors
 
@@ -41,8 +41,9 @@ def command(scheduler: Scheduler, host: str, line: str) -> list[str]:
 
 def agent(scheduler: Scheduler, python: str) -> tuple[str, ...]:
     """The words of the remote shell that uses `scheduler`."""
-    # Launchers split these words at every blank, so this names the file and does not use `process.module`.
-    return tuple(process.script(python, __file__, schedulers.reference(scheduler)))
+    return tuple(
+        process.module(python, "torusrun.orchestrator.schedulers.remote_shell", schedulers.reference(scheduler))
+    )
 
 
 if __name__ == "__main__":

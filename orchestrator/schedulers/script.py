@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base.private import UMASK
-from orchestrator.base.render.environment import Text, render, word
-from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.software import activating, in_shell
-from orchestrator.spec.site import Site
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.private import UMASK
+from torusrun.orchestrator.base.render.environment import Text, render, word
+from torusrun.orchestrator.schedulers.interface import Request, Scheduler
+from torusrun.orchestrator.schedulers.software import activating, in_shell
+from torusrun.orchestrator.spec.site import Site
 
 
 def job_script(

@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Iterator
 
-from orchestrator.base.render.environment import word
-from orchestrator.spec.paths import expanded
-from orchestrator.spec.software import PROGRAMS, Software
+from torusrun.orchestrator.base.render.environment import word
+from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.spec.software import PROGRAMS, Software
 
 
 def activating(software: Software) -> list[str]:

@@ -14,13 +14,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base import lock, private
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import parsed
-from orchestrator.base.typed import record_of
-from orchestrator.schedulers import last_action
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.base import lock, private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import parsed
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.schedulers import last_action
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.interface import Request
 
 EVERY_S = 300.0  # schedulers plan anew every half a minute to several minutes
 LEAST_S = 60.0  # between two queries, also if a job is new

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError
-from orchestrator.network.cost.nccl import compute_capability
-from orchestrator.network.hosts import by_name, infiniband
-from orchestrator.network.hosts.hostlist import expand, numbers
-from orchestrator.network.hosts.model import Cluster, Link, Nic, NodeType
-from orchestrator.network.hosts.tree import Tree, cluster_of
-from orchestrator.schedulers.client import asking
-from orchestrator.schedulers.cluster_facts import Ask
-from orchestrator.schedulers.traits import SwitchSource
-from orchestrator.spec.paths import expanded, read_bytes
-from orchestrator.spec.site import Node, Site
-from orchestrator.spec.topology import Topology
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.cost.nccl import compute_capability
+from torusrun.orchestrator.network.hosts import by_name, infiniband
+from torusrun.orchestrator.network.hosts.hostlist import expand, numbers
+from torusrun.orchestrator.network.hosts.model import Cluster, Link, Nic, NodeType
+from torusrun.orchestrator.network.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.schedulers.client import asking
+from torusrun.orchestrator.schedulers.cluster_facts import Ask
+from torusrun.orchestrator.schedulers.traits import SwitchSource
+from torusrun.orchestrator.spec.paths import expanded, read_bytes
+from torusrun.orchestrator.spec.site import Node, Site
+from torusrun.orchestrator.spec.topology import Topology
 
 LARGEST_BYTES = 100_000_000  # of a file that holds a topology
 

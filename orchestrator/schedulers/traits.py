@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:  # `status` needs none of these
-    from orchestrator.base.process import Finished
-    from orchestrator.network.hosts.tree import Tree
-    from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
+    from torusrun.orchestrator.base.process import Finished
+    from torusrun.orchestrator.network.hosts.tree import Tree
+    from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 
 T = TypeVar("T")
 

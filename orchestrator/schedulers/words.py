@@ -10,9 +10,9 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.spec.kinds import CONTROL
-from orchestrator.spec.problems import shown
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.spec.kinds import CONTROL
+from torusrun.orchestrator.spec.problems import shown
 
 LONGEST_NAME = 200  # OpenPBS takes 230 characters, Grid Engine 511
 

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.base.errors import UserError
-from orchestrator.spec.problems import printable
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.spec.problems import printable
+from torusrun.training.recipe.near import did_you_mean
 
 
 @dataclass(frozen=True)

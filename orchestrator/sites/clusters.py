@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from orchestrator.sites.setting import Certainty, Setting
-from orchestrator.spec.load import SHIPPED
-from training.recipe.files import CERTAINTIES
+from torusrun.orchestrator.sites.setting import Certainty, Setting
+from torusrun.orchestrator.spec.load import SHIPPED
+from torusrun.training.recipe.files import CERTAINTIES
 
 FOLDER = Path(__file__).parent / "known"
 GENERIC = "generic"  # the name of every other cluster for --cluster

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from orchestrator import schedulers
-from orchestrator.base.environment import which
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.cluster_facts import ClusterFacts
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.environment import which
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts
 
 ASKING_S = 30.0
 LOCAL = "local"

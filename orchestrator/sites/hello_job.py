@@ -11,23 +11,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private, process
-from orchestrator.base.environment import INHERITED, KEPT
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.folder import index
-from orchestrator.planning.job_request import request
-from orchestrator.planning.plan import plan
-from orchestrator.planning.plan_files import read_attempt
-from orchestrator.report.handle import Run
-from orchestrator.runs.attempts.submit import first
-from orchestrator.runs.state.view import View
-from orchestrator.schedulers import client
-from orchestrator.sites import hello
-from orchestrator.sites.checks.check import Check, failed, warning
-from orchestrator.sites.judge import Talk, judged
-from orchestrator.spec.load import site_file
-from orchestrator.spec.paths import absolute
-from orchestrator.spec.site import Site
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.environment import INHERITED, KEPT
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.folder import index
+from torusrun.orchestrator.planning.job_request import request
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.runs.attempts.submit import first
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.sites import hello
+from torusrun.orchestrator.sites.checks.check import Check, failed, warning
+from torusrun.orchestrator.sites.judge import Talk, judged
+from torusrun.orchestrator.spec.load import site_file
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.orchestrator.spec.site import Site
 
 LIMIT_S = 300.0
 LOOK_S = 0.05

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private
-from orchestrator.base.states import State
-from orchestrator.runs.state.view import View
-from orchestrator.sites.checks.check import Check, failed, ok, warning
-from orchestrator.spec.site import Site
-from training.counted import counted
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.sites.checks.check import Check, failed, ok, warning
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.counted import counted
 
 SKEW_S, LARGE_SKEW_S = 2.0, 30.0
 LARGEST_BYTES = 1 << 20

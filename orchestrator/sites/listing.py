@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.private import plain
-from orchestrator.report.table import Column, Long, Table
-from orchestrator.spec.load import SHIPPED, read_text, site_folders
-from orchestrator.spec.read import read
-from orchestrator.spec.site import Site
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.private import plain
+from torusrun.orchestrator.report.table import Column, Long, Table
+from torusrun.orchestrator.spec.load import SHIPPED, read_text, site_folders
+from torusrun.orchestrator.spec.read import read
+from torusrun.orchestrator.spec.site import Site
 
 
 @dataclass(frozen=True)

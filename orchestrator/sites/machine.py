@@ -7,12 +7,12 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.base.shipped import shipped
-from orchestrator.images.checks import facts
-from orchestrator.images.checks.answers import MpiLibrary
-from orchestrator.images.runtime import Runtime, find
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.shipped import shipped
+from torusrun.orchestrator.images.checks import facts
+from torusrun.orchestrator.images.checks.answers import MpiLibrary
+from torusrun.orchestrator.images.runtime import Runtime, find
 
 ASKING_S = 30.0
 NET, INFINIBAND = Path("/sys/class/net"), Path("/sys/class/infiniband")

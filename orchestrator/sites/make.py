@@ -6,21 +6,21 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import write_text
-from orchestrator.sites import clusters, detect, machine
-from orchestrator.sites.choices import Choices
-from orchestrator.sites.clusters import GENERIC, KnownCluster, Recognition
-from orchestrator.sites.detect import Reached
-from orchestrator.sites.propose import propose
-from orchestrator.sites.text import text
-from orchestrator.spec.kinds import NAME
-from orchestrator.spec.load import site_folders
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.read import read
-from orchestrator.spec.site import Site
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.sites import clusters, detect, machine
+from torusrun.orchestrator.sites.choices import Choices
+from torusrun.orchestrator.sites.clusters import GENERIC, KnownCluster, Recognition
+from torusrun.orchestrator.sites.detect import Reached
+from torusrun.orchestrator.sites.propose import propose
+from torusrun.orchestrator.sites.text import text
+from torusrun.orchestrator.spec.kinds import NAME
+from torusrun.orchestrator.spec.load import site_folders
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.read import read
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.recipe.near import did_you_mean
 
 
 @dataclass(frozen=True)

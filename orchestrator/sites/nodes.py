@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind
-from orchestrator.sites.machine import Machine
-from orchestrator.sites.setting import Certainty, Setting
-from orchestrator.spec.kinds import GPU_TYPE
-from training.counted import counted
+from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind
+from torusrun.orchestrator.sites.machine import Machine
+from torusrun.orchestrator.sites.setting import Certainty, Setting
+from torusrun.orchestrator.spec.kinds import GPU_TYPE
+from torusrun.training.counted import counted
 
 # The architectures of NVIDIA's GPUs by type (developer.nvidia.com/cuda-gpus).
 ARCHITECTURES = {

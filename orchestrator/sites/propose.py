@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
-from orchestrator.schedulers.launchers import ASKED
-from orchestrator.schedulers.words import clock
-from orchestrator.sites import nodes
-from orchestrator.sites.choices import Choices, Chosen
-from orchestrator.sites.clusters import KnownCluster
-from orchestrator.sites.detect import Reached
-from orchestrator.sites.machine import MPI_MODULES, RUNTIME_MODULES, Machine, file_system, is_shared, preferred
-from orchestrator.sites.setting import Certainty, Setting, surest
-from orchestrator.spec.paths import absolute, expanded
-from training.counted import counted
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
+from torusrun.orchestrator.schedulers.launchers import ASKED
+from torusrun.orchestrator.schedulers.words import clock
+from torusrun.orchestrator.sites import nodes
+from torusrun.orchestrator.sites.choices import Choices, Chosen
+from torusrun.orchestrator.sites.clusters import KnownCluster
+from torusrun.orchestrator.sites.detect import Reached
+from torusrun.orchestrator.sites.machine import MPI_MODULES, RUNTIME_MODULES, Machine, file_system, is_shared, preferred
+from torusrun.orchestrator.sites.setting import Certainty, Setting, surest
+from torusrun.orchestrator.spec.paths import absolute, expanded
+from torusrun.training.counted import counted
 
 RUNS = "~/torusrun/runs"
 SCRATCH = "$TORUSRUN_SCRATCH"

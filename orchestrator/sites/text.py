@@ -8,13 +8,13 @@ from typing import Any
 
 import yaml
 
-from orchestrator.schedulers.cluster_facts import ClusterFacts
-from orchestrator.sites.clusters import SECTIONS
-from orchestrator.sites.propose import shown
-from orchestrator.sites.setting import Setting
-from orchestrator.spec.problems import printable
-from orchestrator.spec.site import ContainerSettings, Node, Site
-from training.recipe.key import key_of
+from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts
+from torusrun.orchestrator.sites.clusters import SECTIONS
+from torusrun.orchestrator.sites.propose import shown
+from torusrun.orchestrator.sites.setting import Setting
+from torusrun.orchestrator.spec.problems import printable
+from torusrun.orchestrator.spec.site import ContainerSettings, Node, Site
+from torusrun.training.recipe.key import key_of
 
 WIDTH = 120
 COLUMN = 36

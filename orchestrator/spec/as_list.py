@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import yaml
 
-from orchestrator.spec.kinds import ARGUMENT, SHELL, Kind
+from torusrun.orchestrator.spec.kinds import ARGUMENT, SHELL, Kind
 
 OF_A_SHELL = re.compile(r"[$`|&;<>*?~]")  # special characters of a shell
 MOST_TEXT = 1000  # longest text that a message shows as a list

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import yaml
 
-from orchestrator.spec.kinds import decimal, whole
-from orchestrator.spec.nodes import KeyValue, as_text, clipped, compose, form, mark_of
-from orchestrator.spec.problems import Mark, Problem, SpecError, shown
-from orchestrator.spec.sweep import KEY, MOST_MEMBERS, SweepKeys
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.spec.kinds import decimal, whole
+from torusrun.orchestrator.spec.nodes import KeyValue, as_text, clipped, compose, form, mark_of
+from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError, shown
+from torusrun.orchestrator.spec.sweep import KEY, MOST_MEMBERS, SweepKeys
+from torusrun.training.recipe.near import did_you_mean
 
 Member = tuple[KeyValue, ...]
 SPACINGS = ("log", "linear")

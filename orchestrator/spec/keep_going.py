@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from orchestrator.spec.kinds import NODES, NONE_OR_MORE, Limits
-from training.recipe.key import key
+from torusrun.orchestrator.spec.kinds import NODES, NONE_OR_MORE, Limits
+from torusrun.training.recipe.key import key
 
 MOST_JOBS = 1000
 IN_VAIN = 2

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.spec import variables
-from training.recipe.limits import Limits as Limits
+from torusrun.orchestrator.spec import variables
+from torusrun.training.recipe.limits import Limits as Limits
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BINARY_BYTES = {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.spec.measured import SiteMeasurements
-from orchestrator.spec.nodes import KeyValue, clipped, compose, keys
-from orchestrator.spec.paths import absolute, checked, config_home, decoded, exists, expanded, read_bytes
-from orchestrator.spec.problems import Mark, Problem, SpecError
-from orchestrator.spec.read import Marks, read, read_tree
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.site import Site
-from orchestrator.spec.typed_run import TypedRun
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.spec.measured import SiteMeasurements
+from torusrun.orchestrator.spec.nodes import KeyValue, clipped, compose, keys
+from torusrun.orchestrator.spec.paths import absolute, checked, config_home, decoded, exists, expanded, read_bytes
+from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
+from torusrun.orchestrator.spec.read import Marks, read, read_tree
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.site import Site
+from torusrun.orchestrator.spec.typed_run import TypedRun
+from torusrun.training.recipe.near import did_you_mean
 
 SHIPPED = Path(__file__).parent / "sites"
 LARGEST_BYTES = 1_000_000

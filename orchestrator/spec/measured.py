@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from orchestrator.spec.kinds import COUNTS, LINE, MICROSECONDS, RANKS, RATE, SPREADS
-from orchestrator.spec.site import Site
-from training.recipe.key import key, needed
+from torusrun.orchestrator.spec.kinds import COUNTS, LINE, MICROSECONDS, RANKS, RATE, SPREADS
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.recipe.key import key, needed
 
 LINKS = ("inter_node_bytes_per_s", "inter_node_latency_us", "intra_node_bytes_per_s", "intra_node_latency_us")
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import yaml
 
-from orchestrator.spec.nodes import is_null
-from training.recipe.key import described, key_of, may_be_left_out
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.spec.nodes import is_null
+from torusrun.training.recipe.key import described, key_of, may_be_left_out
+from torusrun.training.recipe.near import did_you_mean
 
 NAME = "name"
 Root = TypeVar("Root", yaml.Node, "yaml.Node | None")

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.spec.problems import Mark, Problem, SpecError, printable, shown
+from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError, printable, shown
 
 MOST_VALUES = 100_000  # in a spec; an alias counts each time it is used
 MOST_CHARACTERS = 1_000_000  # in all values of a spec

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from orchestrator.spec.kinds import ARGUMENT, text_kind
-from orchestrator.spec.secret import Secret
-from training.recipe.key import key
+from torusrun.orchestrator.spec.kinds import ARGUMENT, text_kind
+from torusrun.orchestrator.spec.secret import Secret
+from torusrun.training.recipe.key import key
 
 MAIL = text_kind(
     "a mail address",

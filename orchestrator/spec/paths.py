@@ -9,9 +9,9 @@ import re
 import stat
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.spec.kinds import CONTROL
-from orchestrator.spec.problems import shown
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.spec.kinds import CONTROL
+from torusrun.orchestrator.spec.problems import shown
 
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes: Linux's PATH_MAX without its NUL, and NAME_MAX
 

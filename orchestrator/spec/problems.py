@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.base.errors import UserError
-from training.counted import counted
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.training.counted import counted
 
 MOST_TOLD = 30  # mistakes of one file in a message
 SHOWN = 80  # characters of a value in a message

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from orchestrator.spec.kinds import DURATION, EXPRESSION, LINE, Limits
-from training.recipe.key import key
+from torusrun.orchestrator.spec.kinds import DURATION, EXPRESSION, LINE, Limits
+from torusrun.training.recipe.key import key
 
 EXIT_CODE = Limits(at_least=0, at_most=255)
 

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 
-from orchestrator.base.typed import hints_of
-from orchestrator.spec.as_list import as_group, as_list
-from orchestrator.spec.kinds import Kind, decimal, whole
-from orchestrator.spec.names import near_key, one_may_stand_alone, with_names
-from orchestrator.spec.nodes import (
+from torusrun.orchestrator.base.typed import hints_of
+from torusrun.orchestrator.spec.as_list import as_group, as_list
+from torusrun.orchestrator.spec.kinds import Kind, decimal, whole
+from torusrun.orchestrator.spec.names import near_key, one_may_stand_alone, with_names
+from torusrun.orchestrator.spec.nodes import (
     KeyValue,
     checked,
     compose,
@@ -29,11 +29,11 @@ from orchestrator.spec.nodes import (
     override,
     override_text,
 )
-from orchestrator.spec.problems import Mark, Problem, SpecError, shown
-from training.recipe.key import key_of, may_be_left_out
-from training.recipe.limits import Constraint, Limits
-from training.recipe.names import Names
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError, shown
+from torusrun.training.recipe.key import key_of, may_be_left_out
+from torusrun.training.recipe.limits import Constraint, Limits
+from torusrun.training.recipe.names import Names
+from torusrun.training.recipe.near import did_you_mean
 
 T = TypeVar("T")
 Marks = Mapping[str, Mark]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from orchestrator.spec import kinds
-from orchestrator.spec.keep_going import KeepGoing
-from orchestrator.spec.notify import Notify
-from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
-from orchestrator.spec.secret import Secret
-from orchestrator.spec.software import Software
-from orchestrator.spec.sweep import SweepKeys
-from training.recipe.key import key, needed
-from training.recipe.train import Train
+from torusrun.orchestrator.spec import kinds
+from torusrun.orchestrator.spec.keep_going import KeepGoing
+from torusrun.orchestrator.spec.notify import Notify
+from torusrun.orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
+from torusrun.orchestrator.spec.secret import Secret
+from torusrun.orchestrator.spec.software import Software
+from torusrun.orchestrator.spec.sweep import SweepKeys
+from torusrun.training.recipe.key import key, needed
+from torusrun.training.recipe.train import Train
 
 NO_CODE = "none"  # as `code`
 

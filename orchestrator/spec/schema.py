@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 
-from orchestrator.spec.kinds import Kind
-from orchestrator.spec.names import one_may_stand_alone, short_key
-from training.recipe.key import described, key_of, may_be_left_out
-from training.recipe.limits import Constraint
+from torusrun.orchestrator.spec.kinds import Kind
+from torusrun.orchestrator.spec.names import one_may_stand_alone, short_key
+from torusrun.training.recipe.key import described, key_of, may_be_left_out
+from torusrun.training.recipe.limits import Constraint
 
 CLOSED = {"additionalProperties": False}
 NAMES = {int: "integer", float: "number", bool: "boolean", str: "string"}

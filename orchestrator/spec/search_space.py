@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import yaml
 
-from orchestrator.spec.combinations import Member
-from orchestrator.spec.kinds import decimal, whole
-from orchestrator.spec.nodes import KeyValue, as_text, form, is_null, mark_of
-from orchestrator.spec.problems import Mark, Problem, SpecError, shown
-from orchestrator.spec.study import Searched, Study
-from orchestrator.spec.sweep import SweepKeys
+from torusrun.orchestrator.spec.combinations import Member
+from torusrun.orchestrator.spec.kinds import decimal, whole
+from torusrun.orchestrator.spec.nodes import KeyValue, as_text, form, is_null, mark_of
+from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError, shown
+from torusrun.orchestrator.spec.study import Searched, Study
+from torusrun.orchestrator.spec.sweep import SweepKeys
 
 HOW = "a list of values, {from: A, to: B}, {from: A, to: B, log: true} or {from: A, to: B, step: S}"
 MAY_BE_SEARCHED = ("train", "env")

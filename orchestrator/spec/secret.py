@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from orchestrator.spec import kinds
-from training.recipe.key import key
+from torusrun.orchestrator.spec import kinds
+from torusrun.training.recipe.key import key
 
 
 @dataclass(frozen=True)

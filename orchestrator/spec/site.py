@@ -6,15 +6,15 @@ import sys
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from orchestrator.spec import kinds
-from orchestrator.spec.keep_going import JOBS
-from orchestrator.spec.notify import Notify
-from orchestrator.spec.paths import expanded
-from orchestrator.spec.secret import Secret
-from orchestrator.spec.software import Software
-from orchestrator.spec.sweep import ARRAYS
-from orchestrator.spec.topology import Topology
-from training.recipe.key import key, needed
+from torusrun.orchestrator.spec import kinds
+from torusrun.orchestrator.spec.keep_going import JOBS
+from torusrun.orchestrator.spec.notify import Notify
+from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.spec.secret import Secret
+from torusrun.orchestrator.spec.software import Software
+from torusrun.orchestrator.spec.sweep import ARRAYS
+from torusrun.orchestrator.spec.topology import Topology
+from torusrun.training.recipe.key import key, needed
 
 
 @dataclass(frozen=True)

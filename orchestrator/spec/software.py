@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from orchestrator.spec.kinds import LINE, OPERAND
-from training.recipe.key import key
+from torusrun.orchestrator.spec.kinds import LINE, OPERAND
+from torusrun.training.recipe.key import key
 
 PROGRAMS = ("micromamba", "mamba")  # that a `root` can name, in place of a folder
 

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import yaml
 
-from orchestrator.spec.kinds import Limits, text_kind
-from training.recipe.key import key
+from torusrun.orchestrator.spec.kinds import Limits, text_kind
+from torusrun.training.recipe.key import key
 
 MOST_MEMBERS = 5000
 MEMBERS = Limits(at_least=1, at_most=MOST_MEMBERS)

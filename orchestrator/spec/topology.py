@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from orchestrator.spec.kinds import LINE, NODES, NONE_OR_MORE, SHARE, Limits
-from training.recipe.key import key, needed
+from torusrun.orchestrator.spec.kinds import LINE, NODES, NONE_OR_MORE, SHARE, Limits
+from torusrun.training.recipe.key import key, needed
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from orchestrator.spec.nodes import from_option
-from orchestrator.spec.read import overridden
-from orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.nodes import from_option
+from torusrun.orchestrator.spec.read import overridden
+from torusrun.orchestrator.spec.run import RunSpec
 
 FOLDED = frozenset("\x85\u2028\u2029")  # PyYAML writes these as they are, and reads them as the ends of lines
 SOURCE = "torusrun run"  # in messages about keys that no option gave

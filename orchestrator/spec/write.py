@@ -7,9 +7,9 @@ import types
 import typing
 from typing import Annotated, Any, get_args, get_origin
 
-from orchestrator.base.typed import hints_of
-from orchestrator.spec.kinds import Kind
-from training.recipe.key import key_of
+from torusrun.orchestrator.base.typed import hints_of
+from torusrun.orchestrator.spec.kinds import Kind
+from torusrun.training.recipe.key import key_of
 
 
 def as_written(record: Any) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Submitting
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state import next_job
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Submitting
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state import next_job
+from torusrun.orchestrator.runs.state.view import View
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.base.private import FOLDER
-from orchestrator.base.version import __version__
-from orchestrator.folder.events import Submitting
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.folder.sweep_folder import ArrayFolder, SweepFolder
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.runs.attempts.script import Scripts, python_path, scripts, submitted
-from orchestrator.runs.attempts.submit import intent, request_of
-from orchestrator.runs.state.awaited import Awaited
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.script import job_script
-from orchestrator.spec.site import Site
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.private import FOLDER
+from torusrun.orchestrator.base.version import __version__
+from torusrun.orchestrator.folder.events import Submitting
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.folder.sweep_folder import ArrayFolder, SweepFolder
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.runs.attempts.script import Scripts, python_path, scripts, submitted
+from torusrun.orchestrator.runs.attempts.submit import intent, request_of
+from torusrun.orchestrator.runs.state.awaited import Awaited
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.script import job_script
+from torusrun.orchestrator.spec.site import Site
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,9 @@ class Batch:
             plan.site,
             asked,
             attempt=self.array.folder,
-            entry=process.module(plan.python, "orchestrator.job.member", self.array.folder, plan.site.scheduler),
+            entry=process.module(
+                plan.python, "torusrun.orchestrator.job.member", self.array.folder, plan.site.scheduler
+            ),
             title=f"torusrun {__version__}: {len(self.attempts)} members of the sweep {asked.name}",
             environment=python_path(),
             umask=plan.site.umask,

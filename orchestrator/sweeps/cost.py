@@ -6,14 +6,14 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.base.errors import TorusrunError, UserError
-from orchestrator.folder.sweep_folder import KeptCost
-from orchestrator.planning.command_runs import command_forecast
-from orchestrator.planning.forecast import forecast_of
-from orchestrator.planning.plan import Plan
-from orchestrator.sweeps.plans import PlannedSweep
-from orchestrator.sweeps.starts import Starts, starts
-from training.recipe.train import OptimizerKeys, ScheduleKeys
+from torusrun.orchestrator.base.errors import TorusrunError, UserError
+from torusrun.orchestrator.folder.sweep_folder import KeptCost
+from torusrun.orchestrator.planning.command_runs import command_forecast
+from torusrun.orchestrator.planning.forecast import forecast_of
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.sweeps.plans import PlannedSweep
+from torusrun.orchestrator.sweeps.starts import Starts, starts
+from torusrun.training.recipe.train import OptimizerKeys, ScheduleKeys
 
 HOUR_S = 3600.0
 

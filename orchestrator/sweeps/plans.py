@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.sweep_folder import SweepFolder
-from orchestrator.planning.plan import Plan, new_id, plan
-from orchestrator.spec.combinations import Member, in_words, members, with_option
-from orchestrator.spec.load import RunSource, load
-from orchestrator.spec.paths import absolute
-from orchestrator.spec.search_space import study
-from orchestrator.spec.site import Site
-from orchestrator.spec.study import Study
-from orchestrator.spec.sweep import MEMBERS, SweepKeys
-from orchestrator.sweeps.study_plan import plan_of_members
-from training.counted import counted
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.planning.plan import Plan, new_id, plan
+from torusrun.orchestrator.spec.combinations import Member, in_words, members, with_option
+from torusrun.orchestrator.spec.load import RunSource, load
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.orchestrator.spec.search_space import study
+from torusrun.orchestrator.spec.site import Site
+from torusrun.orchestrator.spec.study import Study
+from torusrun.orchestrator.spec.sweep import MEMBERS, SweepKeys
+from torusrun.orchestrator.sweeps.study_plan import plan_of_members
+from torusrun.training.counted import counted
 
 SHARE_OF_STUDY = 8  # of its members run together: each learns from those that have ended
 

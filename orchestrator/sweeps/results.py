@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from orchestrator.base.errors import SiteError
-from orchestrator.folder import metrics
-from orchestrator.folder.run_folder import RunFolder
-from training.reporting.events import COUNTS, DONE, EVAL, STEP
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder import metrics
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.training.reporting.events import COUNTS, DONE, EVAL, STEP
 
 TAIL_BYTES = 65_536  # hundreds of rows: an evaluation, whose result counts, is among them
 OF_RESULTS = (STEP, EVAL, DONE)

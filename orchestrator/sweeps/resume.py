@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.states import State
-from orchestrator.base.terminal.remarks import say
-from orchestrator.folder import index, ledger, settled
-from orchestrator.folder.alone import alone
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.events import Ended, Refused, Submitted
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.sweep_folder import SweepFolder
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.resume import MayNotResume, next_attempt
-from orchestrator.runs.state import which
-from orchestrator.runs.state.attention import counts
-from orchestrator.runs.state.decide import Policy
-from orchestrator.runs.state.poll import views
-from orchestrator.runs.state.view import View
-from orchestrator.sweeps.at_work import NOBODY, at_work
-from orchestrator.sweeps.batches import Batch, MemberAttempt, batches
-from orchestrator.sweeps.submit import submit, without_bad_hosts
-from training.counted import counted
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.remarks import say
+from torusrun.orchestrator.folder import index, ledger, settled
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.events import Ended, Refused, Submitted
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.runs.attempts import create
+from torusrun.orchestrator.runs.attempts.resume import MayNotResume, next_attempt
+from torusrun.orchestrator.runs.state import which
+from torusrun.orchestrator.runs.state.attention import counts
+from torusrun.orchestrator.runs.state.decide import Policy
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.sweeps.at_work import NOBODY, at_work
+from torusrun.orchestrator.sweeps.batches import Batch, MemberAttempt, batches
+from torusrun.orchestrator.sweeps.submit import submit, without_bad_hosts
+from torusrun.training.counted import counted
 
 MOST_SHOWN = 8  # members that are left out
 

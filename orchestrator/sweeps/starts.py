@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from itertools import islice
 from statistics import median
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State
-from orchestrator.folder import index, metrics
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.shown_plan import site_name
-from orchestrator.planning.plan import Plan
-from orchestrator.runs.state import account
-from orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import index, metrics
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.shown_plan import site_name
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.runs.state import account
+from torusrun.orchestrator.runs.state.view import read_record
 
 MOST_RUNS = 20
 MOST_LOOKED_AT = 200  # runs of other sites and images cost time, too

@@ -6,18 +6,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.planning.phase_groups import stretches
-from orchestrator.planning.plan import Plan, plan
-from orchestrator.spec.combinations import in_words
-from orchestrator.spec.load import RunSource
-from orchestrator.spec.search_space import checked_members
-from orchestrator.spec.study import Study
-from orchestrator.spec.sweep import SweepKeys
-from orchestrator.sweeps.results import NO_RESULTS
-from training.recipe.near import did_you_mean
-from training.reporting.events import NUMBERS
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.planning.phase_groups import stretches
+from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.spec.combinations import in_words
+from torusrun.orchestrator.spec.load import RunSource
+from torusrun.orchestrator.spec.search_space import checked_members
+from torusrun.orchestrator.spec.study import Study
+from torusrun.orchestrator.spec.sweep import SweepKeys
+from torusrun.orchestrator.sweeps.results import NO_RESULTS
+from torusrun.training.recipe.near import did_you_mean
+from torusrun.training.reporting.events import NUMBERS
 
 ASKING_S = 60.0
 LEAST = (4, 3)  # of Optuna: since then its lock on a journal ends some time after the process that held it was killed

@@ -11,29 +11,29 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError, TorusrunError, UserError
-from orchestrator.base.json_files import write_json, write_text
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.states import Cause, State
-from orchestrator.base.terminal.remarks import say
-from orchestrator.folder import index, kept_secrets, ledger
-from orchestrator.folder.events import Ended, KeptGoing, Submitted
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.sweep_folder import SweepFolder, SweepRecord, number_of
-from orchestrator.planning import attempt_plan, secret_values
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.without_bad_nodes import all_without_bad_nodes
-from orchestrator.runs.attempts import accepted, create, jobs_in_turn
-from orchestrator.runs.state import next_job
-from orchestrator.runs.state.awaited import Awaited
-from orchestrator.schedulers import client
-from orchestrator.sweeps.at_work import NOBODY, AtWork
-from orchestrator.sweeps.batches import Batch, MemberAttempt, batches
-from orchestrator.sweeps.cost import cost
-from orchestrator.sweeps.plans import PlannedSweep
-from orchestrator.sweeps.study_plan import check_optuna
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
+from torusrun.orchestrator.base.json_files import write_json, write_text
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.base.terminal.remarks import say
+from torusrun.orchestrator.folder import index, kept_secrets, ledger
+from torusrun.orchestrator.folder.events import Ended, KeptGoing, Submitted
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import SweepFolder, SweepRecord, number_of
+from torusrun.orchestrator.planning import attempt_plan, secret_values
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.without_bad_nodes import all_without_bad_nodes
+from torusrun.orchestrator.runs.attempts import accepted, create, jobs_in_turn
+from torusrun.orchestrator.runs.state import next_job
+from torusrun.orchestrator.runs.state.awaited import Awaited
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.sweeps.at_work import NOBODY, AtWork
+from torusrun.orchestrator.sweeps.batches import Batch, MemberAttempt, batches
+from torusrun.orchestrator.sweeps.cost import cost
+from torusrun.orchestrator.sweeps.plans import PlannedSweep
+from torusrun.orchestrator.sweeps.study_plan import check_optuna
 
 NO_JOBS = "it has no jobs"
 

@@ -46,5 +46,5 @@ class Witness:
 
     def _training(self) -> set[str]:
         """The attempts with a living training. A fork that is not a training yet looks like its parent."""
-        trainings = [p for p in self.place.processes(self.run) if p.module == "training"]
+        trainings = [p for p in self.place.processes(self.run) if p.module == "torusrun.training"]
         return {match[1] for p in trainings for word in p.arguments if (match := ATTEMPT.search(word))}

@@ -29,7 +29,7 @@ def test_the_page_adds_a_scheduler_that_trains_the_example(tmp_path: Path) -> No
     env = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}:{library}", "TS_SOCKET": str(tmp_path / "tsp")}
 
     def torusrun(*words: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "orchestrator", *words]
+        argv = [sys.executable, "-m", "torusrun", *words]
         return subprocess.run(argv, cwd=tmp_path, env=env, text=True, capture_output=True, timeout=240)
 
     try:

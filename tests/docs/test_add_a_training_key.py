@@ -16,10 +16,10 @@ RUN = "name: clipped\nsite: local\ntrain:\n  gradient_clip: {}\n"
 ARRIVES = """
 import json, sys
 from pathlib import Path
-from orchestrator.planning.plan import plan
-from orchestrator.planning.program.training import configuration
-from orchestrator.folder.run_folder import RunFolder
-from training.config import load
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.planning.program.training import configuration
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.training.config import load
 
 planned, written = plan(Path("run.yaml")), Path("config.json")
 run = RunFolder(Path.cwd())
@@ -47,12 +47,12 @@ def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_line_of_the_page_adds_the_key(copy: Path) -> None:
     (copy / "run.yaml").write_text(RUN.format(-1))
-    refused = python(copy, "-m", "orchestrator", "plan", "run.yaml")
+    refused = python(copy, "-m", "torusrun", "plan", "run.yaml")
     assert refused.stderr == "torusrun: run.yaml:4:18: 'train.gradient_clip' must be at least 0, not -1\n"
     (copy / "run.yaml").write_text(RUN.format(2.5))
     arrived = python(copy, "-c", ARRIVES)
     assert arrived.stdout == "2.5\n", f"the ranks must be told the key: {arrived.stderr}"
-    schema = json.loads(python(copy, "-m", "orchestrator", "schema", "run").stdout)
+    schema = json.loads(python(copy, "-m", "torusrun", "schema", "run").stdout)
     described = schema["properties"]["train"]["properties"]["gradient_clip"]
     assert described["type"] == "number" and described["minimum"] == 0
     table = python(copy, "-c", "import make_spec; print(make_spec.text())").stdout

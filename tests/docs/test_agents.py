@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from orchestrator.base import errors
-from orchestrator.base.states import State
-from orchestrator.cli.verb_list import VERBS, WITHOUT_JSON, parser_of
+from torusrun.orchestrator.base import errors
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.verb_list import VERBS, WITHOUT_JSON, parser_of
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "agents.md").read_text()
 

@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.base.errors import UserError
-from orchestrator.cli.main import _parse
-from orchestrator.folder.run_folder import Attempt, RunFolder, listed
-from orchestrator.images.definitions.image_file import ImageFile
-from orchestrator.planning.plan import plan
-from orchestrator.report.placement import outlook
-from orchestrator.runs.attempts.submit import proposed
-from orchestrator.spec.load import load
-from orchestrator.spec.read import read
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.site import Site
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.main import _parse
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder, listed
+from torusrun.orchestrator.images.definitions.image_file import ImageFile
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.report.placement import outlook
+from torusrun.orchestrator.runs.attempts.submit import proposed
+from torusrun.orchestrator.spec.load import load
+from torusrun.orchestrator.spec.read import read
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.site import Site
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"

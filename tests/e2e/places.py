@@ -105,7 +105,7 @@ class Place(ABC):
 
     def torusrun(self, *words: str, timeout_s: float = 240) -> Said:
         """`torusrun WORDS` as the user of this place, from the folder of specs."""
-        return self.run(["python", "-m", "orchestrator", *words], timeout_s)
+        return self.run(["python", "-m", "torusrun", *words], timeout_s)
 
     def submit(self, *words: str) -> Path:
         """Submit the place's spec; returns the run's folder."""
@@ -182,7 +182,7 @@ class Local(Place):
     def __init__(self, folder: Path) -> None:
         self.folder, self.runs = folder / "work", folder / "runs"  # a home folder and the folder of runs are no code
         self.folder.mkdir()
-        self.env = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+        self.env = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT / "src")}
         for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             self.env.pop(variable, None)
         site = "scheduler: local\nlauncher: spawn\nnode: {ranks: 4, interface: lo}\nstop_before: 10s\nkill_after: 10s\n"

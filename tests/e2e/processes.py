@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-SUPERVISOR = "orchestrator.job.attempt"
-STANDBY_SUPERVISOR = "orchestrator.job.standby.supervisor"  # its argument is the attempt beside which it was started
+SUPERVISOR = "torusrun.orchestrator.job.attempt"
+STANDBY_SUPERVISOR = "torusrun.orchestrator.job.standby.supervisor"  # its argument: the attempt beside which it waits
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Process:
     def module(self) -> str:
         """The Python module that it runs, '' if torusrun started none in it."""
         words = self.arguments
-        if len(words) > 4 and words[1:3] == ("-u", "-c"):
-            return words[4]
+        if len(words) > 3 and words[1] == "-u" and words[2].endswith("/entry/torusrun"):
+            return words[3]
         return words[words.index("-m") + 1] if "-m" in words[:-1] else ""
 
     def __str__(self) -> str:

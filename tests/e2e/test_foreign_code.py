@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from submitit.core import utils
 
-from orchestrator.base import process
-from orchestrator.images.checks import probe
-from orchestrator.images.definitions import lint, prepare
-from orchestrator.images.definitions.definition import PYTHON, Variant, render
-from orchestrator.images.definitions.image_file import find, load
-from orchestrator.schedulers import remote_shell
 from tests.e2e.places import ROOT, TWO_RANKS, Local
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.images.checks import probe
+from torusrun.orchestrator.images.definitions import lint, prepare
+from torusrun.orchestrator.images.definitions.definition import PYTHON, Variant, render
+from torusrun.orchestrator.images.definitions.image_file import find, load
+from torusrun.orchestrator.schedulers import remote_shell
 
 PACKAGES = ("training", "orchestrator", "submitit")
 MODULES = (
@@ -47,7 +47,9 @@ def torusrun(tmp_path: Path) -> Path:
     """The command, as pip installs it."""
     command = tmp_path / "bin" / "torusrun"
     command.parent.mkdir()
-    command.write_text(f"#!{sys.executable}\nimport sys\nfrom orchestrator.cli.main import main\nsys.exit(main())\n")
+    command.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom torusrun.orchestrator.cli.main import main\nsys.exit(main())\n"
+    )
     command.chmod(0o755)
     return command
 
@@ -68,7 +70,7 @@ def test_a_run_submitted_from_a_shared_folder_is_the_users_own(
     wrapper = shared.parent / "client.py"
     wrapper.write_text(
         f"import os, sys\nos.environ['PYTHONPATH'] = {path!r}\n"
-        "from orchestrator.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"
+        "from torusrun.orchestrator.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"
     )
     said = subprocess.run(
         [sys.executable, str(wrapper), "submit", str(spec), *settings, "--wait"],
@@ -93,7 +95,7 @@ def test_an_empty_entry_of_the_search_path_is_not_the_working_directory(
     """`export PYTHONPATH=/lib:$PYTHONPATH` leaves an empty entry."""
     for name in OUT_OF_REACH:
         (shared / name).unlink()
-    for command in ([torusrun], [sys.executable, torusrun], [sys.executable, "-m", "orchestrator"]):
+    for command in ([torusrun], [sys.executable, torusrun], [sys.executable, "-m", "torusrun"]):
         if "-m" in command:
             shutil.rmtree(shared / "orchestrator")
             for name in OUT_OF_REACH_OF_M:
@@ -109,8 +111,8 @@ def test_an_empty_entry_of_the_search_path_is_not_the_working_directory(
 def test_a_module_is_started_without_the_working_directory(shared: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:.:"}
     for safe in ({}, {"PYTHONSAFEPATH": "1"}):
-        said = process.run(process.module(sys.executable, "orchestrator.cli.main", "version"), timeout_s=30, cwd=shared,
-                           environment={**environment, **safe})  # fmt: skip
+        argv = process.module(sys.executable, "torusrun.orchestrator.cli.main", "version")
+        said = process.run(argv, timeout_s=30, cwd=shared, environment={**environment, **safe})
         assert said.exit_code == 0 and said.stdout.startswith("torusrun "), said.stderr
     assert not pwned(shared)
 

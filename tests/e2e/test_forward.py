@@ -44,7 +44,7 @@ def test_a_port_of_a_ranks_host_until_its_attempt_ends(place: Place) -> None:
     run = place.submit_script(SERVES)
     host, folder = started(run, 3)["host"], run / "attempts/1"
     port = served_on(folder / "served")
-    words = ["python", "-m", "orchestrator", "forward", run.name, port, "--rank", "3"]
+    words = ["python", "-m", "torusrun", "forward", run.name, port, "--rank", "3"]
     out, errors = place.folder / "forward.out", place.folder / "forward.err"
     forward = place.start(["sh", "-c", FORWARDS, "sh", *words])
     address = until(lambda: out.exists() and out.read_text().strip(), "the address of the forward")

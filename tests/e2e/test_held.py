@@ -20,7 +20,7 @@ def held(place: Place) -> Iterator[Path]:
 
 
 ON_TERMINAL = (
-    "import os, pty, sys; words = [sys.executable, '-m', 'orchestrator', *sys.argv[1:]]; "
+    "import os, pty, sys; words = [sys.executable, '-m', 'torusrun', *sys.argv[1:]]; "
     "sys.exit(os.waitstatus_to_exitcode(pty.spawn(words)))"
 )
 
@@ -43,7 +43,7 @@ def test_attempts_run_one_after_the_other_in_one_job(place: Place, held: Path) -
     said = place.run(["python", "-c", ON_TERMINAL, "shell", first.name, "--rank", "3", "--", "sh", "-c", "tty; exit 5"])
     assert said.returncode == 5 and "/dev/pts/" in said.stdout, said
     stays = ["shell", first.name, "--", "sh", "-c", f"touch here; {WAITS}"]
-    client = place.start(["python", "-m", "orchestrator", *stays])
+    client = place.start(["python", "-m", "torusrun", *stays])
     until((first / "attempts/1/here").exists, "the shell to be there")
     client.terminate()
     client.wait()

@@ -29,8 +29,8 @@ from tests.e2e.places import (
     until,
     wait_for_step,
 )
-from training.checkpoint import node_memory
-from training.checkpoint.manifest import newest_complete
+from torusrun.training.checkpoint import node_memory
+from torusrun.training.checkpoint.manifest import newest_complete
 
 # Rank 0 makes a checkpoint in each attempt; the fourth ends the run.
 OVER_FOUR = (

@@ -50,7 +50,7 @@ class Desk:
         self.env = {**kept, "HOME": str(folder), "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def torusrun(self, *words: str, under: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        argv = [*under, sys.executable, "-m", "orchestrator", *words]
+        argv = [*under, sys.executable, "-m", "torusrun", *words]
         return subprocess.run(argv, cwd=self.folder, env=self.env, text=True, capture_output=True, timeout=120)
 
     def killed(self, call: str, number: int, *words: str) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.folder.node_load import NodeLoad
-from orchestrator.folder.run_folder import Attempt
 from tests.e2e.places import LONG, ROOT, TWO_RANKS, Local, assert_same_bits, metrics, until, wait_for_step
 from tests.e2e.processes import SUPERVISOR
+from torusrun.orchestrator.folder.node_load import NodeLoad
+from torusrun.orchestrator.folder.run_folder import Attempt
 
 
 def processes_of(run: Path) -> list[int]:
@@ -28,16 +28,16 @@ def processes_of(run: Path) -> list[int]:
 
 
 def test_the_python_api(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    import orchestrator
+    import torusrun
 
     monkeypatch.setenv("HOME", str(local.folder))
     (local.folder / "run.yaml").write_text((ROOT / "examples" / "digits.yaml").read_text())
     site = str(local.folder / "site.yaml")
-    run = orchestrator.submit(local.folder / "run.yaml", site=site, settings=["train.epochs=2", *TWO_RANKS[1::2]])
+    run = torusrun.submit(local.folder / "run.yaml", site=site, settings=["train.epochs=2", *TWO_RANKS[1::2]])
     view = run.wait(timeout_s=120)
     assert view.state.value == "COMPLETED"
     assert run.metrics()[-1]["event"] == "done"
-    assert orchestrator.open_run(run.id).status() == view
+    assert torusrun.open_run(run.id).status() == view
     checkpoint = run.checkpoint()
     assert checkpoint is not None and checkpoint.step == view.total_steps
 
@@ -86,6 +86,28 @@ def test_logs_are_distinguished_and_collected(local: Local) -> None:
     assert len([name for name in kept if name.endswith("state.pt")]) == 1
     again = local.torusrun("collect", run.name, str(into))
     assert again.returncode == 2 and "exists already" in again.stderr
+
+
+OWN_NETWORK = """import torch
+import torusrun.training.sizes
+
+def network(classes, shape, seed):
+    pixels = torch.Size(shape).numel()
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(pixels, training.sizes.TIMES * classes))
+"""
+
+
+def test_a_training_does_not_mind_what_the_folders_of_the_user_are_called(local: Local) -> None:
+    code = local.folder / "own"
+    (code / "training").mkdir(parents=True)
+    (code / "training" / "__init__.py").touch()
+    (code / "training" / "sizes.py").write_text("TIMES = 1\n")
+    (code / "orchestrator.py").write_text("raise SystemExit('this is not torusrun')\n")
+    (code / "mine.py").write_text(OWN_NETWORK)
+    train = "{model: {name: 'mine:network'}, data: digits, epochs: 1}"
+    (code / "run.yaml").write_text(f"name: own\nsite: ../site.yaml\nranks_per_node: 2\ncode: .\ntrain: {train}\n")
+    said = local.torusrun("submit", str(code / "run.yaml"), "--wait", "-q")
+    assert said.returncode == 0, said.stdout + said.stderr
 
 
 def test_a_training_is_reproduced_with_the_same_bits(local: Local) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.lab_places import Slurm
 from tests.unit.test_recipes_tables import TABLES
-from training.recipe.files import load, names
+from torusrun.training.recipe.files import load, names
 
 EPOCHS, BATCH, RANKS, IMAGES = 10, 360, 2, 1437  # a quarter of the digits in a step
 SPEC = f"""name: {{name}}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.folder.node_findings import Judgement, PreflightRecord
 from tests.e2e import processes
 from tests.e2e.places import WAITS, Place, Said, ledger, started, until
+from torusrun.orchestrator.folder.node_findings import Judgement, PreflightRecord
 
 
 def test_a_run_waits_for_another_to_complete(place: Place) -> None:
@@ -103,7 +103,7 @@ def test_a_client_killed_while_it_submits_leaves_a_run_whose_state_is_true(place
     runs = place.submit_script("true").parent
     known = set(runs.iterdir())
     with frozen:
-        client = place.start(["python", "-m", "orchestrator", "submit", "script.yaml"])
+        client = place.start(["python", "-m", "torusrun", "submit", "script.yaml"])
         (run,) = until(lambda: {p for p in runs.iterdir() if p.name[0] != "."} - known, "the run folder of the client")
         login = {processes.namespace(): "login"}
         until(

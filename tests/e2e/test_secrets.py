@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.errors import DONE, RUN_FAILED
-from orchestrator.cli.main import main
 from tests.e2e.places import WAITS, Local, started, until
+from torusrun.orchestrator.base.errors import DONE, RUN_FAILED
+from torusrun.orchestrator.cli.main import main
 
 MANY = 50
 AROUND = [

@@ -88,7 +88,7 @@ def test_another_user_of_the_group_reads_the_run_and_changes_nothing(here: Local
         pytest.skip("another user reaches neither this Python nor this checkout")
 
     def torusrun(verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-        return as_reader(here, sys.executable, "-m", "orchestrator", verb, str(run), *words)
+        return as_reader(here, sys.executable, "-m", "torusrun", verb, str(run), *words)
 
     assert torusrun("logs").stdout == "rank 0 says hello\n"
     assert "1 | rank 1 says hello" in torusrun("logs", "--all").stdout

@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 from random import Random
 
-from orchestrator.base import proc
 from tests.e2e.places import LONG, TWO_RANKS, Local, ledger, metrics, until
+from torusrun.orchestrator.base import proc
 
 STANDBY = (*LONG, *TWO_RANKS, "--set", "keep_going={attempts: 2, standby: true, without_progress: 9}")
 STEPS = ("--set", "train.checkpoint_every_steps=1000000")  # each attempt repeats the steps of the one before
@@ -58,6 +58,6 @@ def test_an_attempt_from_the_standby_and_one_without_have_the_same_bits(local: L
 def test_if_the_job_is_killed_its_standby_ends_too(local: Local) -> None:
     run = local.submit(*STANDBY)
     waiting(run, 1)
-    (jobs,) = (process for process in local.processes(run) if process.module == "orchestrator.job.keep_going")
+    (jobs,) = (process for process in local.processes(run) if process.module == "torusrun.orchestrator.job.keep_going")
     os.kill(jobs.pid, signal.SIGKILL)
     until(lambda: not local.processes(run), "all processes of the run to end")

@@ -17,7 +17,7 @@ case $RANK in
   1) seen 0 6; echo second; released; echo last ;;
 esac
 """
-ENTRY = "import sys; from orchestrator.cli.main import main; sys.exit(main(sys.argv[1:]))"
+ENTRY = "import sys; from torusrun.orchestrator.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 def test_a_run_is_watched_and_its_ranks_logs_are_merged_by_time(local: Local) -> None:

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.gpu import card
-from training.collectives import device as devices
+from torusrun.training.collectives import device as devices
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.one_card import together
-from training.collectives.all_reduce import build
+from torusrun.training.collectives.all_reduce import build
 
 WORLD, ROUNDS = 4, 2
 LENGTHS = (5, 4096, 100_001, 262_144)  # some do not divide by the ranks, and travel as copies

@@ -11,19 +11,19 @@ import pytest
 import torch
 
 from tests.images_tree import write_tree
-from training.collectives import device as devices
-from training.complete import complete
-from training.data import imagefolder
-from training.data.feed import Feed
-from training.data.mixing import mix_of, mixed
-from training.data.normal import IMAGENET
-from training.data.view import View
-from training.meeting.ranks import Ranks
-from training.progress import Progress
-from training.recipe.protocols import DataSet
-from training.recipe.reading import ConfigError
-from training.recipe.train import DataKeys, Train
-from training.schedule.phases import Course
+from torusrun.training.collectives import device as devices
+from torusrun.training.complete import complete
+from torusrun.training.data import imagefolder
+from torusrun.training.data.feed import Feed
+from torusrun.training.data.mixing import mix_of, mixed
+from torusrun.training.data.normal import IMAGENET
+from torusrun.training.data.view import View
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import DataKeys, Train
+from torusrun.training.schedule.phases import Course
 
 BATCH, CLASSES = 6, 2
 

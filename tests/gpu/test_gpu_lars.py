@@ -9,9 +9,9 @@ import torch
 
 from benchmarks.lars import shapes
 from tests.training.lars_loop import Loop
-from training.optim.kernel import Piece, Rule
-from training.optim.lars import kernel_for
-from training.recipe.train import LarsKeys
+from torusrun.training.optim.kernel import Piece, Rule
+from torusrun.training.optim.lars import kernel_for
+from torusrun.training.recipe.train import LarsKeys
 
 ODD = [(1,), (7,), (3, 5), (4, 1, 3, 3), (33,), (5, 4099), (130, 257)]
 STEPS = ((0.4, 1.0), (0.1, 0.25), (0.0, 1.0), (0.9, 1.1))  # the rate, and by what velocities change first

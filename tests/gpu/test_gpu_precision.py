@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from benchmarks.step import learner
-from training.collectives import device as devices
-from training.recipe.train import LossScaleKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
+from torusrun.training.collectives import device as devices
+from torusrun.training.recipe.train import LossScaleKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
 
 STEPS, WINDOW, NEAR = 80, 10, 0.25
 TRAIN = Train(

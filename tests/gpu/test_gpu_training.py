@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from training.config import SCHEMA
-from training.recipe.train import CheckpointKeys, ModelKeys, OptimizerKeys, Train
+from torusrun.training.config import SCHEMA
+from torusrun.training.recipe.train import CheckpointKeys, ModelKeys, OptimizerKeys, Train
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 300.0
@@ -34,8 +34,8 @@ def attempt(folder: Path, number: int, train: Train) -> list[dict[str, Any]]:
         "train": asdict(train), **{name: str(path) for name, path in paths.items()},
     }  # fmt: skip
     (own / "config.json").write_text(json.dumps(config))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
-    command = [sys.executable, "-m", "training", str(own / "config.json")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    command = [sys.executable, "-m", "torusrun.training", str(own / "config.json")]
     ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
     assert ran.returncode == 0, ran.stderr
     rows = [json.loads(line) for line in paths["metrics"].read_text().splitlines()]

@@ -17,7 +17,7 @@ from .image_builder import Builder
 
 def test_two_builds_at_once_build_once(builder: Builder) -> None:
     site, image_file = builder.site("images.yaml"), builder.tiny("twins")
-    words = [builder.place.lab.python, "-m", "orchestrator", "build", image_file, "--site", site]
+    words = [builder.place.lab.python, "-m", "torusrun", "build", image_file, "--site", site]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     both = [builder.place.lab.popen_as_user(words, cwd=builder.home, **pipes) for _ in range(2)]
     said = [build.communicate(timeout=120) for build in both]
@@ -36,7 +36,7 @@ def test_a_build_that_a_signal_ends_leaves_nothing(builder: Builder, chance: Ran
     (builder.home / site).write_text(text.replace(str(builder.images), str(images)))  # other builds are in that one
     site = f"./{site}"
     image_file = builder.tiny(f"killed-{number.name}", killed_builds.SLOW)
-    words = [builder.place.lab.python, "-m", "orchestrator", "build", image_file, "--site", site, "-q"]
+    words = [builder.place.lab.python, "-m", "torusrun", "build", image_file, "--site", site, "-q"]
     for _ in range(2):
         killed = killed_builds.kill(
             lambda: builder.place.lab.popen_as_user(words, cwd=builder.home, start_new_session=True),
@@ -89,7 +89,9 @@ def test_what_a_build_left_to_its_other_ids_is_removed(builder: Builder) -> None
     """A fakeroot build owns files as ids of /etc/subuid: a killed build leaves them, and chmod is refused."""
     make = "mkdir -p left/rootfs/etc/inner && unshare --map-root-user --map-auto chown -R 5:5 left/rootfs/etc"
     assert builder.place.run(["sh", "-c", f"{make} && ! chmod 700 left/rootfs/etc"]).returncode == 0
-    remove = "import pathlib, orchestrator.images.builds.cache as c; print(c.remove_tree(pathlib.Path('left')))"
+    remove = (
+        "import pathlib, torusrun.orchestrator.images.builds.cache as c; print(c.remove_tree(pathlib.Path('left')))"
+    )
     said = builder.place.run(["python", "-c", remove])
     assert said.stdout == "True\n" and not (builder.home / "left").exists(), said.stderr
 
@@ -129,7 +131,7 @@ def test_a_build_without_any_network(builder: Builder) -> None:
     name = builder.place.lab.settings.user
     user = ["setpriv", f"--reuid={name}", f"--regid={name}", "--clear-groups", builder.place.lab.python]
     said = subprocess.run(
-        ["unshare", "--net", *user, "-m", "orchestrator", *words, "--site", builder.site("images.yaml")],
+        ["unshare", "--net", *user, "-m", "torusrun", *words, "--site", builder.site("images.yaml")],
         cwd=builder.home, env={**os.environ, **builder.place.lab.user_env}, text=True, capture_output=True, timeout=600,
     )  # fmt: skip
     assert said.returncode == 0, said.stderr[-3000:]

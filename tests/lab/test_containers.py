@@ -144,8 +144,8 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=2
 SHOW = "import json, os, sys; print(json.dumps([[os.environ.get(n) for n in sys.argv[1].split()], sys.argv[2:]]))"
 ENTER = """
 import json, os, subprocess, sys
-from orchestrator.images import runtime
-from orchestrator.images.command import ContainerExec, inside
+from torusrun.orchestrator.images import runtime
+from torusrun.orchestrator.images.command import ContainerExec, inside
 image, words, given, version = json.loads(sys.argv[1])
 found = runtime.required()
 found = runtime.Runtime(found.command, found.product, tuple(version) or found.version)
@@ -160,7 +160,7 @@ BINDS = ("BIND", "BINDPATH", "MOUNT")
 
 
 def test_what_the_login_shell_binds_does_not_act(builder: Builder) -> None:
-    words = ["-m", "orchestrator", "build", builder.tiny("bound"), "--site", builder.site("images.yaml"), "-q"]
+    words = ["-m", "torusrun", "build", builder.tiny("bound"), "--site", builder.site("images.yaml"), "-q"]
     binds = {f"{prefix}_{name}": "/no/such/folder" for prefix in ("APPTAINER", "SINGULARITY") for name in BINDS}
     lab = builder.place.lab
     said = lab.run_as_user([lab.python, *words], cwd=builder.home, env=binds, timeout_s=300)

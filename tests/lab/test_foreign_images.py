@@ -65,7 +65,7 @@ def test_a_docker_archive_is_converted_once_and_runs(builder: Builder) -> None:
     write_run(builder, f'"docker-archive:{archive.name}"')
     refused = builder.place.torusrun("submit", "hello.yaml")
     assert refused.returncode == 2 and "is not converted to a SIF for this site yet: `" in refused.stderr
-    built = builder.place.run(["python", "-m", "orchestrator", *shlex.split(refused.stderr.split("`")[1])[1:]])
+    built = builder.place.run(["python", "-m", "torusrun", *shlex.split(refused.stderr.split("`")[1])[1:]])
     assert built.returncode == 0, built.stderr
     run = ended_well(builder)
     assert "rank 1" in logs(run) and "made docker" in logs(run)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from orchestrator.base import process
-from orchestrator.base.states import State
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.gridengine.scheduler import GridEngine as Backend
 from tests.e2e.lab_places import GridEngine
 from tests.e2e.places import WAITS, ledger, started
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine as Backend
 
 from .gridengine import GridEngineLab
 

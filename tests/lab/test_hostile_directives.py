@@ -6,12 +6,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.script import job_script
-from orchestrator.spec.site import Site
 from tests.unit.hostile import LINES, PRINTABLE
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.script import job_script
+from torusrun.orchestrator.spec.site import Site
 
 from .cluster.folder import give
 from .cluster.lab import Done

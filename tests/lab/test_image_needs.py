@@ -20,7 +20,7 @@ PARTS = r"^### (.*?)\n(.*?)(?=^##|\Z)"
 NEEDS = dict(re.findall(PARTS, SECTION, re.MULTILINE | re.DOTALL))
 NGC = dict(re.findall(PARTS, (ROOT / "docs" / "guides" / "ngc.md").read_text(), re.MULTILINE | re.DOTALL))
 QUICK = ("--mksquashfs-args", "-comp zstd -Xcompression-level 3")  # gzip takes minutes on a busy machine
-PREAMBLE = 'set -e\ntorusrun() { python -m orchestrator "$@"; }\n'
+PREAMBLE = 'set -e\ntorusrun() { python -m torusrun "$@"; }\n'
 
 
 class User:

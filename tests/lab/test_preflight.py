@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.folder.node_findings import Judgement, PreflightRecord
 from tests.e2e.lab_places import Slurm
 from tests.e2e.places import ledger
 from tests.lab.cluster import network
+from torusrun.orchestrator.folder.node_findings import Judgement, PreflightRecord
 
 from .slurm import SlurmLab
 

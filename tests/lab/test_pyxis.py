@@ -65,7 +65,7 @@ def test_a_command_sees_what_the_run_names_and_nothing_else(place: Slurm, folder
     )
     place.put("seen.yaml", text)
     said = place.lab.run_as_user(
-        place._argv(["python", "-m", "orchestrator", "submit", "seen.yaml", "--wait"]),
+        place._argv(["python", "-m", "torusrun", "submit", "seen.yaml", "--wait"]),
         timeout_s=240,
         cwd=place.folder,
         env={"OTHER": "leaks"},

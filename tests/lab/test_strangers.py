@@ -57,7 +57,7 @@ class Stranger:
         return subprocess.Popen(
             [str(self.lab.python), "-c", program, *words], cwd="/", user=NAME, group=NAME, extra_groups=[], text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={"PATH": "/usr/bin:/bin", "HOME": "/", "PYTHONPATH": str(self.lab.src)},
+            env={"PATH": "/usr/bin:/bin", "HOME": "/", "PYTHONPATH": str(self.lab.src / "src")},
         )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def place(slurm_lab: SlurmLab) -> Slurm:
 @pytest.fixture
 def torusrun(place: Slurm) -> str:
     """The command as pip installs it, in the home of the victim."""
-    program = "import sys\nfrom orchestrator.cli.main import main\nsys.exit(main())\n"
+    program = "import sys\nfrom torusrun.orchestrator.cli.main import main\nsys.exit(main())\n"
     place.put("torusrun", f"#!{place.lab.python}\n{program}")
     place.run(["chmod", "755", "torusrun"])
     return str(place.folder / "torusrun")
@@ -124,8 +124,8 @@ def test_the_folder_of_staged_images_cannot_be_taken_first(place: Slurm, strange
     place.put("image.sif", "the victim's image")
     place.put("precious", "kept")
     program = (
-        "import sys; from pathlib import Path; from orchestrator.job.image.stage import copied, place\n"
-        "from orchestrator.images.definitions.inputs import file_checksum\n"
+        "import sys; from pathlib import Path; from torusrun.orchestrator.job.image.stage import copied, place\n"
+        "from torusrun.orchestrator.images.definitions.inputs import file_checksum\n"
         "print(copied(Path(sys.argv[1]), sys.argv[2], file_checksum(Path(sys.argv[1])), Path('/attempt')).read_text())"
     )
     argv = [str(place.lab.python), "-c", program, str(image), str(stranger.shared)]
@@ -208,7 +208,7 @@ def test_a_lock_planted_in_a_cache_truncates_nothing(place: Slurm, stranger: Str
     place.put("precious", "kept")
     stranger.does(f"mkdir -m 777 images; ln -s {place.folder}/precious images/key.lock")
     program = (
-        "import sys; from pathlib import Path; from orchestrator.images.builds import lock\n"
+        "import sys; from pathlib import Path; from torusrun.orchestrator.images.builds import lock\n"
         "with lock.held(Path(sys.argv[1])): print('held')"
     )
     said = victim(place, [str(place.lab.python), "-c", program, f"{stranger.shared}/images/key.lock"], place.folder)

@@ -14,13 +14,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from training.collectives import chunks
-from training.collectives.all_reduce import build
-from training.collectives.cut_off import PeerLost
-from training.collectives.interface import DTYPES
-from training.collectives.nccl_torus import NcclTorus
-from training.collectives.pipeline import Pipeline
-from training.collectives.ring import Ring
+from torusrun.training.collectives import chunks
+from torusrun.training.collectives.all_reduce import build
+from torusrun.training.collectives.cut_off import PeerLost
+from torusrun.training.collectives.interface import DTYPES
+from torusrun.training.collectives.nccl_torus import NcclTorus
+from torusrun.training.collectives.pipeline import Pipeline
+from torusrun.training.collectives.ring import Ring
 
 # How far rounding moves a number, relative and at least.
 HYBRID_BYTES = 2000

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.complete import complete
-from training.evaluation.evaluate import evaluate
-from training.parts import check_alike
-from training.recipe.protocols import DataSet
-from training.recipe.reading import ConfigError
+from torusrun.training.complete import complete
+from torusrun.training.evaluation.evaluate import evaluate
+from torusrun.training.parts import check_alike
+from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.reading import ConfigError
 
 CPU = torch.device("cpu")
 

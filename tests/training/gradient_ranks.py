@@ -14,18 +14,18 @@ from states import flat
 from torch import Tensor, nn
 from training_runs import TRAIN, config
 
-from training.collectives import all_reduce
-from training.config import Config
-from training.learner import Learner
-from training.meeting.ranks import Ranks
-from training.optim.sgd import SGD
-from training.parts import Parts
-from training.recipe.protocols import DataSet
-from training.recipe.reading import record
-from training.recipe.train import SyncKeys
-from training.schedule.phases import Course
-from training.sync.buckets.layout import Layout
-from training.sync.gradients import Gradients, MissingGradient
+from torusrun.training.collectives import all_reduce
+from torusrun.training.config import Config
+from torusrun.training.learner import Learner
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.optim.sgd import SGD
+from torusrun.training.parts import Parts
+from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.reading import record
+from torusrun.training.recipe.train import SyncKeys
+from torusrun.training.schedule.phases import Course
+from torusrun.training.sync.buckets.layout import Layout
+from torusrun.training.sync.gradients import Gradients, MissingGradient
 
 SAMPLES, BATCH = 96, 24
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.waiting import until
-from training.reporting.reporter import Reporter
+from torusrun.training.reporting.reporter import Reporter
 
 begins = Reporter.stepping
 
@@ -28,4 +28,4 @@ def waits(reporter: Reporter) -> None:
 
 if __name__ == "__main__":
     Reporter.stepping = waits  # type: ignore[method-assign]
-    runpy.run_module("training", run_name="__main__", alter_sys=True)
+    runpy.run_module("torusrun.training", run_name="__main__", alter_sys=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torusrun
 from torch.nn.parallel import DistributedDataParallel
 
+import torusrun
 import training  # type: ignore[import-not-found, unused-ignore]
 
 assert training.WHOSE == "the script's"  # type: ignore[attr-defined, unused-ignore]

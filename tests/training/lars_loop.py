@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from training.optim.kernel import Piece, Rule
+from torusrun.training.optim.kernel import Piece, Rule
 
 
 class Loop:

@@ -16,21 +16,21 @@ from gradient_ranks import BATCH, Network, Points
 from torch import nn
 from training_runs import TRAIN, config
 
-from training.collectives.all_reduce import build
-from training.collectives.torus import Torus
-from training.config import Config
-from training.learner import Learner
-from training.meeting.ranks import Ranks
-from training.optim import cpp, momentum
-from training.optim.lars import LARS
-from training.optim.lars import build as build_lars
-from training.optim.sharded import FirstHalf, ShardedLARS
-from training.parts import Parts, settle
-from training.progress import Moment
-from training.recipe.reading import record
-from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys
-from training.schedule.phases import Course
-from training.sync.arena import Arena
+from torusrun.training.collectives.all_reduce import build
+from torusrun.training.collectives.torus import Torus
+from torusrun.training.config import Config
+from torusrun.training.learner import Learner
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.optim import cpp, momentum
+from torusrun.training.optim.lars import LARS
+from torusrun.training.optim.lars import build as build_lars
+from torusrun.training.optim.sharded import FirstHalf, ShardedLARS
+from torusrun.training.parts import Parts, settle
+from torusrun.training.progress import Moment
+from torusrun.training.recipe.reading import record
+from torusrun.training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys
+from torusrun.training.schedule.phases import Course
+from torusrun.training.sync.arena import Arena
 
 MOMENTUM, DECAY = 0.9, 0.01
 RATES = (0.1, 0.5, 0.3, 0.2)

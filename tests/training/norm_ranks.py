@@ -15,20 +15,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 from training_runs import TRAIN, config
 
-from training.config import Config
-from training.data import order
-from training.learner import Learner
-from training.meeting.ranks import Ranks
-from training.norm.convert import convert, layers, running
-from training.optim.sgd import SGD
-from training.parts import Parts
-from training.recipe.phases import PhaseKeys
-from training.recipe.reading import record
-from training.recipe.train import NormKeys, SyncKeys
-from training.schedule.phases import Course
-from training.sync import synchronization
-from training.sync.ddp import DDPGradients
-from training.sync.gradients import Gradients
+from torusrun.training.config import Config
+from torusrun.training.data import order
+from torusrun.training.learner import Learner
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.norm.convert import convert, layers, running
+from torusrun.training.optim.sgd import SGD
+from torusrun.training.parts import Parts
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.reading import record
+from torusrun.training.recipe.train import NormKeys, SyncKeys
+from torusrun.training.schedule.phases import Course
+from torusrun.training.sync import synchronization
+from torusrun.training.sync.ddp import DDPGradients
+from torusrun.training.sync.gradients import Gradients
 
 SHAPES = ((6, 5), (4, 3, 7), (4, 3, 6, 5))  # inputs of one rank: vectors, sequences, images
 OFFSET = 1000.0  # a mean that is large against the spread: E[x^2] - E[x]^2 in float32 would be noise

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from training.progress import Moment
-from training.recipe.protocols import Optimizer
+from torusrun.training.progress import Moment
+from torusrun.training.recipe.protocols import Optimizer
 
 MOMENTUM, DECAY = 0.9, 0.01
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from training.data.packed.sources import CIFAR10, FASHION_MNIST, MNIST, Source
-from training.recipe.facts import DataFacts
+from torusrun.training.data.packed.sources import CIFAR10, FASHION_MNIST, MNIST, Source
+from torusrun.training.recipe.facts import DataFacts
 
 IDX_HALVES = (("train", 6), ("t10k", 4))
 

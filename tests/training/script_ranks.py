@@ -14,9 +14,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torusrun
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+import torusrun
 
 settings = json.loads(Path(sys.argv[1]).read_text())
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

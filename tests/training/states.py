@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.checkpoint.snapshot import Snapshot
-from training.checkpoint.store import CheckpointFolder
-from training.checkpoint.writer import Writer
-from training.progress import Progress
+from torusrun.training.checkpoint.snapshot import Snapshot
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.checkpoint.writer import Writer
+from torusrun.training.progress import Progress
 
 DTYPES = [torch.float32, torch.int64, torch.float16, torch.bool, torch.complex64, torch.uint8, torch.bfloat16]
 

@@ -10,8 +10,8 @@ from states import flat
 from torch.nn import functional
 from training_runs import TRAIN
 
-from training.data import order
-from training.optim.sgd import SGD
+from torusrun.training.data import order
+from torusrun.training.optim.sgd import SGD
 
 
 def trained(

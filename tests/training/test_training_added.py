@@ -20,17 +20,17 @@ from torch.nn import functional
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from training_runs import TRAIN
 
-from training.checkpoint.loading import load
-from training.checkpoint.store import CheckpointFolder
-from training.data import mixing, order
-from training.data.view import View
-from training.evaluation.evaluate import evaluate
-from training.models.compiled import compile_
-from training.parts import build_parts
-from training.recipe import fits
-from training.recipe.phases import PhaseKeys
-from training.recipe.reading import ConfigError
-from training.recipe.train import DataKeys, LarsKeys, ModelKeys, NormKeys, OptimizerKeys, SyncKeys, Train
+from torusrun.training.checkpoint.loading import load
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.data import mixing, order
+from torusrun.training.data.view import View
+from torusrun.training.evaluation.evaluate import evaluate
+from torusrun.training.models.compiled import compile_
+from torusrun.training.parts import build_parts
+from torusrun.training.recipe import fits
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import DataKeys, LarsKeys, ModelKeys, NormKeys, OptimizerKeys, SyncKeys, Train
 
 BATCH, STEPS = 64, 12
 ALL: dict[str, Any] = {"phases": (), "epochs": 1, "clip_norm": 0.5, "ema": 0.9, "mixup": 0.4, "cutmix": 1.0}

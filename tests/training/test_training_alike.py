@@ -8,14 +8,14 @@ import pytest
 import torch
 from training_runs import config, finish, launched
 
-from training.recipe.train import ModelKeys, OptimizerKeys
-from training.sync.alike import checksum
+from torusrun.training.recipe.train import ModelKeys, OptimizerKeys
+from torusrun.training.sync.alike import checksum
 
 ODD_RANK = '''
 import os
 import torch
-from training.models import resnet_digits
-from training.optim import sgd
+from torusrun.training.models import resnet_digits
+from torusrun.training.optim import sgd
 
 ODD = os.environ["RANK"] == "1"
 

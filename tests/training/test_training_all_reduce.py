@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from torus_ranks import Pools, RankPool
 
-from training.collectives.all_reduce import build
-from training.collectives.chunks import chunk_weights, split
-from training.collectives.mesh import Mesh, wire_bytes
+from torusrun.training.collectives.all_reduce import build
+from torusrun.training.collectives.chunks import chunk_weights, split
+from torusrun.training.collectives.mesh import Mesh, wire_bytes
 
 MOST_RANKS = 12
 MESHES = sorted(

@@ -12,16 +12,16 @@ import pytest
 import torch
 from training_runs import ROOT, TRAIN, config, finish, launched
 
-from orchestrator.spec.load import load
-from training.checkpoint.saver import check_parts
-from training.data.packed.sources import SOURCES
-from training.parts import build_parts
-from training.progress import Moment
-from training.recipe.build import build
-from training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, Names
-from training.recipe.phases import PhaseKeys
-from training.recipe.reading import ConfigError
-from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
+from torusrun.orchestrator.spec.load import load
+from torusrun.training.checkpoint.saver import check_parts
+from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.parts import build_parts
+from torusrun.training.progress import Moment
+from torusrun.training.recipe.build import build
+from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, Names
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
 
 CPU = torch.device("cpu")
 OF_FILES = {"imagefolder", "tar-shards", *SOURCES}  # test_training_images.py and test_training_packed.py

@@ -12,12 +12,12 @@ import torch
 from packed_sources import small
 from PIL import Image, ImageEnhance
 
-from training.data import colour
-from training.data.images import decode
-from training.data.images.crops import Box
-from training.data.packed import packed_file
-from training.data.packed.named import Named
-from training.data.view import View
+from torusrun.training.data import colour
+from torusrun.training.data.images import decode
+from torusrun.training.data.images.crops import Box
+from torusrun.training.data.packed import packed_file
+from torusrun.training.data.packed.named import Named
+from torusrun.training.data.view import View
 
 CHANGES = list(enumerate([ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color]))
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from torch import nn
 
-from training.complete import complete
-from training.optim.sgd import SGD
-from training.progress import Moment
-from training.recipe.protocols import DataSet, Optimizer
-from training.step.kinds import steps_in_parts
+from torusrun.training.complete import complete
+from torusrun.training.optim.sgd import SGD
+from torusrun.training.progress import Moment
+from torusrun.training.recipe.protocols import DataSet, Optimizer
+from torusrun.training.step.kinds import steps_in_parts
 
 
 class Least:

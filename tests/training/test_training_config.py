@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from training_runs import ROOT, TOKEN, config
 
-from training.config import Config, ConfigError, load
+from torusrun.training.config import Config, ConfigError, load
 
 
 def change(**values: Any) -> dict[str, Any]:
@@ -127,15 +127,15 @@ def test_a_good_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "environment", "message"),
     [
-        ([], {}, "usage: python -m training CONFIG.json"),
+        ([], {}, "usage: python -m torusrun.training CONFIG.json"),
         (["missing.json"], {}, "missing.json: cannot be read: No such file or directory"),
         (["README"], {"RANK": "x"}, "RANK='x'"),
         (["README"], {"RANK": "4", "WORLD_SIZE": "4"}, "RANK=4 is not below WORLD_SIZE=4"),
     ],
 )
 def test_exit_code_2(tmp_path: Path, arguments: list[str], environment: dict[str, str], message: str) -> None:
-    command = [sys.executable, "-m", "training", *arguments]
-    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    command = [sys.executable, "-m", "torusrun.training", *arguments]
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
     ended = subprocess.run(command, env=surroundings, cwd=tmp_path, capture_output=True, text=True, timeout=30)
     assert ended.returncode == 2, f"a bad config is exit code 2, not {ended.returncode}: {ended.stderr}"
     assert message in ended.stderr and ended.stderr.count("\n") == 1, f"one line is wanted: {ended.stderr}"

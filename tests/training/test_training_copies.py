@@ -13,10 +13,10 @@ import pytest
 import torch
 from states import any_state, differing
 
-from training.checkpoint import node_memory, parts
-from training.checkpoint.copies import Copies, OffHere, Share
-from training.checkpoint.parts import Head
-from training.files import own_folder
+from torusrun.training.checkpoint import node_memory, parts
+from torusrun.training.checkpoint.copies import Copies, OffHere, Share
+from torusrun.training.checkpoint.parts import Head
+from torusrun.training.files import own_folder
 
 RUN = b"r" * 32
 
@@ -68,7 +68,7 @@ def test_wherever_a_copy_ends_the_one_before_is_whole(tmp_path: Path, monkeypatc
 def test_a_rank_waits_for_its_mates_before_it_overwrites_the_only_whole_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.checkpoint.copies.MATES_S", 0.0)
+    monkeypatch.setattr("torusrun.training.checkpoint.copies.MATES_S", 0.0)
     first, second = mates(tmp_path / "node", 2)
     state = {"w": torch.ones(10), "v": torch.ones(10)}
     for rank in (first, second):
@@ -113,11 +113,11 @@ def test_copies_that_would_exceed_the_memory_of_the_job_are_not_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [rank] = mates(tmp_path / "node", 1)
-    monkeypatch.setattr("training.files.job_memory.memory", lambda: (10**9, 10**9 + 7999))
+    monkeypatch.setattr("torusrun.training.files.job_memory.memory", lambda: (10**9, 10**9 + 7999))
     with pytest.raises(OSError, match="0 MB of memory are free for this job"):
         rank.put({"w": torch.ones(1000)}, 1)
     assert not [*(tmp_path / "node").iterdir()], "the kernel would have killed a rank"
-    monkeypatch.setattr("training.files.job_memory.memory", lambda: (10**9, 10**9 + 8000))
+    monkeypatch.setattr("torusrun.training.files.job_memory.memory", lambda: (10**9, 10**9 + 8000))
     rank.put({"w": torch.ones(1000)}, 1)
 
 

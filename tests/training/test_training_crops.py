@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.images_tree import CLASSES, write_tree
-from training.data.images import decode
-from training.data.images.crops import Box, draws, random_crop, random_place
-from training.data.images.rectangles import Cut, middle, of_rank, rectangles, squares
-from training.data.normal import IMAGENET, Normal
+from torusrun.training.data.images import decode
+from torusrun.training.data.images.crops import Box, draws, random_crop, random_place
+from torusrun.training.data.images.rectangles import Cut, middle, of_rank, rectangles, squares
+from torusrun.training.data.normal import IMAGENET, Normal
 
 SIDES = st.integers(1, 1000)
 NARROW, SQUARE, WIDE = (3 / 4, 4 / 3), (0.999, 1.001), (2 / 3, 3 / 2)

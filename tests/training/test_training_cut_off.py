@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from training.collectives.cut_off import PeerLost, cut_off
-from training.meeting.addresses import RendezvousError
-from training.meeting.rendezvous import NotThere
+from torusrun.training.collectives.cut_off import PeerLost, cut_off
+from torusrun.training.meeting.addresses import RendezvousError
+from torusrun.training.meeting.rendezvous import NotThere
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,16 @@ import pytest
 from PIL import Image
 
 from tests.images_tree import write_tree
-from training.data import imagefolder, synthetic, tar_shards
-from training.data.images import decode, index
-from training.data.images.crops import Box, random_crop
-from training.data.images.local import staged
-from training.data.images.rectangles import Middle
-from training.data.images.shards import open_shards, stamps_of
-from training.data.pack import main as pack_command
-from training.data.pack import pack
-from training.data.view import View
-from training.recipe.reading import ConfigError
+from torusrun.training.data import imagefolder, synthetic, tar_shards
+from torusrun.training.data.images import decode, index
+from torusrun.training.data.images.crops import Box, random_crop
+from torusrun.training.data.images.local import staged
+from torusrun.training.data.images.rectangles import Middle
+from torusrun.training.data.images.shards import open_shards, stamps_of
+from torusrun.training.data.pack import main as pack_command
+from torusrun.training.data.pack import pack
+from torusrun.training.data.view import View
+from torusrun.training.recipe.reading import ConfigError
 
 TRAIN, TEST = 9, 6
 

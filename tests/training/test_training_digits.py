@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from training.data.digits import build
-from training.data.view import View
+from torusrun.training.data.digits import build
+from torusrun.training.data.view import View
 
 SAMPLES = [(0, 5), (0, 6), (1, 5)]
 

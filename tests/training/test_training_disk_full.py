@@ -48,7 +48,7 @@ def test_no_checkpoint_fits_at_all(tmp_path: Path) -> None:
 
 
 def test_metrics_that_cannot_be_written_warn_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from training.reporting.metrics import Metrics
+    from torusrun.training.reporting.metrics import Metrics
 
     metrics = Metrics(tmp_path / "missing" / "metrics.jsonl", attempt=1)
     metrics.write("step", step=1)
@@ -68,8 +68,8 @@ def test_no_output_that_is_lost_ends_a_process(speaks: str) -> None:
     program = f"""
 import io, logging, sys, warnings
 from pathlib import Path
-from training.reporting import output
-from training.reporting.metrics import Metrics
+from torusrun.training.reporting import output
+from torusrun.training.reporting.metrics import Metrics
 {speaks}
 """
     with open("/dev/full", "wb") as full:
@@ -88,7 +88,7 @@ def test_a_training_on_a_full_disk_is_not_ended_by_its_own_warnings(tmp_path: Pa
 def test_metrics_follow_no_link_and_wait_for_no_reader(
     tmp_path: Path, put: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from training.reporting.metrics import Metrics
+    from torusrun.training.reporting.metrics import Metrics
 
     put(tmp_path / "metrics.jsonl")
     Metrics(tmp_path / "metrics.jsonl", attempt=1).write("step", step=1)
@@ -98,8 +98,8 @@ def test_metrics_follow_no_link_and_wait_for_no_reader(
 
 @pytest.mark.parametrize("loss", [float("nan"), float("-inf"), 1.5e15, -3e38])
 def test_metrics_hold_no_number_that_a_reader_refuses(tmp_path: Path, loss: float) -> None:
-    from orchestrator.folder.metrics import read
-    from training.reporting.metrics import Metrics
+    from torusrun.orchestrator.folder.metrics import read
+    from torusrun.training.reporting.metrics import Metrics
 
     Metrics(tmp_path / "metrics.jsonl", attempt=3).write("step", step=1, loss=loss)
     (line,) = read(tmp_path / "metrics.jsonl")

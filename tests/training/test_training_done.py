@@ -11,7 +11,7 @@ from training_runs import TINY, config, finish, launched
 
 
 def test_it_is_for_its_owner_only_and_alone(tmp_path: Path) -> None:
-    from training.files.trusted import put
+    from torusrun.training.files.trusted import put
 
     (tmp_path / ".tmp-done.json").symlink_to("elsewhere")
     put(tmp_path / "done.json", b"{}")
@@ -21,7 +21,7 @@ def test_it_is_for_its_owner_only_and_alone(tmp_path: Path) -> None:
 
 def test_a_measurement_is_done_after_its_one_step(tmp_path: Path) -> None:
     document = config(tmp_path)
-    launch = finish(document, "training.measure")
+    launch = finish(document, "torusrun.training.measure")
     assert json.loads(Path(document["done"]).read_text()) == {
         "schema": 1, "attempt": 1, "step": 1, "total_steps": 1, "samples": 0,
     }  # fmt: skip
@@ -30,7 +30,7 @@ def test_a_measurement_is_done_after_its_one_step(tmp_path: Path) -> None:
     assert len(computed) == 2 and all(row["ranks"] == 1 and 0 < row["spread"] < 10 for row in computed), computed
 
 
-@pytest.mark.parametrize("module", ["training", "training.measure"])
+@pytest.mark.parametrize("module", ["torusrun.training", "torusrun.training.measure"])
 def test_all_ranks_say_that_it_could_not_be_written(tmp_path: Path, module: str) -> None:
     document = {**config(tmp_path, (2, 1), **TINY), "done": str(tmp_path / "missing" / "done.json")}
     with launched(document, module=module) as launch:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from training.evaluation.ensemble import Members
-from training.optim.sgd import SGD
+from torusrun.training.evaluation.ensemble import Members
+from torusrun.training.optim.sgd import SGD
 
 
 class Part(NamedTuple):

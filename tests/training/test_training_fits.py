@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from training.recipe.fits import misfits
-from training.recipe.phases import PhaseKeys
-from training.recipe.train import (
+from torusrun.training.recipe.fits import misfits
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.train import (
     LarsKeys,
     LossScaleKeys,
     NormKeys,

@@ -11,7 +11,7 @@ import pytest
 from torus_ranks import Pools, RankPool
 from training_runs import config, launched
 
-from training.recipe.train import ModelKeys
+from torusrun.training.recipe.train import ModelKeys
 
 STEPS = 10  # the exact plan is used after the first six
 BUCKETS = ("exact", "fujitsu", "equal", "ddp", "one")
@@ -132,7 +132,7 @@ def test_or_its_gradient_is_zero_also_where_only_some_ranks_have_none(
 ONE_RANK_SKIPS = """
 import os
 from torch import nn
-from training.models import resnet_digits
+from torusrun.training.models import resnet_digits
 
 
 class Skips(nn.Module):

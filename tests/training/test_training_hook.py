@@ -24,7 +24,7 @@ def test_a_ddp_script_gets_its_gradients_by_the_torus(tmp_path: Path) -> None:
     start = f"for r in 0 1 2 3; do RANK=$r {sys.executable} {script} & done; wait"
     env = {
         **os.environ,
-        "PYTHONPATH": str(ROOT / "training" / "for_scripts"),
+        "PYTHONPATH": str(ROOT / "training" / "entry"),
         "TORUSRUN_GRID": "2x1x2",
         "WORLD_SIZE": "4",
         "MASTER_ADDR": "127.0.0.1",

@@ -18,16 +18,16 @@ from training_runs import ROOT
 
 from tests import machine
 from tests.images_tree import CLASSES, write_tree
-from training.data import imagefolder, synthetic, tar_shards
-from training.data.images import index, trees
-from training.data.images.dataset import Images
-from training.data.images.trees import open_trees
-from training.data.pack import main as pack_command
-from training.data.pack import pack
-from training.data.view import View
-from training.recipe.facts import DataFacts, data_facts
-from training.recipe.reading import ConfigError
-from training.recipe.train import DataKeys, Train
+from torusrun.training.data import imagefolder, synthetic, tar_shards
+from torusrun.training.data.images import index, trees
+from torusrun.training.data.images.dataset import Images
+from torusrun.training.data.images.trees import open_trees
+from torusrun.training.data.pack import main as pack_command
+from torusrun.training.data.pack import pack
+from torusrun.training.data.view import View
+from torusrun.training.recipe.facts import DataFacts, data_facts
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import DataKeys, Train
 
 TRAIN, TEST = 36, 15
 SHARD_BYTES = 40_000  # some images to a shard
@@ -174,7 +174,7 @@ def test_a_folder_is_listed_once_until_it_changes(tree: Path, monkeypatch: pytes
 
     folder(tree)
     with monkeypatch.context() as patched:
-        patched.setattr("training.data.images.trees._listed", refuse)
+        patched.setattr("torusrun.training.data.images.trees._listed", refuse)
         assert folder(tree).train_samples == TRAIN
     (tree / "train/china/001.jpg").unlink()
     assert folder(tree).train_samples == TRAIN - 1
@@ -336,8 +336,8 @@ def test_shards_are_copied_once_to_a_node(shards: Path, tmp_path: Path, monkeypa
 RANK = """
 import sys
 from pathlib import Path
-from training.data.images.local import staged
-from training.data.images.shards import stamps_of
+from torusrun.training.data.images.local import staged
+from torusrun.training.data.images.shards import stamps_of
 
 root = Path(sys.argv[1])
 sys.stdin.read()  # so that all begin at once
@@ -380,7 +380,7 @@ def test_shards_that_cannot_be_copied_are_one_line(
 
 
 def test_shards_that_do_not_fit_are_not_copied(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("training.data.images.local.SPARE_BYTES", 1 << 60)
+    monkeypatch.setattr("torusrun.training.data.images.local.SPARE_BYTES", 1 << 60)
     with pytest.raises(ConfigError, match=r"GB free, and the shards need 0\.\d GB"):
         packed(shards, local=str(tmp_path / "disk"))
     assert not list(tmp_path.glob("disk/torusrun-*/data-*/*"))
@@ -403,7 +403,7 @@ def test_copies_that_nobody_reads_make_room_for_others(
     packed(sources[1], local=str(disk))  # read by this process
     held = [path for path in disk.glob("torusrun-*/data-*/") if path != old]
     usage = shutil.disk_usage(disk)
-    monkeypatch.setattr("training.data.images.local.SPARE_BYTES", 0)
+    monkeypatch.setattr("torusrun.training.data.images.local.SPARE_BYTES", 0)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=0 if old.exists() else 1 << 40))
     packed(sources[2], local=str(disk))
     left = set(disk.glob("torusrun-*/data-*/"))

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 from training_runs import TINY, config, finish, launched
 
-from training.checkpoint.interval import FIRST_STEPS, Interval, daly_s
-from training.checkpoint.manifest import complete_checkpoints
-from training.checkpoint.retention import Point, kept
-from training.recipe.train import CheckpointKeys, ScheduleKeys
+from torusrun.training.checkpoint.interval import FIRST_STEPS, Interval, daly_s
+from torusrun.training.checkpoint.manifest import complete_checkpoints
+from torusrun.training.checkpoint.retention import Point, kept
+from torusrun.training.recipe.train import CheckpointKeys, ScheduleKeys
 
 
 def lost(interval_s: float, save_s: float, failure_s: float) -> float:

@@ -10,10 +10,10 @@ import torch
 from training_runs import config, finish, launched, read_lines
 
 from tests.images_tree import write_tree
-from training.data import imagefolder
-from training.data.view import View
-from training.recipe.phases import PhaseKeys
-from training.recipe.train import DataKeys, ModelKeys, ScheduleKeys
+from torusrun.training.data import imagefolder
+from torusrun.training.data.view import View
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.train import DataKeys, ModelKeys, ScheduleKeys
 
 OWN = """
 import torch

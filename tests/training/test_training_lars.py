@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from optimized import DECAY, MOMENTUM, gradients, model, take
 from torch import nn
 
-from training.optim.lars import LARS
-from training.recipe.train import LarsKeys
+from torusrun.training.optim.lars import LARS
+from torusrun.training.recipe.train import LarsKeys
 
 FORMS = st.builds(
     LarsKeys, trust=st.floats(1e-3, 1.0), eps=st.sampled_from([0.0, 1e-6]),

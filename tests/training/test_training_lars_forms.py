@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.training.lars_loop import Loop
-from training.optim import cpp
-from training.optim.cpp import Cpp
-from training.optim.foreach import Foreach
-from training.optim.kernel import Kernel, Piece, Rule, Unavailable
-from training.optim.lars import LARS, build, kernel_for
-from training.optim.sgd import SGD
-from training.recipe.reading import ConfigError
-from training.recipe.train import LarsKeys, OptimizerKeys, Train
+from torusrun.training.optim import cpp
+from torusrun.training.optim.cpp import Cpp
+from torusrun.training.optim.foreach import Foreach
+from torusrun.training.optim.kernel import Kernel, Piece, Rule, Unavailable
+from torusrun.training.optim.lars import LARS, build, kernel_for
+from torusrun.training.optim.sgd import SGD
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import LarsKeys, OptimizerKeys, Train
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_compiler = pytest.mark.needs("c++")
@@ -46,7 +46,7 @@ STEPS = st.lists(st.tuples(RATES, CHANGES, st.floats(0, 0.1)), min_size=1, max_s
 
 
 def triton(rule: Rule) -> Kernel:
-    from training.optim.triton_lars import Triton
+    from torusrun.training.optim.triton_lars import Triton
 
     return Triton(rule, torch.device("cpu"))
 

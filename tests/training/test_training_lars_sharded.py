@@ -10,11 +10,11 @@ import pytest
 import torch
 from torus_ranks import Pools
 
-from training.collectives.mesh import wire_bytes
-from training.optim import momentum
-from training.optim.lars import build
-from training.recipe.reading import ConfigError
-from training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys, Train
+from torusrun.training.collectives.mesh import wire_bytes
+from torusrun.training.optim import momentum
+from torusrun.training.optim.lars import build
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys, Train
 
 STEPS = 2
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from states import saved as save
 
-from training.checkpoint.loading import RefusedCheckpoint, load
-from training.checkpoint.store import CheckpointFolder
-from training.progress import Progress
+from torusrun.training.checkpoint.loading import RefusedCheckpoint, load
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.progress import Progress
 
 CPU = torch.device("cpu")
 STRANGER = 12345

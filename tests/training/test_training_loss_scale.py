@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from training.reporting.exits import TrainingError
-from training.step.loss_scale import FLOOR, MOST_SKIPPED, LossScale
+from torusrun.training.reporting.exits import TrainingError
+from torusrun.training.step.loss_scale import FLOOR, MOST_SKIPPED, LossScale
 
 
 def test_a_scale_and_back_leaves_every_bit() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from training.checkpoint.manifest import (
+from torusrun.training.checkpoint.manifest import (
     LARGEST_MANIFEST_BYTES,
     IncompleteCheckpoint,
     candidates,
@@ -24,7 +24,7 @@ from training.checkpoint.manifest import (
     step_of,
     verify,
 )
-from training.progress import Progress
+from torusrun.training.progress import Progress
 
 STATE = b"weights" * 100
 

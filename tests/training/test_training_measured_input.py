@@ -8,13 +8,13 @@ from phased import CPU, Small, Watched, configured, digits, learner
 from phased import group as group
 
 from tests.images_tree import write_tree
-from training import measured_input
-from training.data import imagefolder
-from training.data.view import View
-from training.meeting.ranks import Ranks
-from training.parts import Parts
-from training.recipe.protocols import DataSet
-from training.schedule.phases import Course
+from torusrun.training import measured_input
+from torusrun.training.data import imagefolder
+from torusrun.training.data.view import View
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.parts import Parts
+from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.schedule.phases import Course
 
 ONE = Ranks(0, 1, 0)
 

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 from training_runs import TINY, TINY_STEPS, Launch, assert_same_state, config, finish, launched
 
-from training.checkpoint.parts import FIELDS, HEAD_BYTES, Head, head_of, read
-from training.recipe.train import CheckpointKeys
+from torusrun.training.checkpoint.parts import FIELDS, HEAD_BYTES, Head, head_of, read
+from torusrun.training.recipe.train import CheckpointKeys
 
 GRID = (2, 2)
 SAVED = 15

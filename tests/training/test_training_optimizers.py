@@ -12,11 +12,11 @@ import torch
 from optimized import DECAY, MOMENTUM, model, take_at
 from torch import nn
 
-from training.recipe.build import build
-from training.recipe.names import OPTIMIZERS
-from training.recipe.options import OF_OPTIMIZERS
-from training.recipe.protocols import Optimizer
-from training.recipe.train import OptimizerKeys, Train
+from torusrun.training.recipe.build import build
+from torusrun.training.recipe.names import OPTIMIZERS
+from torusrun.training.recipe.options import OF_OPTIMIZERS
+from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.recipe.train import OptimizerKeys, Train
 
 KEYS = {
     "sgd": OptimizerKeys("sgd", lr_in_momentum=True, nesterov=True),

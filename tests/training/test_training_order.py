@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.data.order import permutation, rank_batch, shifts
-from training.progress import Progress
+from torusrun.training.data.order import permutation, rank_batch, shifts
+from torusrun.training.progress import Progress
 
 
 def whole_batch(seen: int, batch: int, world: int, samples: int, seed: int) -> list[tuple[int, int]]:

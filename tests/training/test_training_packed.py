@@ -16,13 +16,13 @@ import torch
 from packed_sources import png, small
 from PIL import Image
 
-from training.data.packed import packed_file
-from training.data.packed.images import PackedImages
-from training.data.packed.named import Named
-from training.data.packed.sources import SOURCES, Source
-from training.data.view import View
-from training.recipe.reading import ConfigError
-from training.recipe.train import DataKeys
+from torusrun.training.data.packed import packed_file
+from torusrun.training.data.packed.images import PackedImages
+from torusrun.training.data.packed.named import Named
+from torusrun.training.data.packed.sources import SOURCES, Source
+from torusrun.training.data.view import View
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import DataKeys
 
 LAYOUTS = ("idx", "json by class", "png rows")
 

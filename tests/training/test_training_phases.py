@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.data.order import rank_batch
-from training.data.view import View
-from training.progress import Progress
-from training.recipe.phases import PhaseKeys
-from training.recipe.train import DataKeys, EvaluateKeys, OptimizerKeys, Train
-from training.schedule.phases import Course
+from torusrun.training.data.order import rank_batch
+from torusrun.training.data.view import View
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.train import DataKeys, EvaluateKeys, OptimizerKeys, Train
+from torusrun.training.schedule.phases import Course
 
 IMAGES = 1_281_167
 # fast.ai 2018 on 16 machines, as its train.py has it: epochs, side, batch of a GPU on 128, rates.

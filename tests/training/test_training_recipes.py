@@ -12,9 +12,9 @@ from phased import SAMPLES, learner
 from phased import group as group
 from states import differing
 
-from training.learner import Learner
-from training.recipe import published
-from training.recipe.train import Train
+from torusrun.training.learner import Learner
+from torusrun.training.recipe import published
+from torusrun.training.recipe.train import Train
 
 EPOCHS, BATCH = 3, 40
 GIVEN = frozenset({"recipe", "device", "epochs", "batch"})

@@ -13,9 +13,9 @@ import pytest
 from training_runs import config, launched
 
 from tests.waiting import until
-from training.config import Config, load
-from training.meeting.ranks import Ranks
-from training.recipe.train import ScheduleKeys
+from torusrun.training.config import Config, load
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.recipe.train import ScheduleKeys
 
 
 def impatient(folder: Path) -> Config:
@@ -24,16 +24,16 @@ def impatient(folder: Path) -> Config:
 
 
 def test_rank_0_names_the_missing(tmp_path: Path) -> None:
-    from training.meeting.addresses import RendezvousError
-    from training.meeting.rendezvous import join
+    from torusrun.training.meeting.addresses import RendezvousError
+    from torusrun.training.meeting.rendezvous import join
 
     with pytest.raises(RendezvousError, match=r"rank 0: ranks 1 did not come within 0\.5 s"):
         join(impatient(tmp_path), Ranks(rank=0, world=2, local=0), "gloo")
 
 
 def test_others_miss_rank_0(tmp_path: Path) -> None:
-    from training.meeting.addresses import RendezvousError
-    from training.meeting.rendezvous import join
+    from torusrun.training.meeting.addresses import RendezvousError
+    from torusrun.training.meeting.rendezvous import join
 
     with pytest.raises(RendezvousError, match=r"rank 1: rank 0 has not written .*rendezvous\.json in 0\.5 s"):
         join(impatient(tmp_path), Ranks(rank=1, world=2, local=1), "gloo")
@@ -49,7 +49,7 @@ def test_a_rank_that_waits_for_the_others_ends_at_once_on_sigterm(tmp_path: Path
 
 
 def test_an_unknown_interface_is_reported_with_the_known_ones() -> None:
-    from training.meeting.addresses import RendezvousError, interface_address
+    from torusrun.training.meeting.addresses import RendezvousError, interface_address
 
     assert interface_address("lo") == "127.0.0.1"
     with pytest.raises(RendezvousError, match=r"'nope0' has no IPv4 address .* has .*lo"):
@@ -57,7 +57,7 @@ def test_an_unknown_interface_is_reported_with_the_known_ones() -> None:
 
 
 def test_the_socket_is_bound_to_one_address() -> None:
-    from training.meeting.addresses import listen
+    from torusrun.training.meeting.addresses import listen
 
     with listen("lo") as listener:
         assert listener.getsockname()[0] == "127.0.0.1"
@@ -79,8 +79,8 @@ def test_a_stale_address_of_a_dead_start_does_no_harm(tmp_path: Path) -> None:
 def test_ranks_wait_for_a_slow_rank_0_while_its_store_lives_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch.distributed as dist
 
-    from training.meeting import rendezvous
-    from training.meeting.signed_store import Secret, SignedStore
+    from torusrun.training.meeting import rendezvous
+    from torusrun.training.meeting.signed_store import Secret, SignedStore
 
     monkeypatch.setattr(rendezvous, "LOOK_S", 0.02)
     served = [dist.TCPStore("127.0.0.1", 0, 2, True, wait_for_workers=False)]
@@ -104,7 +104,7 @@ def test_ranks_wait_for_a_slow_rank_0_while_its_store_lives_and_no_longer(monkey
 
 
 def test_a_rank_opens_as_many_files_as_it_may_and_says_if_these_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    from training.meeting import descriptors
+    from torusrun.training.meeting import descriptors
 
     limits = [(1024, 4096)]
     monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: limits[-1])

@@ -10,12 +10,12 @@ import torch
 import torchvision_record
 from torch import nn
 
-from training.models import resnet, resnet18, resnet50, resnet_digits, resnet_small
-from training.models.layers import Start
-from training.models.resnet import BasicBlock, Bottleneck
-from training.recipe.facts import DataFacts, model_facts
-from training.recipe.reading import ConfigError
-from training.recipe.train import ModelKeys, Train
+from torusrun.training.models import resnet, resnet18, resnet50, resnet_digits, resnet_small
+from torusrun.training.models.layers import Start
+from torusrun.training.models.resnet import BasicBlock, Bottleneck
+from torusrun.training.recipe.facts import DataFacts, model_facts
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import ModelKeys, Train
 
 MODULES = {"resnet18": resnet18, "resnet50": resnet50}
 DRAWN = {"init": "he-fan-in", "last_std": 0.01, "zero_bias": True, "zero_gamma": True}

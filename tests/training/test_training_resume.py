@@ -14,7 +14,7 @@ import pytest
 from training_runs import TINY, TINY_STEPS, assert_same_state, config, finish, launched, read_lines
 
 from tests.waiting import until
-from training.reporting.exits import EXIT_CUT_OFF, EXIT_OTHER_NODES
+from torusrun.training.reporting.exits import EXIT_CUT_OFF, EXIT_OTHER_NODES
 
 GRID = (2, 2)
 CHECKPOINT_STEPS = TINY["checkpoint_every_steps"]

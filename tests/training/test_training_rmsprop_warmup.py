@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optimized import DECAY, MOMENTUM, model, take_at
 
-from training.optim.rmsprop_warmup import RMSpropWarmup, sgd_share
-from training.recipe.reading import ConfigError
-from training.recipe.train import OptimizerKeys, Train
+from torusrun.training.optim.rmsprop_warmup import RMSpropWarmup, sgd_share
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import OptimizerKeys, Train
 
 TRAIN = Train(optimizer=OptimizerKeys("rmsprop-warmup", momentum=MOMENTUM, weight_decay=DECAY))
 STEPS = st.lists(st.tuples(st.floats(0, 15), st.floats(1e-3, 2.0), st.sampled_from([0.0, 0.01, 0.1])), max_size=6)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.progress import Moment, Progress
-from training.recipe.protocols import Schedule
-from training.recipe.reading import ConfigError
-from training.recipe.train import OptimizerKeys, Option, ScheduleKeys, Train
-from training.schedule.learning_rate import cosine, learning_rate, polynomial
-from training.schedule.phases import named
+from torusrun.training.progress import Moment, Progress
+from torusrun.training.recipe.protocols import Schedule
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import OptimizerKeys, Option, ScheduleKeys, Train
+from torusrun.training.schedule.learning_rate import cosine, learning_rate, polynomial
+from torusrun.training.schedule.phases import named
 
 
 @pytest.mark.parametrize(("epoch", "rate"), [(0.0, 0.0), (1.0, 0.1), (2.0, 0.2), (11.0, 0.1), (20.0, 0.0), (20.1, 0.0)])

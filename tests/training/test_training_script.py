@@ -22,10 +22,10 @@ from forked_rank import ForkedRank
 from states import differing
 from training_runs import LIMIT_S, ROOT
 
-from training.checkpoint import writer
-from training.checkpoint.manifest import newest_complete, verify
-from training.script import opened
-from training.script.checkpoints import Checkpoints
+from torusrun.training.checkpoint import writer
+from torusrun.training.checkpoint.manifest import newest_complete, verify
+from torusrun.training.script import opened
+from torusrun.training.script.checkpoints import Checkpoints
 
 STEPS, EVERY = 45, 7
 SEED = time.time_ns() % 100_000
@@ -41,7 +41,7 @@ class Attempt:
         path.write_text(json.dumps({**known, **usual, **settings}))
         here = Path(__file__).parent
         environment = {
-            **os.environ, "PYTHONPATH": f"{ROOT}/training/for_scripts:{here}", "WORLD_SIZE": str(ranks),
+            **os.environ, "PYTHONPATH": f"{ROOT}/training/entry:{here}", "WORLD_SIZE": str(ranks),
         }  # fmt: skip
         self.logs = [folder / f"{name}.{rank}.log" for rank in range(ranks)]
         self.ranks = [

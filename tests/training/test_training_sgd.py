@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optimized import DECAY, MOMENTUM, gradients, model, take
 
-from training.optim.sgd import SGD
+from torusrun.training.optim.sgd import SGD
 
 RATES = st.lists(st.floats(1e-3, 2.0), min_size=1, max_size=6)
 

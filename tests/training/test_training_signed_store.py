@@ -9,8 +9,8 @@ import pytest
 import torch.distributed as dist
 from training_runs import TOKEN
 
-from training.meeting.addresses import RendezvousError
-from training.meeting.signed_store import Secret, SignedStore
+from torusrun.training.meeting.addresses import RendezvousError
+from torusrun.training.meeting.signed_store import Secret, SignedStore
 
 SECRET = Secret(TOKEN, attempt=1, world=2)
 SOON = timedelta(seconds=0.1)

@@ -13,10 +13,10 @@ import pytest
 import torch
 from states import any_state, any_tensor, differing, saved
 
-from training.checkpoint.loading import load
-from training.checkpoint.snapshot import Snapshot
-from training.checkpoint.store import CheckpointFolder
-from training.progress import Progress
+from torusrun.training.checkpoint.loading import load
+from torusrun.training.checkpoint.snapshot import Snapshot
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.progress import Progress
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ import pytest
 import step_ranks
 from torus_ranks import RankPool
 
-from training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys
+from torusrun.training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys
 
 STEPS = 8
 SHARDED = OptimizerKeys("lars", lars=LarsKeys(form="sharded"))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 import torch
 from states import saved
 
-from training.checkpoint.manifest import verify
-from training.checkpoint.store import CheckpointFolder
-from training.progress import Progress
-from training.recipe.train import CheckpointKeys
+from torusrun.training.checkpoint.manifest import verify
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.train import CheckpointKeys
 
 BEST = CheckpointKeys(last=1, best=True)
 
@@ -44,6 +45,23 @@ def test_an_accuracy_is_added_to_a_complete_checkpoint_whose_state_stays(tmp_pat
     reopened = CheckpointFolder(tmp_path, 2, BEST)
     assert reopened.newest == folder.newest == verify(path) and reopened.best == 0.5
     assert reopened.evaluated(7, 0.25) and reopened.best == 0.25, "the next attempt has evaluated it anew"
+
+
+@pytest.mark.parametrize("planted", [".tmp-step-00000007-1", "step-00000007"])
+def test_a_planted_link_is_replaced_and_not_followed(tmp_path: Path, planted: str) -> None:
+    """In a folder that others may write, a link with a name that comes next could lead to files of the user."""
+    (mine := tmp_path / "mine").mkdir()
+    (mine / "state.pt").write_text("years of work")
+    place = tmp_path / "checkpoints"
+    folder = CheckpointFolder(place, 1, BEST)
+    save(folder, 5)
+    (place / planted).symlink_to(mine)
+    save(folder, 7)
+    assert verify(place / "step-00000007") == folder.newest
+    assert os.listdir(mine) == ["state.pt"] and (mine / "state.pt").read_text() == "years of work"
+    (place / ".tmp-step-00000009-1").symlink_to(mine)
+    CheckpointFolder(place, 2, BEST)
+    assert not list(place.glob(".tmp-*")) and (mine / "state.pt").exists()
 
 
 def test_an_accuracy_that_cannot_be_written_leaves_the_checkpoint_as_it_was(tmp_path: Path) -> None:

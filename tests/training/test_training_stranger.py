@@ -18,9 +18,9 @@ from torch._C._distributed_c10d import Store
 from training_runs import LIMIT_S, ROOT, Launch, config, launched
 
 from tests.waiting import until
-from training.checkpoint.manifest import compose, name_of
-from training.progress import Progress
-from training.recipe.train import ScheduleKeys
+from torusrun.training.checkpoint.manifest import compose, name_of
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.train import ScheduleKeys
 
 STRANGER = str(Path(__file__).with_name("stranger.py"))
 SHORT = {"epochs": 1, "schedule": ScheduleKeys(warmup_epochs=0.5)}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from training.data.images.shards import open_shards
-from training.recipe.reading import ConfigError
+from torusrun.training.data.images.shards import open_shards
+from torusrun.training.recipe.reading import ConfigError
 
 KINDS = {"symlink": tarfile.SYMTYPE, "hard": tarfile.LNKTYPE}
 

@@ -13,14 +13,14 @@ from phased import group as group
 from states import saved
 from training_runs import TRAIN, assert_same_state, config, finish, launched, read_lines
 
-from training.checkpoint.loading import load as load_state
-from training.checkpoint.store import CheckpointFolder
-from training.learner import Learner
-from training.meeting.ranks import Ranks
-from training.progress import Progress
-from training.recipe.phases import PhaseKeys
-from training.recipe.reading import ConfigError
-from training.recipe.train import ScheduleKeys, SyncKeys
+from torusrun.training.checkpoint.loading import load as load_state
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.learner import Learner
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import ScheduleKeys, SyncKeys
 
 
 def finished(learning: Learner) -> dict[str, Any]:

@@ -12,16 +12,16 @@ from phased import CPU, EPOCHS, SAMPLES, STEPS, configured, learner
 from phased import group as group
 from training_runs import read_lines
 
-from training.collectives import all_reduce
-from training.meeting.ranks import Ranks
-from training.recipe.phases import PhaseKeys
-from training.recipe.protocols import DataSet
-from training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys, Train
-from training.reporting.exits import EXIT_DONE
-from training.reporting.mllog import MLLog, hyper_parameters
-from training.reporting.problems import Problems
-from training.reporting.reporter import Reporter
-from training.schedule.phases import Course
+from torusrun.training.collectives import all_reduce
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys, Train
+from torusrun.training.reporting.exits import EXIT_DONE
+from torusrun.training.reporting.mllog import MLLog, hyper_parameters
+from torusrun.training.reporting.problems import Problems
+from torusrun.training.reporting.reporter import Reporter
+from torusrun.training.schedule.phases import Course
 
 
 def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from states import saved
 from torch import nn
 from training_runs import TRAIN
 
-from training import export
-from training.checkpoint.store import CheckpointFolder
-from training.files import safetensors
-from training.models import given
-from training.parts import build_parts
-from training.recipe.reading import ConfigError
-from training.recipe.train import DataKeys, ModelKeys
+from torusrun.training import export
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.files import safetensors
+from torusrun.training.models import given
+from torusrun.training.parts import build_parts
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import DataKeys, ModelKeys
 
 CPU = torch.device("cpu")
 

@@ -51,7 +51,7 @@ def _run(grid: tuple[int, int], folder: Path) -> str:
         command,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         start_new_session=True,
     )
     try:

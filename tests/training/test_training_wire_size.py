@@ -2,10 +2,10 @@
 
 import torch.distributed as dist
 
-from orchestrator.network.prediction.workload import workload
-from training.collectives import all_reduce
-from training.models.resnet_digits import build
-from training.sync.gradients import Gradients
+from torusrun.orchestrator.network.prediction.workload import workload
+from torusrun.training.collectives import all_reduce
+from torusrun.training.models.resnet_digits import build
+from torusrun.training.sync.gradients import Gradients
 
 
 def test_the_bucket_has_as_many_bytes_as_the_prediction_reckons_with() -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from training.checkpoint import store, writer
-from training.checkpoint.manifest import complete_checkpoints
-from training.checkpoint.store import CheckpointFolder, Order
-from training.checkpoint.writer import Writer
-from training.progress import Progress
+from torusrun.training.checkpoint import store, writer
+from torusrun.training.checkpoint.manifest import complete_checkpoints
+from torusrun.training.checkpoint.store import CheckpointFolder, Order
+from torusrun.training.checkpoint.writer import Writer
+from torusrun.training.progress import Progress
 
 CONTENT = b"weights" * 1000
 
@@ -121,9 +121,8 @@ def test_an_order_that_is_too_long_to_send_is_done_by_the_caller(
 
 
 def test_a_defect_of_the_process_is_printed() -> None:
-    program = (
-        "from training.checkpoint import writer; made = writer.start()._orders; made.send(b'no order'); made.recv(1)"
-    )
+    program = "from torusrun.training.checkpoint import writer; made = writer.start()._orders; "
+    program += "made.send(b'no order'); made.recv(1)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
     assert "JSONDecodeError" in ran.stderr, "the training learns only that it has died"
 

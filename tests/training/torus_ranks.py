@@ -20,7 +20,7 @@ import torch.distributed as dist
 ANSWER_S = 60.0
 KEPT_RANKS = 6
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["torch", "torch.distributed", "training.loop", "pytest"])
+FORKS.set_forkserver_preload(["torch", "torch.distributed", "torusrun.training.loop", "pytest"])
 # Each algorithm that a rank builds adds groups to its process, and gloo polls each of them in a thread of its own 100
 # times a second: the groups of a whole module would keep a machine busy.
 MOST_ASKED = 12

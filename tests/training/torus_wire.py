@@ -15,8 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training.collectives.all_reduce import build
-from training.collectives.interface import AllReduce
+from torusrun.training.collectives.all_reduce import build
+from torusrun.training.collectives.interface import AllReduce
 
 
 def main(x_ranks: int, y_ranks: int, elements: int, folder: Path) -> None:

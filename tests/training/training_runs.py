@@ -1,4 +1,4 @@
-"""Configs for tiny runs, and processes of `python -m training` that cannot outlive their test."""
+"""Configs for tiny runs, and processes of `python -m torusrun.training` that cannot outlive their test."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from forked_rank import ForkedRank
 from states import differing
 
 from tests.waiting import until
-from training.config import SCHEMA
-from training.recipe.train import OptimizerKeys, ScheduleKeys, Train
+from torusrun.training.config import SCHEMA
+from torusrun.training.recipe.train import OptimizerKeys, ScheduleKeys, Train
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 240.0  # on a busy machine
@@ -108,7 +108,7 @@ def start(
 ) -> ForkedRank | Started:
     """A rank; with a prefix, in a Python of its own that the words of the prefix start."""
     environment = {
-        **os.environ, "PYTHONPATH": f"{ROOT}:{path.parent}",
+        **os.environ, "PYTHONPATH": f"{ROOT}/src:{path.parent}",
         "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
     }  # fmt: skip
     if not prefix:
@@ -129,7 +129,7 @@ class Started(subprocess.Popen[bytes]):
 def launched(
     document: dict[str, Any],
     *prefix: str,
-    module: str = "training",
+    module: str = "torusrun.training",
     late: Path | None = None,
     memories: list[Path] | None = None,
     hold: Sequence[int] = (),
@@ -149,7 +149,7 @@ def launched(
         launch.end()
 
 
-def finish(document: dict[str, Any], module: str = "training", memories: list[Path] | None = None) -> Launch:
+def finish(document: dict[str, Any], module: str = "torusrun.training", memories: list[Path] | None = None) -> Launch:
     """Run to the end; every rank must exit 0."""
     with launched(document, module=module, memories=memories) as launch:
         codes = launch.codes()

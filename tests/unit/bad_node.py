@@ -41,7 +41,7 @@ class Replay:
         self._coming = bytearray()
 
     def send(self, data: bytes) -> None:
-        from orchestrator.remote.links.frames import Unpacker
+        from torusrun.orchestrator.remote.links.frames import Unpacker
 
         said = self._boot
         if not self._boot:
@@ -51,7 +51,7 @@ class Replay:
         self._coming += said.encode("latin-1", "replace")
 
     def receive(self) -> bytes:
-        from orchestrator.remote.links.host import LinkLost
+        from torusrun.orchestrator.remote.links.host import LinkLost
 
         data = bytes(self._coming[: 1 << 16])
         del self._coming[: 1 << 16]

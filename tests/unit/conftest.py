@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.remote import session
-from orchestrator.remote.session import Session
 from tests.unit.far import HERE, Pipe
+from torusrun.orchestrator.remote import session
+from torusrun.orchestrator.remote.session import Session
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchestrator.remote.links.host import LinkLost, LoginHost
+from torusrun.orchestrator.remote.links.host import LinkLost, LoginHost
 
 HERE = LoginHost("nobody@nowhere", python=sys.executable)
 

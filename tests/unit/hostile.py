@@ -10,8 +10,8 @@ from typing import Annotated, Any, get_args, get_origin
 
 from hypothesis import strategies as st
 
-from orchestrator.spec.kinds import Kind
-from training.recipe.key import key_of
+from torusrun.orchestrator.spec.kinds import Kind
+from torusrun.training.recipe.key import key_of
 
 Key = tuple[str | int, ...]
 PRINTABLE = [

@@ -12,8 +12,8 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 
-from orchestrator.job.hangs.patience import OTHER_S, Patience, Sign, Symptom
-from training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS
+from torusrun.orchestrator.job.hangs.patience import OTHER_S, Patience, Sign, Symptom
+from torusrun.training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS
 
 RECORDED = Path(__file__).with_name("recorded") / "step_times" / "digits.json"
 LOOK_S, LATEST_S = 1.0, 1.25  # between looks: a poll may come late

@@ -7,21 +7,21 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.json_files import write_json, write_text
-from orchestrator.base.states import State
-from orchestrator.folder import index, ledger, provenance
-from orchestrator.folder.events import Ended, Started, Submitted, Submitting
-from orchestrator.folder.records import End, Meaning, RankEnd
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job.start.prepare import prepare
-from orchestrator.network.placement.mapping import place
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.plan import plan as planned
-from orchestrator.schedulers import launchers
-from training.checkpoint.manifest import MANIFEST, compose, name_of
-from training.progress import Progress
-from training.reporting.metrics import Metrics
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.json_files import write_json, write_text
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import index, ledger, provenance
+from torusrun.orchestrator.folder.events import Ended, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job.start.prepare import prepare
+from torusrun.orchestrator.network.placement.mapping import place
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.plan import plan as planned
+from torusrun.orchestrator.schedulers import launchers
+from torusrun.training.checkpoint.manifest import MANIFEST, compose, name_of
+from torusrun.training.progress import Progress
+from torusrun.training.reporting.metrics import Metrics
 
 STEPS = 40
 SITE = """scheduler: local

@@ -10,7 +10,7 @@ from pathlib import Path
 import paramiko
 from paramiko.common import AUTH_FAILED, AUTH_PARTIALLY_SUCCESSFUL, AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
-from orchestrator.remote.links.host import LoginHost
+from torusrun.orchestrator.remote.links.host import LoginHost
 
 
 class SshServer(paramiko.ServerInterface):

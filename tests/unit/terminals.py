@@ -46,7 +46,7 @@ class Terminal:
             [sys.executable, "-c", program, *argv],
             stdin=self._theirs, stdout=self._theirs, stderr=self._theirs, start_new_session=True,
             preexec_fn=_as_at_a_login,
-            env={**kept, "TERM": "xterm", "PYTHONUTF8": "1", **environment}, cwd=ROOT,
+            env={**kept, "TERM": "xterm", "PYTHONUTF8": "1", "PYTHONPATH": str(ROOT), **environment}, cwd=ROOT,
         )  # fmt: skip
 
     def __enter__(self) -> Terminal:

@@ -15,19 +15,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import schedulers
-from orchestrator.base.process import Finished, NoAnswer
-from orchestrator.base.states import State, Status
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Started, Submitted
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state import poll
-from orchestrator.runs.state.poll import views
-from orchestrator.schedulers import answers, last_action
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.traits import Query, Traits, Variables
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.process import Finished, NoAnswer
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Started, Submitted
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state import poll
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.schedulers import answers, last_action
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.interface import Request, Scheduler
+from torusrun.orchestrator.schedulers.traits import Query, Traits, Variables
 
 HOUR_S = 3600.0
 NOT_IN_TIME = "sh did not answer within 1.5 s"
@@ -241,7 +241,7 @@ def test_a_scheduler_that_is_down_is_queried_once_per_interval_too(folder: Path)
 WATCHER = """
 import sys
 from pathlib import Path
-from orchestrator.schedulers import answers
+from torusrun.orchestrator.schedulers import answers
 from tests.unit.test_answers import HOUR_S, client
 for line in sys.stdin:
     print(answers.states(client(Path(sys.argv[1])), ["1", "2", "3"], HOUR_S).jobs["1"].state.value, flush=True)
@@ -261,7 +261,7 @@ def held_lock(lock: Path) -> Iterator[None]:
 HOLDER = """
 import sys, time
 from pathlib import Path
-from orchestrator.schedulers import answers, last_action
+from torusrun.orchestrator.schedulers import answers, last_action
 from tests.unit.test_answers import Noting
 with answers._locked(last_action.place(Noting(Path(sys.argv[1]))), 0.0):
     print("held", flush=True)
@@ -270,7 +270,7 @@ with answers._locked(last_action.place(Noting(Path(sys.argv[1]))), 0.0):
 PATIENT = """
 import sys
 from pathlib import Path
-from orchestrator.schedulers import answers
+from torusrun.orchestrator.schedulers import answers
 from tests.unit.test_answers import Client, Noting
 print(answers.states(Client(Noting(Path(sys.argv[1])), 3600.0), ["1"], 3600.0).jobs["1"].state.value)
 """

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import schedulers
-from orchestrator.base.states import State
-from orchestrator.folder.records import End
-from orchestrator.schedulers import launchers
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.schedulers import launchers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,8 +71,8 @@ def test_imports_run_downwards_only() -> None:
         f"{path.relative_to(ROOT)} imports {module}: {theirs} is above {package(path)}"
         for path in FILES
         for module in imports(path)
-        if module.startswith("orchestrator.")
-        and (theirs := module.split(".")[1]) in PACKAGES
+        if module.startswith("torusrun.orchestrator.")
+        and (theirs := module.split(".")[2]) in PACKAGES
         and PACKAGES.index(theirs) > PACKAGES.index(package(path))
     ]
     assert not wrong, "\n".join(wrong)
@@ -84,7 +84,7 @@ def test_no_parts_of_a_package_import_each_other_in_a_circle() -> None:
     for path in FILES:
         part = path.relative_to(ROOT).parts[:3]
         if len(path.relative_to(ROOT).parts) > 3:
-            used = {tuple(module.split(".")[:3]) for module in imports(path)}
+            used = {tuple(module.split(".")[1:4]) for module in imports(path)}
             inside = {other for other in used if other[:2] == part[:2] and ROOT.joinpath(*other).is_dir()}
             uses.setdefault("/".join(part), set()).update("/".join(other) for other in inside - {part})
     try:
@@ -96,7 +96,9 @@ def test_no_parts_of_a_package_import_each_other_in_a_circle() -> None:
 def modules(name: str) -> dict[str, Path]:
     """The modules of a package and of the packages in it, with their files."""
     files = (ROOT / name).rglob("*.py")
-    return {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in files}
+    return {
+        ".".join(("torusrun", *p.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): p for p in files
+    }
 
 
 @pytest.mark.parametrize("name", ["orchestrator", "training"])
@@ -186,8 +188,8 @@ def test_every_package_is_on_the_list() -> None:
 
 
 def test_training_knows_nothing_of_the_orchestrator() -> None:
-    files = (ROOT / "training").rglob("*.py")
-    assert not [path for path in files if any(m.startswith("orchestrator") for m in imports(path))]
+    files = [path for path in (ROOT / "training").rglob("*.py") if "entry" not in path.parts]
+    assert not [path for path in files if any(m.startswith("torusrun.orchestrator") for m in imports(path))]
 
 
 def test_the_orchestrator_never_imports_torch() -> None:
@@ -198,7 +200,7 @@ def test_the_orchestrator_never_imports_torch() -> None:
 def modules_after(*argv: str, stderr: int = subprocess.PIPE) -> set[str]:
     """The modules that a verb has imported when it ends, its output going to a pipe."""
     program = (
-        "import sys\nfrom orchestrator.cli.main import main\n"
+        "import sys\nfrom torusrun.orchestrator.cli.main import main\n"
         "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
         "print('MODULES', *sorted({m.split('.')[0] for m in sys.modules}))"
     )
@@ -252,20 +254,23 @@ def test_the_document_of_the_architecture_names_every_package() -> None:
     assert not gone, f"docs/architecture.md names files that there are not: {gone}"
 
 
-def test_what_a_script_imports_of_the_training_does_not_need_that_name() -> None:
-    """`torusrun.Checkpoints` works beside a folder `training` of the user's own: its imports are relative."""
-    seen, to_read = set(), [*(ROOT / "training" / "script").glob("*.py")]
-    while to_read:
-        path = to_read.pop()
-        seen.add(path)
-        for node in nodes(path):
-            if not isinstance(node, ast.ImportFrom):
-                continue
-            assert node.level or not (node.module or "").startswith("training"), (
-                f"{path.relative_to(ROOT)}:{node.lineno} is imported by scripts: import {node.module} relatively"
-            )
-            if node.level:
-                place = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-                found = [place.with_suffix(".py"), *((place / f"{alias.name}.py") for alias in node.names)]
-                to_read += [each for each in found if each.exists() and each not in seen]
-    assert ROOT / "training/checkpoint/plain.py" in seen and len(seen) > 15
+def test_ours_are_imported_below_torusrun_alone() -> None:
+    """`training` and `orchestrator` are names of users' own folders."""
+    ours = [
+        *FILES,
+        *(ROOT / "training").rglob("*.py"),
+        *(ROOT / "tests").rglob("*.py"),
+        *(ROOT / "examples").rglob("*.py"),
+    ]
+    wrong = [path for path in ours if any(name.startswith(("orchestrator.", "training.")) for name in imports(path))]
+    assert not wrong, f"{wrong}: import torusrun.orchestrator or torusrun.training"
+
+
+def test_the_package_of_a_checkout_has_what_is_installed() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    links = {path.name: path.resolve().relative_to(ROOT) for path in (ROOT / "src" / "torusrun").iterdir()}
+    mapped = {name: where for name, where in hatch["sources"].items() if name != "src/torusrun"}
+    assert mapped == {name: f"torusrun/{name}" for name in links if "." not in name}
+    assert {f"src/torusrun/{name}" for name in links if "." in name} | {*mapped} == {*hatch["only-include"]}
+    assert {str(where) for name, where in links.items() if "." not in name} == {*mapped}

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import State
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning import plan_files
-from orchestrator.planning.attempt_plan import AttemptPlan, changes, derive
-from orchestrator.planning.plan import Plan
-from orchestrator.spec.run import RunSpec, Train
-from orchestrator.spec.site import Node, Site
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan, changes, derive
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.spec.run import RunSpec, Train
+from torusrun.orchestrator.spec.site import Node, Site
 
 SITE = Site(scheduler="slurm", launcher="srun", node=Node(ranks=4), stop_before_s=60.0)
 RUN = RunSpec("x", "site.yaml", nodes=2, grid=(4, 2), time_s=3600.0, train=Train(batch=64))

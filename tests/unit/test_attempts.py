@@ -10,18 +10,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder import claim, index, ledger
-from orchestrator.folder.events import CancelRequested, Started, Submitting
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs import remove
-from orchestrator.runs.attempts import cancel
 from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
-from training.checkpoint.manifest import MANIFEST, compose, name_of
-from training.progress import Progress
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import claim, index, ledger
+from torusrun.orchestrator.folder.events import CancelRequested, Started, Submitting
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs import remove
+from torusrun.orchestrator.runs.attempts import cancel
+from torusrun.training.checkpoint.manifest import MANIFEST, compose, name_of
+from torusrun.training.progress import Progress
 
 
 class Cluster(SlurmPrograms):

@@ -9,20 +9,6 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.states import State
-from orchestrator.base.typed import record_of
-from orchestrator.cli import api
-from orchestrator.cli.main import main
-from orchestrator.folder.records import End
-from orchestrator.remote import asking, collect, remote_runs, session, status
-from orchestrator.remote.feed import Feed
-from orchestrator.remote.handle import RunThere
-from orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
-from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.session import Session, received
-from orchestrator.runs.state.view import View
 from tests.unit.bad_node import BOOT, FLOOD, SILENCE, Replay, command, frame, wrote
 from tests.unit.clock import Clock
 from tests.unit.far import HERE, Pipe
@@ -30,6 +16,20 @@ from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import Terminal
 from tests.unit.test_remote import VIEW
 from tests.unit.test_remote_verbs import run_file  # noqa: F401
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.cli import api
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.remote import asking, collect, remote_runs, session, status
+from torusrun.orchestrator.remote.feed import Feed
+from torusrun.orchestrator.remote.handle import RunThere
+from torusrun.orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.remote.session import Session, received
+from torusrun.orchestrator.runs.state.view import View
 
 DEFECT: dict[str, str] = {}
 Answer = Callable[[dict[str, Any], bytes], str]
@@ -288,8 +288,8 @@ def test_what_a_login_node_announces_badly_is_not_collected(
 WATCH = """
 import sys
 from pathlib import Path
-from orchestrator.cli.main import main
-from orchestrator.remote import feed, session
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.remote import feed, session
 from tests.unit.far import Pipe
 feed.LEAVES_S = 0.1
 session.connect = lambda host, command, **how: Pipe(sys.argv[1], Path(sys.argv[2]))

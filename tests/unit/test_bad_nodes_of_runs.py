@@ -5,28 +5,28 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import Cause, State
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.bad_nodes import memory, noted
-from orchestrator.folder.events import Started, Submitting
-from orchestrator.folder.records import End, RankEnd
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job.recorded import recorded
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.mapping import place
-from orchestrator.planning.plan_files import read_attempt
-from orchestrator.runs.attempts import bad_hosts, keep_going
-from orchestrator.runs.state.decide import Resume, Stop, Wait
-from orchestrator.schedulers import client
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.gridengine.scheduler import GridEngine
-from orchestrator.schedulers.interface import Scheduler
-from orchestrator.schedulers.pbs.scheduler import PBS
-from orchestrator.schedulers.slurm.scheduler import Slurm
 from tests.unit.sites.recorded_clusters import GRIDENGINE, SLURM, Ask
 from tests.unit.slurm_programs import SlurmPrograms
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.bad_nodes import memory, noted
+from torusrun.orchestrator.folder.events import Started, Submitting
+from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job.recorded import recorded
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.mapping import place
+from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.orchestrator.runs.attempts import bad_hosts, keep_going
+from torusrun.orchestrator.runs.state.decide import Resume, Stop, Wait
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
+from torusrun.orchestrator.schedulers.interface import Scheduler
+from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
+from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
 
 RUN = "nodes: 2\ntime: 1h\ntrain: {}"
 SINFO = 'for n in 1 2 3 4 5; do echo "debug*|n$n"; echo "big|n$n"; done; echo \'big|n6\''

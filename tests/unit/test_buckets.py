@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.network.prediction.tensors import ready_s, resnet50
-from training.sync.buckets import exact, shapes
-from training.sync.buckets.layout import Layout, expected_order
-from training.sync.buckets.measured_cost import MeasuredCost
+from torusrun.orchestrator.network.prediction.tensors import ready_s, resnet50
+from torusrun.training.sync.buckets import exact, shapes
+from torusrun.training.sync.buckets.layout import Layout, expected_order
+from torusrun.training.sync.buckets.measured_cost import MeasuredCost
 
 ALPHA, BETA, BEND = st.floats(0, 1e-2), st.floats(0, 1e-8), st.floats(0.3, 1)
 

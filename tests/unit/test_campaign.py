@@ -93,13 +93,15 @@ def test_files_half_written_are_found(tmp_path: Path) -> None:
 
 
 def test_the_parts_of_a_job_are_recognised_by_their_module() -> None:
-    wrapper = Process("node1", 7, 6, ("/venv/python", "-u", "-c", "import sys", "orchestrator.job.rank", "/run/1"))
+    wrapper = Process(
+        "node1", 7, 6, ("/venv/python", "-u", "/x/training/entry/torusrun", "torusrun.orchestrator.job.rank", "/run/1")
+    )
     launcher = Process("node1", 6, 5, ("srun", "--nodes=2", *wrapper.arguments))
-    assert (wrapper.module, launcher.module) == ("orchestrator.job.rank", "")
+    assert (wrapper.module, launcher.module) == ("torusrun.orchestrator.job.rank", "")
 
 
 def test_the_states_that_end_a_watch_are_those_that_are_over() -> None:
-    from orchestrator.base.states import State
+    from torusrun.orchestrator.base.states import State
 
     assert set(OVER) == {state.value for state in State if state.over}
 

@@ -10,27 +10,28 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import Ended, Submitted
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.log_errors.last_error import last_error
-from orchestrator.folder.node_findings import PreflightRecord
-from orchestrator.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
-from orchestrator.job.hangs.hang import Pause, Where, hung, silent
-from orchestrator.job.verdict import Evidence, verdict
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.mapping import place
-from orchestrator.planning.program.training import EXIT_CODES
-from orchestrator.runs.state.outcome import resolve
-from orchestrator.schedulers.launchers.launcher import Words
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import Ended, Submitted
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.log_errors.last_error import last_error
+from torusrun.orchestrator.folder.node_findings import PreflightRecord
+from torusrun.orchestrator.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
+from torusrun.orchestrator.job.hangs.hang import Pause, Where, hung, silent
+from torusrun.orchestrator.job.verdict import Evidence, verdict
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.mapping import place
+from torusrun.orchestrator.planning.program.training import EXIT_CODES
+from torusrun.orchestrator.runs.state.outcome import resolve
+from torusrun.orchestrator.schedulers.launchers.launcher import Words
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 DONE, FAILED, BAD_CONFIG, CUT_OFF, UNSAVED, STOPPED = 0, 1, 2, 69, 74, 75
-DEVICE_FULL = {3: last_error(["[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "well"])}
+LOG = ["[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "a warning"]
+DEVICE_FULL = {"error": lambda rank: last_error(LOG)}
 LOST = Words(lost={"n2": "ORTE has lost communication with a remote daemon."})
 
 
@@ -61,7 +62,7 @@ USERS_STOP, TIME_NEAR = ended(How.CANCELLED), ended(How.TIME_NEAR, limit_s=60.0)
         ([end(0, DONE), end(2, DONE)], {}, Cause.KILLED, ["n1", "n2"], [1, 3]),
         ([end(0, CUT_OFF), end(2, DONE)], {"launcher": Words(killed={1: 9})}, Cause.KILLED, ["n1"], [1]),
         ([*every(CUT_OFF)[:3], end(3, FAILED)], {}, Cause.PROGRAM, ["n2"], [3]),
-        ([*every(CUT_OFF)[:3], end(3, FAILED)], {"errors": DEVICE_FULL}, Cause.OUT_OF_DEVICE_MEMORY, ["n2"], [3]),
+        ([*every(CUT_OFF)[:3], end(3, FAILED)], DEVICE_FULL, Cause.OUT_OF_DEVICE_MEMORY, ["n2"], [3]),
         (every(BAD_CONFIG), {}, Cause.CONFIGURATION, ["n1"], [0]),
         (every(BAD_CONFIG), {"needs_record": False}, Cause.PROGRAM, ["n1"], [0]),
         (every(UNSAVED), {}, Cause.DISK, ["n1"], [0]),

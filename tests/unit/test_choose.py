@@ -8,20 +8,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.network.cost.all_reduce import Backend
-from orchestrator.network.cost.shapes import shapes
-from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement.arrange import arrange
-from orchestrator.network.placement.charge import Charge, cheapest
-from orchestrator.network.placement.choose import Choice, choices
-from orchestrator.network.placement.fabric import fabric
-from orchestrator.network.placement.rings import Rings
-from orchestrator.network.placement.timing import timing
-from orchestrator.planning.forecast import forecast_of, named_hosts
-from orchestrator.planning.gradient import backend_of, charge_of, gradient_of
-from orchestrator.planning.plan import plan
-from orchestrator.report.placement import outlook
 from tests.unit.torus_cases import every, names, racks, shuffled
+from torusrun.orchestrator.network.cost.all_reduce import Backend
+from torusrun.orchestrator.network.cost.shapes import shapes
+from torusrun.orchestrator.network.hosts.model import Cluster
+from torusrun.orchestrator.network.placement.arrange import arrange
+from torusrun.orchestrator.network.placement.charge import Charge, cheapest
+from torusrun.orchestrator.network.placement.choose import Choice, choices
+from torusrun.orchestrator.network.placement.fabric import fabric
+from torusrun.orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.network.placement.timing import timing
+from torusrun.orchestrator.planning.forecast import forecast_of, named_hosts
+from torusrun.orchestrator.planning.gradient import backend_of, charge_of, gradient_of
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.report.placement import outlook
 
 
 def drawn(seed: int) -> tuple[Cluster, int, float]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import orchestrator
-from orchestrator.cli.main import VERBS, main
+import torusrun
+from torusrun.orchestrator.cli.main import VERBS, main
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
@@ -26,7 +26,7 @@ def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("stream", ["0<&-", "1>&-", "2>&-"])
 def test_a_stream_that_is_closed_leads_nowhere(stream: str, home: Path) -> None:
-    command = f'"{sys.executable}" -m orchestrator.cli.main init mine --scheduler local --yes {stream}'
+    command = f'"{sys.executable}" -m torusrun.orchestrator.cli.main init mine --scheduler local --yes {stream}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert done.returncode == 0 and "defect" not in done.stdout + done.stderr, done
     text = (home / ".config" / "torusrun" / "sites" / "mine.yaml").read_text()
@@ -108,14 +108,14 @@ def test_a_folder_that_cannot_be_made_gets_one_message(home: Path, capsys: pytes
 
 
 def test_the_package_shows_its_public_names_alone() -> None:
-    assert dir(orchestrator) == sorted(orchestrator.__all__)
-    assert Path(orchestrator.__file__).with_name("py.typed").exists(), "without it, the types are unknown to users"
+    assert dir(torusrun) == sorted(torusrun.__all__)
+    assert Path(torusrun.__file__).with_name("py.typed").exists(), "without it, the types are unknown to users"
 
 
 def test_the_python_api_is_loaded_on_first_use() -> None:
-    assert callable(orchestrator.submit) and callable(orchestrator.plan)
+    assert callable(torusrun.submit) and callable(torusrun.plan)
     with pytest.raises(AttributeError, match="has no attribute 'sumbit'"):
-        orchestrator.sumbit  # noqa: B018
+        torusrun.sumbit  # noqa: B018
 
 
 def test_an_unexpected_error_prints_one_line_and_writes_a_report(
@@ -124,7 +124,7 @@ def test_an_unexpected_error_prints_one_line_and_writes_a_report(
     def broken(args: object) -> int:
         raise KeyError("a \x1b[31mkey")
 
-    monkeypatch.setattr("orchestrator.cli.verbs.version.run", broken)
+    monkeypatch.setattr("torusrun.orchestrator.cli.verbs.version.run", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main(["version"]) == 3
     said = capsys.readouterr().err
@@ -142,8 +142,8 @@ def test_what_is_written_is_its_users_alone_whatever_the_umask(home: Path) -> No
         (home / "bin").mkdir()
         (home / "bin" / "sbatch").write_text("#!/bin/sh\necho 7\n")
         (home / "bin" / "sbatch").chmod(0o755)
-        env = {**os.environ, "PATH": f"{home}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-        said = subprocess.run([sys.executable, "-m", "orchestrator", "submit", "run.yaml"], cwd=home, env=env,
+        env = {**os.environ, "PATH": f"{home}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
+        said = subprocess.run([sys.executable, "-m", "torusrun", "submit", "run.yaml"], cwd=home, env=env,
                               text=True, capture_output=True, timeout=60)  # fmt: skip
     finally:
         os.umask(before)

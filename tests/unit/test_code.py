@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base import private, process
-from orchestrator.base.errors import UserError
-from orchestrator.runs.code import limits
-from orchestrator.runs.code.freeze import checksum_of, freeze
-from orchestrator.runs.code.select import select
 from tests import machine
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.runs.code import limits
+from torusrun.orchestrator.runs.code.freeze import checksum_of, freeze
+from torusrun.orchestrator.runs.code.select import select
 
 
 def git(folder: Path, *words: str) -> None:

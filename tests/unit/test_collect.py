@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder import patterns
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.collect import PARTIAL, collect
-from orchestrator.runs.state.account import USES
 from tests.unit.run_folders import make, write_specs
-from training.checkpoint.manifest import compose
-from training.progress import Progress
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import patterns
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.collect import PARTIAL, collect
+from torusrun.orchestrator.runs.state.account import USES
+from torusrun.training.checkpoint.manifest import compose
+from torusrun.training.progress import Progress
 
 CHECKPOINT = ("state.pt", "manifest.json")
 

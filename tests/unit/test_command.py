@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.typed import record_of
-from orchestrator.cli.main import main
-from orchestrator.folder.checkpoints import content, newest
-from orchestrator.folder.records import Meaning
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.mapping import place
-from orchestrator.planning.plan import plan
-from orchestrator.planning.program import command
-from orchestrator.planning.program.contract import master_environment, ranks_environment
-from orchestrator.planning.program.what_runs import Program
-from orchestrator.planning.saving import failure_s
-from orchestrator.runs.attempts.create import no_code
-from orchestrator.runs.code.select import select
-from training.script.given import Given
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.checkpoints import content, newest
+from torusrun.orchestrator.folder.records import Meaning
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.mapping import place
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.planning.program import command
+from torusrun.orchestrator.planning.program.contract import master_environment, ranks_environment
+from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.planning.saving import failure_s
+from torusrun.orchestrator.runs.attempts.create import no_code
+from torusrun.orchestrator.runs.code.select import select
+from torusrun.training.script.given import Given
 
 RUN = "name: mine\nsite: local\nnodes: 1\nranks_per_node: 2\ncommand: [python, train.py]\n"
 
@@ -130,7 +130,7 @@ def test_exit_codes_mean_what_the_run_says(spec: Path) -> None:
     made = plan(spec)
     run = RunFolder(made.folder)
     run.code.mkdir(parents=True)
-    program = command.program(made, run, run.attempt(1), "/for_scripts")
+    program = command.program(made, run, run.attempt(1), "/entry")
     meant = {code: program.meaning(code) for code in (0, 1, 3, 75, 78, -9)}
     assert meant == {
         0: Meaning.DONE, 1: Meaning.FAILED, 3: Meaning.LATER, 75: Meaning.LATER, 78: Meaning.NEVER, -9: Meaning.FAILED,
@@ -145,13 +145,13 @@ def test_the_checkpoints_folder_is_one_for_all_attempts(spec: Path) -> None:
     run = RunFolder(made.folder)
     run.code.mkdir(parents=True)
     command.make_ready(made, run, run.attempt(1))
-    first = command.program(made, run, run.attempt(1), "/for_scripts")
+    first = command.program(made, run, run.attempt(1), "/entry")
     assert first.environment["TORUSRUN_RESUME"] == ""
     (run.code / "out/ckpt/step-1.pt").write_text("one")
     (run.code / "out/ckpt/step-2.pt.tmp").write_text("torn")
     os.utime(run.checkpoints / "step-1.pt", (1, 1))
     command.make_ready(made, run, run.attempt(2))
-    second = command.program(made, run, run.attempt(2), "/for_scripts")
+    second = command.program(made, run, run.attempt(2), "/entry")
     assert second.environment["TORUSRUN_RESUME"] == str(run.checkpoints / "step-1.pt")
     assert second.environment["TORUSRUN_CHECKPOINTS"] == str(run.checkpoints)
 
@@ -194,8 +194,8 @@ def test_relative_entries_of_pythonpath_are_found_in_the_copy_of_the_code(spec: 
     made = plan(spec)
     run = RunFolder(made.folder)
     run.code.mkdir(parents=True)
-    program = command.program(made, run, run.attempt(1), "/for_scripts")
-    assert program.environment["PYTHONPATH"] == f"{run.code}/src:/lib:/for_scripts"
+    program = command.program(made, run, run.attempt(1), "/entry")
+    assert program.environment["PYTHONPATH"] == f"{run.code}/src:/lib:/entry"
 
 
 @pytest.mark.parametrize(("more", "value"), [("", "1"), ("env: {PYTHONUNBUFFERED: ''}\n", "")])
@@ -203,7 +203,7 @@ def test_python_writes_at_once_unless_the_run_says_otherwise(more: str, value: s
     spec.write_text(RUN + more)
     made = plan(spec)
     run = RunFolder(made.folder)
-    assert command.program(made, run, run.attempt(1), "/for_scripts").environment["PYTHONUNBUFFERED"] == value
+    assert command.program(made, run, run.attempt(1), "/entry").environment["PYTHONUNBUFFERED"] == value
 
 
 def test_every_rank_gets_the_environment_of_torchrun() -> None:

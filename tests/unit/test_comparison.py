@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Started
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.comparison import compare
 from tests.unit.run_folders import STEPS, make, write_specs
-from training.checkpoint.manifest import MANIFEST, compose, name_of
-from training.progress import Progress
-from training.reporting.metrics import Metrics
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Started
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.comparison import compare
+from torusrun.training.checkpoint.manifest import MANIFEST, compose, name_of
+from torusrun.training.progress import Progress
+from torusrun.training.reporting.metrics import Metrics
 
 LAST = name_of(STEPS)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.completion.words import FILES, RUNS, verbs
-from orchestrator.cli.main import VERBS, main
 from tests.unit.terminals import Terminal
+from torusrun.orchestrator.cli.completion.words import FILES, RUNS, verbs
+from torusrun.orchestrator.cli.main import VERBS, main
 
 RUN, ELSEWHERE = "digits-20261123-200816-1e13", "record-20261123-200816-ffff"
 SWEEP, SWEEP_ELSEWHERE = "tried-20261123-200816-2222", "wide-20261123-200816-3333"

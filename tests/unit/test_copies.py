@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.json_files import write_json, write_text
-from orchestrator.folder import claim
-from orchestrator.folder.events import Submitting
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job import copies
-from orchestrator.planning import attempt_plan
-from orchestrator.planning.job_request import request
-from orchestrator.planning.plan import plan
-from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.script import scripts
-from training.checkpoint import node_memory
+from torusrun.orchestrator.base.json_files import write_json, write_text
+from torusrun.orchestrator.folder import claim
+from torusrun.orchestrator.folder.events import Submitting
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job import copies
+from torusrun.orchestrator.planning import attempt_plan
+from torusrun.orchestrator.planning.job_request import request
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.runs.attempts import create
+from torusrun.orchestrator.runs.attempts.script import scripts
+from torusrun.training.checkpoint import node_memory
 
 SITE = f"""scheduler: slurm
 launcher: mpirun

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.network.cost import double_tree, nccl, regular
-from orchestrator.network.cost.algorithms import cost_of
-from orchestrator.network.cost.all_reduce import Backend
-from orchestrator.network.cost.links import Level, Network
-from orchestrator.network.cost.shapes import divisors, shapes
-from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
-from orchestrator.network.placement.arrange import arrange
-from orchestrator.network.placement.choose import choices
-from orchestrator.network.placement.rings import Rings
-from orchestrator.network.placement.timing import HostsLayout, timing
 from tests.unit.torus_cases import names, racks
-from training.collectives import chunks
-from training.recipe.train import SyncKeys
+from torusrun.orchestrator.network.cost import double_tree, nccl, regular
+from torusrun.orchestrator.network.cost.algorithms import cost_of
+from torusrun.orchestrator.network.cost.all_reduce import Backend
+from torusrun.orchestrator.network.cost.links import Level, Network
+from torusrun.orchestrator.network.cost.shapes import divisors, shapes
+from torusrun.orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
+from torusrun.orchestrator.network.placement.arrange import arrange
+from torusrun.orchestrator.network.placement.choose import choices
+from torusrun.orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.network.placement.timing import HostsLayout, timing
+from torusrun.training.collectives import chunks
+from torusrun.training.recipe.train import SyncKeys
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = float(1 << 20)

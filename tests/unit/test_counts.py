@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.network.placement.grid import Grid
-from orchestrator.report.screen.many import Window
-from training.counted import all_of, counted
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.report.screen.many import Window
+from torusrun.training.counted import all_of, counted
 
 
 @pytest.mark.parametrize(

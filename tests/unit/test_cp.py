@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder.copying import keep_only
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.collect import PARTIAL
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_bad_login_nodes import FILE, announcing, leads_to, run_at
-from training.files.below import opened
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.copying import keep_only
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.collect import PARTIAL
+from torusrun.training.files.below import opened
 
 
 @pytest.fixture

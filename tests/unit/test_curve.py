@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.curve import ASCII, BLOCKS, Axis, Curve
-from orchestrator.report.screen import losses as module
-from orchestrator.report.screen.losses import Losses
-from training.reporting.metrics import Metrics
+from torusrun.orchestrator.report.curve import ASCII, BLOCKS, Axis, Curve
+from torusrun.orchestrator.report.screen import losses as module
+from torusrun.orchestrator.report.screen.losses import Losses
+from torusrun.training.reporting.metrics import Metrics
 
 Points = list[tuple[float, float]]
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.folder.records import End
-from orchestrator.job.daemon import Daemon
 from tests.waiting import until
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.job.daemon import Daemon
 
 STOPPED = End(State.CANCELLED, "the ranks were told to stop from outside", certain=False)
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
 from tests.unit import damage
 from tests.unit.run_folders import make, write_specs
 from tests.waiting import until
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 VERB_S = 120
 MEMORY_BYTES = 600 << 20

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.cli.main import main
-from orchestrator.planning.plan import plan
 from tests.training.packed_sources import small
-from training.data.packed.packed_file import folder
-from training.data.packed.sources import SOURCES
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.training.data.packed.packed_file import folder
+from torusrun.training.data.packed.sources import SOURCES
 
 RUN = "name: x\nsite: local\ntrain: {data: DATA, model: resnet-small}\n"
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.json_files import write_json, write_text
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.support.archive import TAIL_BYTES
-from orchestrator.runs.support.secret_forms import REMOVED
-from orchestrator.runs.support.without_secrets import Cleaner
 from tests.unit.run_folders import make, write_specs
 from tests.unit.secret_forms import FORMS, HEX, PLAIN, VALUE
+from torusrun.orchestrator.base.json_files import write_json, write_text
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.support.archive import TAIL_BYTES
+from torusrun.orchestrator.runs.support.secret_forms import REMOVED
+from torusrun.orchestrator.runs.support.without_secrets import Cleaner
 
 ENV = {
     "PLAIN": "of-the-run-planted5577",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.states import Cause, State
-from orchestrator.runs.state.decide import History, Policy, Resume, Stop, Wait, decide
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, Stop, Wait, decide
 
 ENDS_TO_RESUME = [state for state in State if state.over and state not in (State.COMPLETED, State.LOST)]
 AT_WORK = "processes of its ranks are still at work"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import schedulers
-from orchestrator.base.states import State
-from orchestrator.cli.main import VERBS
-from orchestrator.folder.records import End
-from orchestrator.images.runtime import COMMANDS
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import VERBS
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.images.runtime import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
@@ -96,7 +96,9 @@ def decoys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_verb_runs_files_of_the_working_directory(verb: str, decoys: Path, home: Path) -> None:
     program = decoys.with_name("torusrun")
-    program.write_text(f"#!{sys.executable}\nimport sys\nfrom orchestrator.cli.main import main\nsys.exit(main())\n")
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom torusrun.orchestrator.cli.main import main\nsys.exit(main())\n"
+    )
     program.chmod(0o755)
     run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
     (home / "site.yaml").write_text(SITE.format(folder=home))
@@ -104,7 +106,7 @@ def test_no_verb_runs_files_of_the_working_directory(verb: str, decoys: Path, ho
     (home / "image.yaml").write_text("name: tiny\nbase: ./none.sif\n")
     words = ARGUMENTS.get(verb, "").format(home=home, run=run.run_id).split()
     # An empty and a relative entry, as `export PATH=$UNSET:/bin` leaves them, mean the working directory.
-    environment = {**os.environ, "PATH": os.pathsep.join(["", ".", *SYSTEM]), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PATH": os.pathsep.join(["", ".", *SYSTEM]), "PYTHONPATH": str(ROOT / "src")}
     said = subprocess.run(
         [program, verb, *words], cwd=decoys, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=120,

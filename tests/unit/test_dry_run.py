@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.dryrun.look import DryRun, dry_run
-from orchestrator.cli.dryrun.text import as_json, text
-from orchestrator.cli.main import main
-from orchestrator.job.image.contained import contained
-from orchestrator.planning.plan import Plan, plan
-from orchestrator.runs.attempts.submit import first
 from tests.unit.test_architecture import modules_after
+from torusrun.orchestrator.cli.dryrun.look import DryRun, dry_run
+from torusrun.orchestrator.cli.dryrun.text import as_json, text
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.job.image.contained import contained
+from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.runs.attempts.submit import first
 
 DIGITS = str(Path(__file__).resolve().parents[2] / "examples" / "digits.yaml")
 COMMAND = "name: mine\nsite: site.yaml\nnodes: 2\ncommand: [python, train.py, 'two words']\nenv: {GREETING: \"it's\"}\n"
@@ -133,7 +133,7 @@ def test_a_machine_without_the_clusters_programs_says_what_it_assumes(
 def test_a_training_has_no_meeting_point_and_shows_no_token(project: Path) -> None:
     shown = dry_run(planned(project, "slurm", run="name: mine\nsite: site.yaml\nnodes: 2\ntrain: {}\n"))
     assert "MASTER_ADDR" not in shown.environment and shown.code is None and shown.container is None
-    assert shown.program.argv[-2:] == ("training", str(shown.attempt.config))
+    assert shown.program.argv[-2:] == ("torusrun.training", str(shown.attempt.config))
     assert "attempts/1/config.json" in shown.files and "code.json" not in shown.files
 
 

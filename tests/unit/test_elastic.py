@@ -12,20 +12,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import write_json
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job.ranks import standby as waiting_rank
-from orchestrator.job.ranks.elastic import ElasticProgram
-from orchestrator.job.standby.beside_attempt import Standby
-from orchestrator.job.standby.survivors import Survivors
-from orchestrator.job.start.prepare import prepare
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.mapping import place
-from orchestrator.planning.plan import plan
-from orchestrator.schedulers import launchers
 from tests.unit.run_folders import write_specs
 from tests.waiting import until
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job.ranks import standby as waiting_rank
+from torusrun.orchestrator.job.ranks.elastic import ElasticProgram
+from torusrun.orchestrator.job.standby.beside_attempt import Standby
+from torusrun.orchestrator.job.standby.survivors import Survivors
+from torusrun.orchestrator.job.start.prepare import prepare
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.mapping import place
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.schedulers import launchers
 
 # A supervisor whose ranks are left at once, twice.
 LEFT = """import json, os, socket
@@ -87,7 +87,7 @@ def test_the_ranks_that_are_left_begin_in_the_next_attempt_on_the_same_hosts(
     hosts: Sequence[str], waiting: Sequence[int], begins: bool, home: Path, launcher: subprocess.Popen[bytes],
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("orchestrator.job.standby.survivors.WAIT_S", 0.1)
+    monkeypatch.setattr("torusrun.orchestrator.job.standby.survivors.WAIT_S", 0.1)
     write_specs(home)
     made = plan(home / "run.yaml", settings=["keep_going={attempts: 2, elastic: true}"])
     run = RunFolder(made.folder)
@@ -116,7 +116,7 @@ def test_a_lost_program_is_replaced_by_the_one_that_waits_or_else_by_a_new_one(m
         return subprocess.Popen([sys.executable, "-c", PROGRAM, str(keep[0])], pass_fds=keep)
 
     monkeypatch.setattr(waiting_rank, "started", started)
-    monkeypatch.setattr("orchestrator.job.ranks.elastic.SPARE_S", 0.0)
+    monkeypatch.setattr("torusrun.orchestrator.job.ranks.elastic.SPARE_S", 0.0)
     program = SimpleNamespace(standby=("spare",), elastic=("elastic",), argv=("", "config.json"))
     rank = SimpleNamespace(order=SimpleNamespace(program=program), variables=lambda *_: {})
     with ExitStack() as held, open("/dev/null", "wb") as log:
@@ -152,7 +152,7 @@ def test_a_spare_takes_neither_the_requests_nor_the_program_of_the_rank_at_work(
         """A handler of the wrapper."""
 
     monkeypatch.setattr(waiting_rank, "started", started)
-    monkeypatch.setattr("orchestrator.job.ranks.elastic.SPARE_S", 0.0)
+    monkeypatch.setattr("torusrun.orchestrator.job.ranks.elastic.SPARE_S", 0.0)
     program = SimpleNamespace(standby=("spare",), elastic=("elastic",), argv=("", "config.json"))
     rank = SimpleNamespace(order=SimpleNamespace(program=program), variables=lambda *_: {})
     before = [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)]

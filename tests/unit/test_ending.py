@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.base import ending
+from torusrun.orchestrator.base import ending
 
 SIGNALS = [signal.SIGTERM, signal.SIGHUP]
 

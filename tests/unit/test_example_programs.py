@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
+
+THREADS = """
+import os, runpy, sys
+sys.argv = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as end:
+    names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+    print("ended with", end.code, *(name for name in names if "gloo" in name))
+"""
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "examples" / "programs"
 OURS = {"orchestrator", "training", "torusrun"}
@@ -18,3 +33,12 @@ def test_the_python_programs_are_valid_and_import_nothing_of_ours() -> None:
         imported[path.name] = {name.partition(".")[0] for name in names}
     assert imported and all(imported.values())
     assert not {program: names & OURS for program, names in imported.items() if names & OURS}
+
+
+def test_no_thread_of_the_group_is_left_when_ddp_ends(tmp_path: Path) -> None:
+    """A thread that needs Python while it ends aborts the process."""
+    pytest.importorskip("sklearn")
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "RANK": "0", "WORLD_SIZE": "1"}
+    command = [sys.executable, "-c", THREADS, str(PROGRAMS / "ddp.py"), "--steps", "2", "--checkpoints", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **meeting})
+    assert done.stdout.splitlines()[-1] == "ended with 0", done.stdout + done.stderr

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import Ended, Started, Submitting
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End, Meaning, RankEnd
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.mapping import place
-from orchestrator.report.handle import Run
-from orchestrator.runs.state.advice import ADVICE
-from orchestrator.schedulers.client import Client
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import Ended, Started, Submitting
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.mapping import place
+from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.runs.state.advice import ADVICE
+from torusrun.orchestrator.schedulers.client import Client
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 TRACEBACK = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>']

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.states import Cause, State
-from orchestrator.cli.main import main
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.program.sources.tensorboard import TensorBoard
-from orchestrator.report.export.formats import FORMATS, Format, as_csv, as_events, as_parquet
-from orchestrator.report.export.table import MetricTable, table
-from orchestrator.report.handle import Run
 from tests.unit.run_folders import STEPS, make, write_specs
 from tests.unit.test_report_series import row
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.program.sources.tensorboard import TensorBoard
+from torusrun.orchestrator.report.export.formats import FORMATS, Format, as_csv, as_events, as_parquet
+from torusrun.orchestrator.report.export.table import MetricTable, table
+from torusrun.orchestrator.report.handle import Run
 
 DONE = End(State.COMPLETED, "all 4 ranks ended well", cause=Cause.DONE)
 
@@ -101,6 +101,22 @@ def test_the_verb_replaces_its_file_and_leaves_others(
     assert main(["export", "made*", str(home / "curves"), "--as", "csv"]) == 0
     assert file.read_bytes() == first and mine.read_text() == "mine" and len(list(file.parent.iterdir())) == 2
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_folder_of_a_run_that_is_a_link_is_not_followed_and_one_for_all_is_refused(
+    run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (mine := tmp_path / "mine").mkdir()
+    (mine / "metrics.csv").write_text("mine")
+    (into := tmp_path / "into").mkdir()
+    (into / run.run_id).symlink_to(mine)
+    assert main(["export", "last", str(into)]) == 2
+    assert "this is a symbolic link, and is not followed" in capsys.readouterr().err
+    (into / run.run_id).unlink()
+    into.chmod(0o777)
+    assert main(["export", "last", str(into)]) == 3
+    assert "other users can write to this folder" in capsys.readouterr().err
+    assert (mine / "metrics.csv").read_text() == "mine" and not os.listdir(into)
 
 
 def test_a_run_without_steps_is_refused_and_the_others_are_written(

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.states import State, Status
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Ended, Started, Submitted
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state import follow
-from orchestrator.runs.state.follow import Followed, follow_all
-from orchestrator.runs.state.view import read_record
-from orchestrator.schedulers.client import Client
 from tests.unit.run_folders import make, write_specs
-from training.reporting.metrics import Metrics
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Ended, Started, Submitted
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state import follow
+from torusrun.orchestrator.runs.state.follow import Followed, follow_all
+from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.training.reporting.metrics import Metrics
 
 DONE = End(State.COMPLETED, "all 4 ranks ended well")
 

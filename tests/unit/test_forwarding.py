@@ -21,25 +21,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.base import proc
-from orchestrator.base.json_files import write_text
-from orchestrator.base.process import Streams
-from orchestrator.base.states import State
-from orchestrator.beside.forwarding import clients, listening, program
-from orchestrator.beside.forwarding.messages import BEGIN, NOISE_BYTES, Message, NotAForward, Unpacked, packed
-from orchestrator.folder import claim
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import Attempt
 from tests.waiting import until
+from torusrun.orchestrator.base import proc
+from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.base.process import Streams
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.beside.forwarding import clients, listening, program
+from torusrun.orchestrator.beside.forwarding.messages import BEGIN, NOISE_BYTES, Message, NotAForward, Unpacked, packed
+from torusrun.orchestrator.folder import claim
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import Attempt
 
 LIMIT_S = 60.0
 OPEN = """
 import sys
-from orchestrator.base import process
-from orchestrator.base.errors import TorusrunError
-from orchestrator.beside.forwarding.listening import listen
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.beside.forwarding.listening import listen
 folder, port, at = sys.argv[1:]
-argv = process.module(sys.executable, "orchestrator.beside.forwarding.program", folder, "0", port)
+argv = process.module(sys.executable, "torusrun.orchestrator.beside.forwarding.program", folder, "0", port)
 try:
     sys.exit(listen(lambda streams: process.join(argv, streams), int(port), at))
 except TorusrunError as error:
@@ -308,8 +308,8 @@ def test_the_user_learns_that_the_program_is_gone(echo: Forward, tmp_path: Path)
 
 
 def test_a_silent_other_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.beside.forwarding.carrying.SILENCE_S", 0.1)
-    monkeypatch.setattr("orchestrator.beside.forwarding.carrying.LOOK_S", 0.01)
+    monkeypatch.setattr("torusrun.orchestrator.beside.forwarding.carrying.SILENCE_S", 0.1)
+    monkeypatch.setattr("torusrun.orchestrator.beside.forwarding.carrying.LOOK_S", 0.01)
     theirs, mine = os.pipe(), os.pipe()
     os.write(mine[1], BEGIN)
     with pytest.raises(Exception, match=r"the other end of the forward has sent nothing for 0.1 s"):

@@ -10,28 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.states import Cause, State
-from orchestrator.folder import index, ledger
-from orchestrator.folder.events import Ended, Submitted, Submitting
-from orchestrator.folder.records import RESERVED_BYTES, End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job import keep_going
-from orchestrator.job.hangs import hang_watch
-from orchestrator.job.hangs.patience import WORK_S
-from orchestrator.job.recorded import recorded
-from orchestrator.planning import attempt_plan
-from orchestrator.planning.plan import plan
-from orchestrator.runs.attempts import create, submit
-from orchestrator.runs.attempts.script import Scripts
-from orchestrator.runs.state.poll import views
-from orchestrator.schedulers.launchers import spawner
 from tests import machine
 from tests.unit.clock import Clock
 from tests.unit.run_folders import write_specs
 from tests.unit.test_hang_watch import Job
 from tests.unit.test_sweeps import LATER_S, TAKES, Cluster
 from tests.waiting import until
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.folder import index, ledger
+from torusrun.orchestrator.folder.events import Ended, Submitted, Submitting
+from torusrun.orchestrator.folder.records import RESERVED_BYTES, End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job import keep_going
+from torusrun.orchestrator.job.hangs import hang_watch
+from torusrun.orchestrator.job.hangs.patience import WORK_S
+from torusrun.orchestrator.job.recorded import recorded
+from torusrun.orchestrator.planning import attempt_plan
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.runs.attempts import create, submit
+from torusrun.orchestrator.runs.attempts.script import Scripts
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.schedulers.launchers import spawner
 
 FULL = "the disk that holds the run is full: free space and resume"
 

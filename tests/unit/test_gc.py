@@ -14,23 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.json_files import write_json
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder import claim
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.images.builds import lock
-from orchestrator.images.builds.cache import Cache, CachedImage
-from orchestrator.planning.image.recorded import Image
-from orchestrator.remote.login_node import calls, store
-from orchestrator.runs.collect import PARTIAL
 from tests.unit.containers.test_cache import entry
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_many_at_once import at_work, job  # noqa: F401
-from training.checkpoint import store as store_of_checkpoints
-from training.checkpoint.manifest import MANIFEST, candidates, compose, name_of
-from training.progress import Progress
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import claim
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.images.builds import lock
+from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.remote.login_node import calls, store
+from torusrun.orchestrator.runs.collect import PARTIAL
+from torusrun.training.checkpoint import store as store_of_checkpoints
+from torusrun.training.checkpoint.manifest import MANIFEST, candidates, compose, name_of
+from torusrun.training.progress import Progress
 
 DONE = End(State.COMPLETED, "all 4 ranks ended well")
 OLD_S = time.time() - 40 * 86400.0

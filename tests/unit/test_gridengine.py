@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State
-from orchestrator.schedulers.gridengine import facts
-from orchestrator.schedulers.gridengine.scheduler import GridEngine
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.schedulers.gridengine import facts
+from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
 
 RECORDED = Path(__file__).parent / "recorded" / "gridengine"
 ENGINE = GridEngine("labuser")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.schedulers.gridengine.scheduler import GridEngine
-from orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
+from torusrun.orchestrator.schedulers.interface import Request
 
 ENGINE = GridEngine("labuser")
 

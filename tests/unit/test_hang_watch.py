@@ -15,29 +15,29 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base import proc
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import write_json
-from orchestrator.base.states import Cause
-from orchestrator.folder import ledger
-from orchestrator.folder.beat import Beat
-from orchestrator.folder.events import Started
-from orchestrator.folder.node_load import NodeLoad, RankSteps
-from orchestrator.folder.records import End, RankEnd
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job.gather import RankRecords
-from orchestrator.job.hangs import hang_watch
-from orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack, symptom
-from orchestrator.job.hangs.hang_watch import HangWatch
-from orchestrator.job.hangs.patience import Symptom
-from orchestrator.job.load.beat_file import BeatFile
-from orchestrator.network.placement.mapping import Grid, place
-from orchestrator.planning.plan import Plan, plan
 from tests.unit.clock import Clock
 from tests.unit.run_folders import write_specs
 from tests.waiting import until
-from training.reporting.heartbeat import EVALUATION, STEPS
-from training.reporting.metrics import Metrics
+from torusrun.orchestrator.base import proc
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.states import Cause
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.beat import Beat
+from torusrun.orchestrator.folder.events import Started
+from torusrun.orchestrator.folder.node_load import NodeLoad, RankSteps
+from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job.gather import RankRecords
+from torusrun.orchestrator.job.hangs import hang_watch
+from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack, symptom
+from torusrun.orchestrator.job.hangs.hang_watch import HangWatch
+from torusrun.orchestrator.job.hangs.patience import Symptom
+from torusrun.orchestrator.job.load.beat_file import BeatFile
+from torusrun.orchestrator.network.placement.mapping import Grid, place
+from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.training.reporting.heartbeat import EVALUATION, STEPS
+from torusrun.training.reporting.metrics import Metrics
 
 PLACED = place(Grid((4,)), ["n1", "n2"], 2)
 WAITS = Where("S", ["/x/training/collectives/ring.py:61 _wait"])

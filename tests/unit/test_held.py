@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.states import State, Status
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Ended, Started, Submitted, Submitting
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state.dependencies import held
-from orchestrator.runs.state.view import read_record
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Ended, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state.dependencies import held
+from torusrun.orchestrator.runs.state.view import read_record
 
 FAILED = End(State.FAILED, "rank 1 was killed")
 GONE = "999999999.1"

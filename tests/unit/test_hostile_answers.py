@@ -13,21 +13,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.base.errors import TorusrunError
-from orchestrator.base.states import State
-from orchestrator.cli import api
-from orchestrator.folder.events import Started, Submitting
-from orchestrator.planning.plan import plan
-from orchestrator.remote import feed, of_file, remote_runs, session, status, verbs
-from orchestrator.remote.handle import RunThere
-from orchestrator.remote.links.host import LinkLost, LoginHost
-from orchestrator.remote.remote_runs import Known
-from orchestrator.report.account import account_lines
-from orchestrator.report.listing import listing
-from orchestrator.report.screen import many, one
-from orchestrator.report.screen.detail import Detail
-from orchestrator.runs.state.account import Account, account
-from orchestrator.runs.state.view import View
 from tests.unit.bad_node import Replay, frame, wrote
 from tests.unit.far import HERE
 from tests.unit.test_bad_login_nodes import FILE, Clock, clock  # noqa: F401
@@ -35,6 +20,21 @@ from tests.unit.test_remote import VIEW
 from tests.unit.test_remote_verbs import run_file  # noqa: F401
 from tests.unit.test_watch_nodes import node
 from tests.unit.test_watch_screen import DETAIL, drawn
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli import api
+from torusrun.orchestrator.folder.events import Started, Submitting
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.remote import feed, of_file, remote_runs, session, status, verbs
+from torusrun.orchestrator.remote.handle import RunThere
+from torusrun.orchestrator.remote.links.host import LinkLost, LoginHost
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.report.account import account_lines
+from torusrun.orchestrator.report.listing import listing
+from torusrun.orchestrator.report.screen import many, one
+from torusrun.orchestrator.report.screen.detail import Detail
+from torusrun.orchestrator.runs.state.account import Account, account
+from torusrun.orchestrator.runs.state.view import View
 
 ACCOUNT = account([Submitting(1, "a-1", time_s=1.0), Started(1, "7", ("n1",), time_s=2.0)], [], 9.0, State.RUNNING)
 MOST_CONNECTIONS, MOST_BYTES = 3, 1 << 20

@@ -17,21 +17,21 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.images.definitions import image_file, lint
-from orchestrator.images.definitions.definition import Variant, render
-from orchestrator.images.definitions.image_file import ImageFile
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.job_request import request
-from orchestrator.planning.plan import Plan, plan
-from orchestrator.runs.attempts import script as scripts
-from orchestrator.schedulers.script import loading
-from orchestrator.schedulers.software import activating
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.site import Site
 from tests.unit import hostile
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.images.definitions import image_file, lint
+from torusrun.orchestrator.images.definitions.definition import Variant, render
+from torusrun.orchestrator.images.definitions.image_file import ImageFile
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.job_request import request
+from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.runs.attempts import script as scripts
+from torusrun.orchestrator.schedulers.script import loading
+from torusrun.orchestrator.schedulers.software import activating
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.site import Site
 
 PREFIXES = ("#SBATCH", "#PBS", "#BSUB", "#$", "#@", "#COBALT", "#PJM", "#MSUB", "#OAR", "#HQ", "# @")
 PREFIX = {"slurm": "#SBATCH ", "pbs": "#PBS ", "gridengine": "#$ ", "local": "#"}

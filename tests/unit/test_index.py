@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.cli.main import main
-from orchestrator.folder import index, ledger
-from orchestrator.folder.events import Submitting
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state.poll import unasked
-from orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import index, ledger
+from torusrun.orchestrator.folder.events import Submitting
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state.poll import unasked
+from torusrun.orchestrator.runs.state.view import read_record
 
 STRANGER = 4321
 only_root = pytest.mark.needs("users")

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder.records import End
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.records import End
 
 SAID = "torusrun: interrupted; submitted runs continue\n"
 CALLS = ("open", "mkdir", "rename", "replace", "unlink", "rmdir", "link", "symlink", "scandir")

@@ -13,25 +13,25 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import schedulers
-from orchestrator.base import proc
-from orchestrator.base.states import State
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Started
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job import deputy, remains
-from orchestrator.planning.plan import plan
-from orchestrator.schedulers.traits import Reach
 from tests.unit.run_folders import make, write_specs
 from tests.waiting import until
-from training.checkpoint import writer
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import proc
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Started
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job import deputy, remains
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.schedulers.traits import Reach
+from torusrun.training.checkpoint import writer
 
 SUPERVISOR = """
 import signal, sys
 from pathlib import Path
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job.stop_requests import StopRequests
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job.stop_requests import StopRequests
 run = RunFolder(Path(sys.argv[1]))
 requests = StopRequests(run, run.attempt(1))
 print("ready", flush=True)

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.bad_nodes import noted
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import Ended, JobAdded, KeptGoing, NoMoreJobs, Started, Submitted
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.attempts import bad_hosts
-from orchestrator.runs.state import next_job
-from orchestrator.runs.state.poll import views
-from orchestrator.schedulers.gridengine.scheduler import GridEngine
-from orchestrator.schedulers.pbs.scheduler import PBS
 from tests.unit.slurm_programs import SlurmPrograms
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.bad_nodes import noted
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import Ended, JobAdded, KeptGoing, NoMoreJobs, Started, Submitted
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.attempts import bad_hosts
+from torusrun.orchestrator.runs.state import next_job
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
+from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 
 RUN = "nodes: 2\ntime: 1h\nkeep_going: {attempts: 4}\ntrain: {}"
 LATER_S = 120.0  # longer than a scheduler needs to show a job

@@ -13,36 +13,36 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base import process
-from orchestrator.base.errors import UserError
-from orchestrator.base.states import State
-from orchestrator.folder import ledger
-from orchestrator.folder.alone import alone
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End, RankEnd
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job import around, recorded
-from orchestrator.job.image import stage
-from orchestrator.job.image.made_ready import verify
-from orchestrator.job.place import placed
-from orchestrator.job.supervise import Supervisor
-from orchestrator.planning import attempt_plan, plan_files
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.job_request import request
-from orchestrator.planning.plan import plan
-from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts import keep_going as attempts
-from orchestrator.runs.attempts.keep_going import Here, next_step
-from orchestrator.runs.attempts.script import scripts
-from orchestrator.runs.state.decide import Resume, Stop, Wait
-from orchestrator.runs.state.poll import look
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.site import ContainerSettings
 from tests.unit.clock import Clock
 from tests.unit.slurm_programs import SlurmPrograms
 from tests.waiting import until
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job import around, recorded
+from torusrun.orchestrator.job.image import stage
+from torusrun.orchestrator.job.image.made_ready import verify
+from torusrun.orchestrator.job.place import placed
+from torusrun.orchestrator.job.supervise import Supervisor
+from torusrun.orchestrator.planning import attempt_plan, plan_files
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.job_request import request
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.runs.attempts import create
+from torusrun.orchestrator.runs.attempts import keep_going as attempts
+from torusrun.orchestrator.runs.attempts.keep_going import Here, next_step
+from torusrun.orchestrator.runs.attempts.script import scripts
+from torusrun.orchestrator.runs.state.decide import Resume, Stop, Wait
+from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.site import ContainerSettings
 
 SITE = f"""scheduler: slurm
 launcher: mpirun
@@ -247,10 +247,10 @@ def test_the_place_of_an_error_and_the_step_of_a_heartbeat_are_evidence(
 PAUSES = """
 import sys, time
 from pathlib import Path
-from orchestrator.job import keep_going
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning import plan_files
-from orchestrator.runs.state.decide import Wait
+from torusrun.orchestrator.job import keep_going
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.runs.state.decide import Wait
 from tests.unit.clock import Clock
 keep_going.time = clock = Clock(time.time())
 run = RunFolder(Path(sys.argv[1]))
@@ -269,10 +269,10 @@ def test_a_job_pauses_as_long_as_it_has_time_and_nobody_ends_it(run: RunFolder) 
 ENDS = """
 import sys
 from pathlib import Path
-from orchestrator.job.keep_going import Jobs
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning import plan_files
-from orchestrator.runs.state.decide import Stop
+from torusrun.orchestrator.job.keep_going import Jobs
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.runs.state.decide import Stop
 run = RunFolder(Path(sys.argv[1]))
 jobs, step = Jobs(run, run.attempt(1), plan_files.read_first(run, 1)), Stop("is over", later_job=sys.argv[2] == "True")
 state = jobs._nothing_left(step)
@@ -360,7 +360,7 @@ def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path)
     made = RunFolder(first.plan.folder)
     texts = scripts(first, made.attempt(1), request(first, made.attempt(1)))
     create.run(first, home, texts, Submitting(1, "kept.1", jobs=9))
-    argv = [sys.executable, "-m", "orchestrator.job.keep_going", str(made.attempt(1).folder)]
+    argv = [sys.executable, "-m", "torusrun.orchestrator.job.keep_going", str(made.attempt(1).folder)]
     with alone(made), open(home / "said", "wb") as said:
         job = subprocess.Popen(argv, stdout=said, stderr=said)
         until(lambda: b"on " in (home / "said").read_bytes(), "the job to begin")

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job.rank import identity
-from orchestrator.job.start import launch
-from orchestrator.job.start.launch_order import fabric
-from orchestrator.job.witness import words
-from orchestrator.planning.plan import Plan, plan
-from orchestrator.schedulers import launchers, remote_shell
-from orchestrator.schedulers.launchers.launcher import Launch, Pmi
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job.rank import identity
+from torusrun.orchestrator.job.start import launch
+from torusrun.orchestrator.job.start.launch_order import fabric
+from torusrun.orchestrator.job.witness import words
+from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.schedulers import launchers, remote_shell
+from torusrun.orchestrator.schedulers.launchers.launcher import Launch, Pmi
 
 OPEN_MPI = {4: "mpirun (Open MPI) 4.1.4\n\nReport bugs to ...", 5: "mpirun (Open MPI) 5.0.11\n\nReport bugs to ..."}
 MPICH = "HYDRA build details:\n    Version:                                 4.0.2\n"
@@ -50,7 +50,9 @@ def test_what_the_name_of_a_launcher_says(program: str, pmi: Pmi, one_node: bool
 def test_under_pbs_mpirun_goes_through_the_scheduler(tmp_path: Path) -> None:
     words = launched(tmp_path, "scheduler: pbs\nlauncher: mpirun")
     agent = words[words.index("plm_rsh_agent") + 1]
-    assert agent.startswith("/opt/py /") and agent.endswith("/orchestrator/schedulers/remote_shell.py pbs")
+    assert agent.startswith("/opt/py -u /") and agent.endswith(
+        "/entry/torusrun torusrun.orchestrator.schedulers.remote_shell pbs"
+    )
     assert {"--leave-session-attached", "--oversubscribe"} <= set(words)
 
 
@@ -62,7 +64,7 @@ def test_a_site_says_how_its_nodes_are_reached(tmp_path: Path) -> None:
     words = launched(
         tmp_path, 'scheduler: gridengine\nlauncher: mpirun\nask: ["-pe mpi {ranks}"]\nremote_shell: scheduler'
     )
-    assert words[words.index("plm_rsh_agent") + 1].endswith("remote_shell.py gridengine")
+    assert words[words.index("plm_rsh_agent") + 1].endswith(".remote_shell gridengine")
 
 
 def test_hydra_goes_through_the_scheduler_wherever_that_has_a_way(tmp_path: Path) -> None:
@@ -71,7 +73,7 @@ def test_hydra_goes_through_the_scheduler_wherever_that_has_a_way(tmp_path: Path
     words = launch.command(made, attempt, hydra)
     assert words[words.index("-launcher") + 1] == "rsh" and words[words.index("-launcher-exec") + 1] == "/opt/py"
     rest = launch.environment(made, attempt, hydra, {})["HYDRA_LAUNCHER_EXTRA_ARGS"]
-    assert rest.endswith("/orchestrator/schedulers/remote_shell.py gridengine")
+    assert rest.endswith("/entry/torusrun torusrun.orchestrator.schedulers.remote_shell gridengine")
     words = launched(tmp_path, "scheduler: pbs\nlauncher: mpiexec.hydra\nremote_shell: ssh")
     assert words[words.index("-launcher") + 1] == "ssh" and "-launcher-exec" not in words
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State, Status
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.local.scheduler import Local
-from orchestrator.schedulers.local.sessions import found, job_id_of
 from tests.waiting import until
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.local.scheduler import Local
+from torusrun.orchestrator.schedulers.local.sessions import found, job_id_of
 
 NOTHING = Request("x", 1, 1, 1, 0, None, 60.0, None, None, Path("job.out"), Path("job.err"))
 

@@ -16,17 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.process import Streams
-from orchestrator.remote.links import host_keys
-from orchestrator.remote.links.host import HostRefused, LinkLost
-from orchestrator.remote.links.relay import relay
-from orchestrator.remote.links.through_fabric import ThroughFabric
 from tests.unit.ssh_server import SshServer
 from tests.unit.terminals import Terminal
+from torusrun.orchestrator.base.process import Streams
+from torusrun.orchestrator.remote.links import host_keys
+from torusrun.orchestrator.remote.links.host import HostRefused, LinkLost
+from torusrun.orchestrator.remote.links.relay import relay
+from torusrun.orchestrator.remote.links.through_fabric import ThroughFabric
 
 LOG_IN = (
-    "import sys; from orchestrator.base.errors import SiteError; from orchestrator.remote.links.host import LoginHost\n"
-    "from orchestrator.remote.links.through_fabric import ThroughFabric\n"
+    "import sys; from torusrun.orchestrator.base.errors import SiteError\n"
+    "from torusrun.orchestrator.remote.links.host import LoginHost\n"
+    "from torusrun.orchestrator.remote.links.through_fabric import ThroughFabric\n"
     "try: ThroughFabric(LoginHost(sys.argv[1]), 'true').close(); print('logged in')\n"
     "except SiteError as error: print(type(error).__name__, error)\n"
 )

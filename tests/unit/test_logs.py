@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.states import State, Status
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Submitted
-from orchestrator.folder.records import End, RankEnd
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.logs.files import logs
-from orchestrator.report.logs.reading import Filter, Reading
-from orchestrator.report.logs.source import BLOCK_BYTES, FollowedFile
-from orchestrator.report.logs.tail import newest_line, tail
-from orchestrator.schedulers.client import Client
 from tests import machine
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Submitted
+from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.logs.files import logs
+from torusrun.orchestrator.report.logs.reading import Filter, Reading
+from torusrun.orchestrator.report.logs.source import BLOCK_BYTES, FollowedFile
+from torusrun.orchestrator.report.logs.tail import newest_line, tail
+from torusrun.orchestrator.schedulers.client import Client
 
 Said = pytest.CaptureFixture[str]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Submitted, Submitting
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state.poll import views
-from orchestrator.schedulers.gridengine.scheduler import GridEngine
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Submitted, Submitting
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
 
 RECORDED = Path(__file__).parent / "recorded" / "gridengine"
 PLAN = """{{"schema": 1, "run": "{run}", "grid": [1, 1], "ranks": 1, "ranks_per_node": 1, "python": "python3",

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base import proc
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder import claim, disk, index, ledger
-from orchestrator.folder.events import Submitted, Submitting
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state import selection
-from orchestrator.schedulers.local.sessions import job_id_of
 from tests.unit.run_folders import make, write_specs
 from tests.waiting import until
+from torusrun.orchestrator.base import proc
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import claim, disk, index, ledger
+from torusrun.orchestrator.folder.events import Submitted, Submitting
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state import selection
+from torusrun.orchestrator.schedulers.local.sessions import job_id_of
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.cli.main import main
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.prediction.constants import number, table
-from orchestrator.planning import measurements
-from orchestrator.spec.load import load, load_site, measured_place
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.prediction.constants import number, table
+from torusrun.orchestrator.planning import measurements
+from torusrun.orchestrator.spec.load import load, load_site, measured_place
 
 ALPHA_S, BETA_S, STEP_S, IMAGE_S = 2e-4, 4e-9, 1e-3, 5e-5
 SAVE_S = 0.02
@@ -23,7 +23,7 @@ SITE = (
 
 
 def rows(attempt: int = 1, slower: float = 1.0) -> list[dict[str, Any]]:
-    """As `python -m training.measure` writes them, by the very constants that are to be found."""
+    """As `python -m torusrun.training.measure` writes them, by the very constants that are to be found."""
     head = {"t": 0.0, "attempt": attempt, "event": "measured", "step": 0}
     found: list[dict[str, Any]] = [
         {**head, "model": "resnet-digits", "batch": n, "time_s": slower * (STEP_S + n * IMAGE_S), **SLOWEST}
@@ -100,7 +100,7 @@ def test_a_measurement_that_differs_beyond_all_bounds_leaves_a_site_that_can_be_
 
 
 def test_the_measurement_of_a_shipped_site_lies_with_the_users_sites(home: Path) -> None:
-    from orchestrator.spec.load import SHIPPED
+    from torusrun.orchestrator.spec.load import SHIPPED
 
     assert measured_place(SHIPPED / "local.yaml") == home / ".config" / "torusrun" / "sites" / "local.measured"
 
@@ -197,7 +197,7 @@ def test_a_measured_line_is_doubtful_at_batches_that_were_not_measured(
 def test_a_measured_model_of_ones_own_is_predicted_and_planned(
     tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its tensors and the samples of its data are what `python -m training.measure` counted."""
+    """Its tensors and the samples of its data are what `python -m torusrun.training.measure` counted."""
     own = 'train: {model: "my.nets:wide", data: "my.sets:all", batch: 64, epochs: 2}'
     run_file.write_text(RUN.replace("train: {batch: 64}", own))
     assert main(["predict", str(run_file)]) == 2

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import main
-from orchestrator.planning import fits_mpi
-from orchestrator.planning.plan import plan
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.planning import fits_mpi
+from torusrun.orchestrator.planning.plan import plan
 
 RUN = "name: x\nsite: site.yaml\ncommand: {command}\n"
 SITE = "scheduler: local\nlauncher: {launcher}\nnode: {{ranks: {ranks}}}\n"

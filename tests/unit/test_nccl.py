@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.network.cost import nccl, regular
-from orchestrator.network.cost.all_reduce import AllReduceTime
-from orchestrator.network.cost.links import Level, Network
-from orchestrator.network.cost.phases import PhaseLinks
-from orchestrator.network.placement.rings import Rings
-from orchestrator.network.placement.timing import timing
-from orchestrator.network.prediction.networks import network
-from orchestrator.schedulers.expected_hosts import on_one_switch
-from orchestrator.spec.load import load_site
 from tests.unit.torus_cases import names, racks
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.network.cost import nccl, regular
+from torusrun.orchestrator.network.cost.all_reduce import AllReduceTime
+from torusrun.orchestrator.network.cost.links import Level, Network
+from torusrun.orchestrator.network.cost.phases import PhaseLinks
+from torusrun.orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.network.placement.timing import timing
+from torusrun.orchestrator.network.prediction.networks import network
+from torusrun.orchestrator.schedulers.expected_hosts import on_one_switch
+from torusrun.orchestrator.spec.load import load_site
 
 POWERS = (10, 13, 15, 18, 20, 23, 26, 29)
 # The network, its nodes, and the microseconds of an all-reduce of 2^POWERS bytes over all their GPUs.

@@ -2,10 +2,10 @@
 
 import pytest
 
-from orchestrator.cli.main import VERBS
-from orchestrator.spec.run import RunSpec
-from training.recipe.key import key_of
-from training.recipe.near import did_you_mean, edits, nearest
+from torusrun.orchestrator.cli.main import VERBS
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.training.recipe.key import key_of
+from torusrun.training.recipe.near import did_you_mean, edits, nearest
 
 KEYS = [key_of(field) for field in RunSpec.__dataclass_fields__.values()]
 SITES = ["abci-a", "abci-h", "abci-v", "local", "slurm", "slurm-v100", "tsubame4"]

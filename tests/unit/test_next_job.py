@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.folder.events import CancelRequested, Ended, Event, KeptGoing, Started, Submitted, Submitting
-from orchestrator.runs.state import next_job
-from orchestrator.runs.state.in_vain import (
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.folder.events import CancelRequested, Ended, Event, KeptGoing, Started, Submitted, Submitting
+from torusrun.orchestrator.runs.state import next_job
+from torusrun.orchestrator.runs.state.in_vain import (
     OUTSIDE,
     PAUSES_S,
     ended_outside,
@@ -16,7 +16,7 @@ from orchestrator.runs.state.in_vain import (
     pause_s,
     same_error,
 )
-from orchestrator.schedulers.arrays import whole, with_arrays
+from torusrun.orchestrator.schedulers.arrays import whole, with_arrays
 
 LIMIT = Ended(2, State.TIMEOUT, "its time limit is near", Cause.TIME_LIMIT)
 OWN = Status(State.TIMEOUT, "its time limit is near", cause=Cause.TIME_LIMIT)

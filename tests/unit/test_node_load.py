@@ -17,18 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job.load import cores, gpus, interfaces, monitor
-from orchestrator.job.load.beat_file import BeatFile
-from orchestrator.job.load.monitor import Look, Monitor, Watched, look
-from orchestrator.job.load.step_times import StepsTold
-from orchestrator.job.ranks.left_behind import LeftBehind
 from tests.unit.clock import Clock
 from tests.waiting import until
-from training.files import job_memory
-from training.reporting import step_times
-from training.reporting.step_times import TELL_S, StepTimes
+from torusrun.orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job.load import cores, gpus, interfaces, monitor
+from torusrun.orchestrator.job.load.beat_file import BeatFile
+from torusrun.orchestrator.job.load.monitor import Look, Monitor, Watched, look
+from torusrun.orchestrator.job.load.step_times import StepsTold
+from torusrun.orchestrator.job.ranks.left_behind import LeftBehind
+from torusrun.training.files import job_memory
+from torusrun.training.reporting import step_times
+from torusrun.training.reporting.step_times import TELL_S, StepTimes
 
 RECORDED = Path(__file__).parent / "recorded" / "load"
 MEMINFO_TOTAL, MEMINFO_AVAILABLE = 24684084 * 1024, 21629804 * 1024

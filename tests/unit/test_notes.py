@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.api import dry_run
-from orchestrator.cli.main import main
+from torusrun.orchestrator.cli.api import dry_run
+from torusrun.orchestrator.cli.main import main
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits.yaml"
 NOTE = "the run ends in its warm-up, at lr 0.05: train.schedule.warmup_epochs is 2, and train.epochs is 1"

@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.states import Cause, State
-from orchestrator.cli.main import main
-from orchestrator.folder import kept_secrets, ledger
-from orchestrator.folder.events import Ended, Notified
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job import recorded
-from orchestrator.planning import secret_values
-from orchestrator.planning.plan import plan
-from orchestrator.runs.notices import begin, send, sending
-from orchestrator.runs.notices.sending import send_due
-from orchestrator.runs.state.poll import look
-from orchestrator.spec.problems import SpecError
 from tests.unit.run_folders import make, write_specs
 from tests.waiting import until
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import kept_secrets, ledger
+from torusrun.orchestrator.folder.events import Ended, Notified
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job import recorded
+from torusrun.orchestrator.planning import secret_values
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.runs.notices import begin, send, sending
+from torusrun.orchestrator.runs.notices.sending import send_due
+from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.spec.problems import SpecError
 
 REASON = "rank 1 said 'a \"b\" $(touch /tmp/no) \n; é'"
 FAILED = End(State.FAILED, REASON, cause=Cause.PROGRAM, step=57)

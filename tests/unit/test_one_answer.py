@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cli.dryrun.look import dry_run
-from orchestrator.cli.main import main
-from orchestrator.network.cost.shapes import shapes
-from orchestrator.planning.forecast_at_submit import forecast_at_submit
-from orchestrator.planning.host_order import ordered
-from orchestrator.planning.plan import plan
+from torusrun.orchestrator.cli.dryrun.look import dry_run
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.network.cost.shapes import shapes
+from torusrun.orchestrator.planning.forecast_at_submit import forecast_at_submit
+from torusrun.orchestrator.planning.host_order import ordered
+from torusrun.orchestrator.planning.plan import plan
 
 SITE = """scheduler: slurm
 launcher: srun

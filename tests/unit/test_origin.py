@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base import command_line
-from orchestrator.base.json_files import read_object, write_json, write_text
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder.kept_forecast import KeptForecast, read
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.forecast import forecast_of
-from orchestrator.planning.forecast_at_submit import forecast_at_submit
-from orchestrator.planning.plan import plan
 from tests.unit.run_folders import STEPS, make, write_specs
-from training.reporting.metrics import Metrics
+from torusrun.orchestrator.base import command_line
+from torusrun.orchestrator.base.json_files import read_object, write_json, write_text
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.kept_forecast import KeptForecast, read
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.forecast import forecast_of
+from torusrun.orchestrator.planning.forecast_at_submit import forecast_at_submit
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.training.reporting.metrics import Metrics
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DONE = End(State.COMPLETED, "all 4 ranks ended well, planted-4711 among them")

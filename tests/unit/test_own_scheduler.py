@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.schedulers.interface import Scheduler
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.schedulers.interface import Scheduler
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "guides" / "add-a-scheduler.md").read_text()
@@ -22,8 +22,8 @@ def dry_run(folder: Path, scheduler: str, library: Path) -> subprocess.Completed
     (library / "spooler.py").write_text(SPOOLER)
     (folder / "site.yaml").write_text(f"scheduler: {scheduler}\nlauncher: spawn\nruns: {folder}/runs\n")
     (folder / "run.yaml").write_text("name: x\nsite: ./site.yaml\ntrain: {}\n")
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder / 'library'}", "HOME": str(folder)}
-    argv = [sys.executable, "-m", "orchestrator", "submit", "run.yaml", "--dry-run"]
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}/src:{folder / 'library'}", "HOME": str(folder)}
+    argv = [sys.executable, "-m", "torusrun", "submit", "run.yaml", "--dry-run"]
     return subprocess.run(argv, cwd=folder, env=env, text=True, capture_output=True, timeout=60)
 
 

@@ -14,9 +14,9 @@ from benchmarks.packets.schedule import ITEM_BYTES, Job, gloo_ring, torus
 from benchmarks.packets.simulate import Placed
 from benchmarks.packets.stream import IN_ADAPTER, PACKET_BYTES, Stream
 from benchmarks.packets.wire import Clock, OneWay
-from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
-from orchestrator.network.placement.timing import HostsLayout
 from tests.unit.torus_cases import names
+from torusrun.orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
+from torusrun.orchestrator.network.placement.timing import HostsLayout
 
 RATE = 1e7  # bytes per second
 LINK = Link(RATE)

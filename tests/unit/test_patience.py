@@ -7,7 +7,8 @@ from itertools import islice
 
 import pytest
 
-from orchestrator.job.hangs.patience import (
+from tests.unit.replayed_steps import LATEST_S, Activity, Seen, false_end, recorded, synthetic, with_pauses
+from torusrun.orchestrator.job.hangs.patience import (
     CONFIRM_S,
     FEWEST,
     GAP_S,
@@ -24,8 +25,7 @@ from orchestrator.job.hangs.patience import (
     Sign,
     Symptom,
 )
-from tests.unit.replayed_steps import LATEST_S, Activity, Seen, false_end, recorded, synthetic, with_pauses
-from training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS
+from torusrun.training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS
 
 REAL = recorded()
 STEPS_REPLAYED = 1_000_000

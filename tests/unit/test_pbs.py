@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State, Status
-from orchestrator.folder.events import Submitted
-from orchestrator.runs.state.outcome import RESUME, resolve
-from orchestrator.schedulers import client
-from orchestrator.schedulers.pbs.scheduler import PBS
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.folder.events import Submitted
+from torusrun.orchestrator.runs.state.outcome import RESUME, resolve
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 
 RECORDED = Path(__file__).parent / "recorded" / "openpbs"
 

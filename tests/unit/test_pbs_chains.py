@@ -2,10 +2,10 @@
 
 import pytest
 
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State, Status
-from orchestrator.schedulers.pbs.scheduler import PBS
 from tests.unit.test_pbs import only, transcripts
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 
 
 def answered(name: str) -> Finished:

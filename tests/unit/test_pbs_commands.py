@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State
-from orchestrator.schedulers import client
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.pbs.scheduler import KEPT, OWN_COMMANDS, PBS
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.pbs.scheduler import KEPT, OWN_COMMANDS, PBS
 
 REQUEST = Request("digits-1", 4, 2, 3, 2, 3 * 2**30, 90.0, "rt_HF", "gag1", Path("/r/out"), Path("/r/err"))
 

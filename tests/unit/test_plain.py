@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.base.terminal.plain import plain
-from orchestrator.cli.main import main
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_watch import FOLLOW
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 EVIL = (
     "rank 1 said: [/foo] [red]:boom: \x1b]0;owned\x07\x1b[2J\r\x9b31m\x7f\u202egnp.exe\nmade-0000  COMPLETED\ttrust me"

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.cli.main import main
-from orchestrator.planning.host_order import ordered
-from orchestrator.planning.plan import plan
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.planning.host_order import ordered
+from torusrun.orchestrator.planning.plan import plan
 
 SITE = """scheduler: slurm
 launcher: srun

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.states import Cause, State
-from orchestrator.beside.shells.connection import Connection, Frame
-from orchestrator.beside.shells.proof import CALLING, Proofs
-from orchestrator.folder import ledger
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.node_findings import PreflightRecord
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job.preflight.dialogue import Errand, Hello, hear, say
-from orchestrator.job.preflight.nodes import KnownNode, Nodes
-from orchestrator.job.preflight.preflight import passed
-from orchestrator.planning.plan import Plan, plan
-from orchestrator.schedulers import launchers
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.beside.shells.connection import Connection, Frame
+from torusrun.orchestrator.beside.shells.proof import CALLING, Proofs
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.node_findings import PreflightRecord
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job.preflight.dialogue import Errand, Hello, hear, say
+from torusrun.orchestrator.job.preflight.nodes import KnownNode, Nodes
+from torusrun.orchestrator.job.preflight.preflight import passed
+from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.schedulers import launchers
 
 RECORDED = Path(__file__).parent / "recorded" / "preflight"
 SITE = """scheduler: local

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.folder.node_findings import MeasuredPair
-from orchestrator.job.preflight.blame import SLOW, Blame, blamed, suspects
-from orchestrator.job.preflight.schedule import schedule
+from torusrun.orchestrator.folder.node_findings import MeasuredPair
+from torusrun.orchestrator.job.preflight.blame import SLOW, Blame, blamed, suspects
+from torusrun.orchestrator.job.preflight.schedule import schedule
 
 FAST = 1e9
 COUNTS = st.integers(2, 130)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orchestrator.base.states import Cause, State
-from orchestrator.folder.node_findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
-from orchestrator.job.preflight import gpus, machine, node, nvidia_smi, pair
-from orchestrator.job.preflight.judge import ANSWER, compared, judge
-from orchestrator.job.preflight.order import WantedNode, wanted
-from orchestrator.job.preflight.ports import ports
-from orchestrator.runs.state.advice import ADVICE
-from orchestrator.spec.site import Node, PreflightSettings, Site
-from training.meeting.addresses import listen
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.folder.node_findings import (
+    Judgement,
+    MeasuredPair,
+    NodeFinding,
+    NodeFindings,
+    PreflightRecord,
+)
+from torusrun.orchestrator.job.preflight import gpus, machine, node, nvidia_smi, pair
+from torusrun.orchestrator.job.preflight.judge import ANSWER, compared, judge
+from torusrun.orchestrator.job.preflight.order import WantedNode, wanted
+from torusrun.orchestrator.job.preflight.ports import ports
+from torusrun.orchestrator.runs.state.advice import ADVICE
+from torusrun.orchestrator.spec.site import Node, PreflightSettings, Site
+from torusrun.training.meeting.addresses import listen
 
 RECORDED = Path(__file__).parent / "recorded" / "preflight"
 GOOD, BAD, SKIPPED = Judgement.GOOD, Judgement.BAD, Judgement.SKIPPED
@@ -262,7 +269,10 @@ def test_the_bandwidth_of_a_pair_is_measured_by_those_who_know_the_token() -> No
 
     thread = threading.Thread(target=other)
     thread.start()
-    pair.call(*listener.getsockname(), os.urandom(pair.TOKEN_BYTES))  # a stranger
+    strangers = [socket.create_connection(listener.getsockname()) for _ in range(20)]  # who are silent
+    strangers[0].sendall(token[:9])
+    strangers[1].close()
+    pair.call(*listener.getsockname(), os.urandom(pair.TOKEN_BYTES))
     rates.append(pair.received(pair.call(*listener.getsockname(), token), 1.0))
     thread.join(30)
     listener.close()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base import private, strangers
-from orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base import private, strangers
+from torusrun.orchestrator.base.errors import SiteError
 
 STRANGER = 4321
 

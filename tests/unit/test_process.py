@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import schedulers
-from orchestrator.base import proc, process
-from orchestrator.base.environment import clean_environment, jobs_environment, which
-from orchestrator.base.errors import SiteError
-from orchestrator.schedulers import KNOWN
 from tests.waiting import until
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import proc, process
+from torusrun.orchestrator.base.environment import clean_environment, jobs_environment, which
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.schedulers import KNOWN
 
 
 def test_a_program_that_does_not_end_is_given_up() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.user import user_name
-from orchestrator.folder import checkout as checkout_of
-from orchestrator.folder import provenance
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.user import user_name
+from torusrun.orchestrator.folder import checkout as checkout_of
+from torusrun.orchestrator.folder import provenance
 
 STRANGER = 4321
 

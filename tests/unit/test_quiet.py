@@ -12,13 +12,13 @@ from threading import Event
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.base.terminal import remarks
-from orchestrator.cli.main import main
-from orchestrator.cli.results import as_json
-from orchestrator.cli.verb_list import VERBS, parser_of
-from orchestrator.folder.records import End
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal import remarks
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.cli.results import as_json
+from torusrun.orchestrator.cli.verb_list import VERBS, parser_of
+from torusrun.orchestrator.folder.records import End
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from training.recipe.options import complaints
-from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
+from torusrun.training.recipe.options import complaints
+from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 
 FILES = {"root": "/data"}
 RESNET = ModelKeys("resnet18")

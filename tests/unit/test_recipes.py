@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import main
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.plan import plan
-from orchestrator.planning.plan_files import read_first
-from orchestrator.spec.problems import SpecError
-from training.recipe.files import CERTAINTIES, FOLDER, Mark, load
-from training.recipe.published import names
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.planning.plan_files import read_first
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.training.recipe.files import CERTAINTIES, FOLDER, Mark, load
+from torusrun.training.recipe.published import names
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = "name: record\nsite: local\nranks_per_node: 4\ntrain:\n  recipe: {recipe}\n  data: digits\n{more}"
@@ -155,7 +155,7 @@ def test_a_kept_plan_is_the_plan_and_tells_what_changed(home: Path) -> None:
 
 def test_a_run_without_a_recipe_reads_no_yaml_of_recipes() -> None:
     """Nor do the ranks of a training: they are told every value."""
-    program = "import sys, training.recipe.fits, training.config; print('yaml' in sys.modules)"
+    program = "import sys, torusrun.training.recipe.fits, torusrun.training.config; print('yaml' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert said.stdout == "False\n", said.stderr
 

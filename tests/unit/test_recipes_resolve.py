@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.data.view import View
-from training.recipe.files import as_document, as_train, load
-from training.recipe.fits import misfits
-from training.recipe.published import Resolved, names, resolve
-from training.recipe.train import Train
-from training.schedule.phases import phases_of
+from torusrun.training.data.view import View
+from torusrun.training.recipe.files import as_document, as_train, load
+from torusrun.training.recipe.fits import misfits
+from torusrun.training.recipe.published import Resolved, names, resolve
+from torusrun.training.recipe.train import Train
+from torusrun.training.schedule.phases import phases_of
 
 NAMES = st.sampled_from(names())
 RANKS = st.integers(1, 5000)

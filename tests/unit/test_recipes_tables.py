@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from training.progress import Progress
-from training.recipe.files import load, names
-from training.schedule.phases import Course
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.files import load, names
+from torusrun.training.schedule.phases import Course
 
 IMAGES = 1_281_167
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import LARGEST_BYTES, read_object
-from orchestrator.base.states import State
-from orchestrator.folder import metrics
-from orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import LARGEST_BYTES, read_object
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import metrics
+from torusrun.orchestrator.folder.records import End, RankEnd
 
 WHOLE = {"schema": 1, "state": "COMPLETED", "certain": True, "reason": "all well"}
 RANK = {

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.base.errors import SITE_FAILED, USER_MISTAKE
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.errors import SITE_FAILED, USER_MISTAKE
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 REFUSED = {
     "submit RUN --in last --dry-run": "--in submits nothing to a scheduler: leave out --dry-run and --print-script",

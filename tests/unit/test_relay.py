@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.folder import metrics
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job import gather, relay
-from orchestrator.job.relay import Relay
-from orchestrator.planning.program.sources import growing
-from orchestrator.planning.program.what_runs import MetricsSource, Program
-from orchestrator.report.screen.losses import Losses
-from orchestrator.runs.state.pace import progress
 from tests.unit.clock import Clock
+from torusrun.orchestrator.folder import metrics
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job import gather, relay
+from torusrun.orchestrator.job.relay import Relay
+from torusrun.orchestrator.planning.program.sources import growing
+from torusrun.orchestrator.planning.program.what_runs import MetricsSource, Program
+from torusrun.orchestrator.report.screen.losses import Losses
+from torusrun.orchestrator.runs.state.pace import progress
 
 
 @pytest.fixture

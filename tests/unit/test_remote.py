@@ -20,21 +20,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import State
-from orchestrator.base.typed import record_of
-from orchestrator.remote import archive, asking, remote_runs, session, status
-from orchestrator.remote.links import connecting
-from orchestrator.remote.links.frames import Unpacker, packed
-from orchestrator.remote.links.host import LinkLost, LoginHost
-from orchestrator.remote.links.openssh import OpenSSH
-from orchestrator.remote.login_node import boot, calls, sent_files, store
-from orchestrator.remote.remote_runs import Known
-from orchestrator.remote.session import Session
-from orchestrator.runs.state.view import View
 from tests.e2e.places import until
 from tests.unit.far import HERE, Pipe
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.remote import archive, asking, remote_runs, session, status
+from torusrun.orchestrator.remote.links import connecting
+from torusrun.orchestrator.remote.links.frames import Unpacker, packed
+from torusrun.orchestrator.remote.links.host import LinkLost, LoginHost
+from torusrun.orchestrator.remote.links.openssh import OpenSSH
+from torusrun.orchestrator.remote.login_node import boot, calls, sent_files, store
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.remote.session import Session
+from torusrun.orchestrator.runs.state.view import View
 
 
 def breaking(monkeypatch: pytest.MonkeyPatch, far: Path, lives: list[float]) -> None:
@@ -65,22 +65,22 @@ def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
 
 def test_torusrun_is_installed_once_whole_and_of_this_version(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Session(HERE, 0) as first:
-        code, out, err = said(first, "orchestrator", "version")
+        code, out, err = said(first, "torusrun.orchestrator", "version")
     assert (code, err) == (0, b""), err
     folder = bare / ".local/share/torusrun"
     (own,) = folder.glob("torusrun-*")
     assert own.name == archive.name() and not list(folder.glob(".*"))
-    assert (own / "orchestrator/data/templates/job/script.sh.j2").is_file()
+    assert (own / "torusrun/templates/job/script.sh.j2").is_file()
     monkeypatch.setattr(archive, "packed", lambda: pytest.fail("it is sent again"))
     Session(HERE, 0).close()
 
 
 def test_another_version_over_there_is_not_used(bare: Path) -> None:
-    older = bare / ".local/share/torusrun/torusrun-0.0.9-0123456789abcdef/orchestrator"
+    older = bare / ".local/share/torusrun/torusrun-0.0.9-0123456789abcdef/torusrun"
     older.mkdir(parents=True)
     (older / "__init__.py").write_text("raise SystemExit('the older one')")
     with Session(HERE, 0) as there:
-        assert said(there, "orchestrator", "version")[0] == 0
+        assert said(there, "torusrun.orchestrator", "version")[0] == 0
 
 
 @pytest.mark.needs("users")
@@ -88,8 +88,8 @@ def test_another_version_over_there_is_not_used(bare: Path) -> None:
 def test_nothing_is_imported_from_a_folder_that_a_stranger_may_have_filled(taken: str, bare: Path) -> None:
     """A folder's name tells what is in it, so everybody can make it where he may write."""
     folder = bare / ".local/share/torusrun" / archive.name()
-    (folder / "orchestrator").mkdir(parents=True, mode=0o700)
-    (folder / "orchestrator" / "__init__.py").write_text(f"open({str(bare / 'pwned')!r}, 'w')\n")
+    (folder / "torusrun").mkdir(parents=True, mode=0o700)
+    (folder / "torusrun" / "__init__.py").write_text(f"open({str(bare / 'pwned')!r}, 'w')\n")
     os.chown(folder if taken == "its own" else bare / taken, 4321, 4321)
     with pytest.raises(SiteError, match="belongs to user 4321"):
         Session(HERE, 0)
@@ -116,7 +116,7 @@ def test_what_is_sent_is_what_torusrun_says_it_needs() -> None:
     names = {name for name, _, _ in boot.PACKAGES}
     assert needed - names == {"rich", "fabric"}, "these two work on this side alone"
     files = archive.files()
-    for folder in ("orchestrator", "training", *(f"{boot.NEEDS}/{name}" for name in names)):
+    for folder in ("torusrun/orchestrator", "torusrun/training", *(f"{boot.NEEDS}/{name}" for name in names)):
         assert any(path.startswith(f"{folder}/") and path.endswith(".py") for path in files), folder
     assert not any(path.endswith((".so", ".pyc")) for path in files)
 
@@ -241,7 +241,7 @@ def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
 
 
 def test_code_is_assembled_as_it_was_frozen_or_refused(home: Path, tmp_path: Path) -> None:
-    from orchestrator.runs.code.freeze import freeze
+    from torusrun.orchestrator.runs.code.freeze import freeze
 
     code = tmp_path / "code"
     (code / "empty").mkdir(parents=True)
@@ -359,18 +359,17 @@ def test_long_messages_of_ssh_do_not_stop_it(tmp_path: Path, monkeypatch: pytest
 
 
 def test_status_without_remote_runs_imports_no_ssh(home: Path) -> None:
-    probe = (
-        "import sys; from orchestrator.cli.main import main; main(['status']); print(json.dumps(sorted(sys.modules)))"
-    )
+    probe = "import sys; from torusrun.orchestrator.cli.main import main; main(['status']); "
+    probe += "print(json.dumps(sorted(sys.modules)))"
     out = subprocess.run(
         [sys.executable, "-c", f"import json; {probe}"], capture_output=True, text=True, check=True
     ).stdout.splitlines()[-1]
-    assert not {"fabric", "paramiko", "orchestrator.remote.session"} & set(json.loads(out))
+    assert not {"fabric", "paramiko", "torusrun.orchestrator.remote.session"} & set(json.loads(out))
 
 
 def test_the_site_of_the_page_is_read(tmp_path: Path, home: Path) -> None:
-    from orchestrator.remote.links.host import of
-    from orchestrator.spec.load import load_site
+    from torusrun.orchestrator.remote.links.host import of
+    from torusrun.orchestrator.spec.load import load_site
 
     page = (Path(__file__).parents[2] / "docs" / "guides" / "remote.md").read_text()
     (tmp_path / "site.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
@@ -379,7 +378,7 @@ def test_the_site_of_the_page_is_read(tmp_path: Path, home: Path) -> None:
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "me@", "a;b", "$(x)", ""])
 def test_what_is_no_host_is_refused_by_the_reader(tmp_path: Path, home: Path, host: str) -> None:
-    from orchestrator.spec.load import load_site
+    from torusrun.orchestrator.spec.load import load_site
 
     (tmp_path / "site.yaml").write_text(f"scheduler: local\nlauncher: spawn\nhost: {json.dumps(host)}\n")
     with pytest.raises(UserError, match="site.yaml:3"):

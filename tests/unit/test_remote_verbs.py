@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.states import State
-from orchestrator.cli import api
-from orchestrator.cli.main import main
-from orchestrator.folder.bad_nodes import memory
-from orchestrator.folder.records import End
-from orchestrator.remote import remote_runs
-from orchestrator.remote.links.host import LoginHost
-from orchestrator.remote.remote_runs import Known
 from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli import api
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.bad_nodes import memory
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.remote import remote_runs
+from torusrun.orchestrator.remote.links.host import LoginHost
+from torusrun.orchestrator.remote.remote_runs import Known
 
 SITE = f"""host: {HERE.address}
 connect: fabric

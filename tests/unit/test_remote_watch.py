@@ -9,29 +9,29 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State
-from orchestrator.base.typed import record_of
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.remote import remote_runs
-from orchestrator.remote.login_node.watching import Watching
-from orchestrator.remote.remote_runs import Known
-from orchestrator.report.screen.detail import Detail
-from orchestrator.report.screen.watched import WatchedHere
-from orchestrator.schedulers.local.sessions import job_id_of
 from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import Terminal, bare
 from tests.unit.test_watch_screen import DETAIL
 from tests.waiting import until
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.remote import remote_runs
+from torusrun.orchestrator.remote.login_node.watching import Watching
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.report.screen.detail import Detail
+from torusrun.orchestrator.report.screen.watched import WatchedHere
+from torusrun.orchestrator.schedulers.local.sessions import job_id_of
 
 WATCH = """
 import sys
 from pathlib import Path
-from orchestrator.cli.main import main
-from orchestrator.remote import session
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.remote import session
 from tests.unit.far import Pipe
 far, lives, *words = sys.argv[1:]
 left = [float(life) for life in lives.split()]

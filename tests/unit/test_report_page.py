@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 from dataclasses import replace
@@ -12,27 +13,27 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.json_files import write_json
-from orchestrator.base.states import Cause, State
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Ended, Started, Submitted, Submitting
-from orchestrator.folder.node_load import NodeLoad, RankSteps
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.hosts.hostlist import expand
-from orchestrator.planning.forecast import forecast_of
-from orchestrator.planning.plan import plan
-from orchestrator.report.handle import Run
-from orchestrator.report.page import facts as facts_of
-from orchestrator.report.page import made
-from orchestrator.report.page.document import document
-from orchestrator.report.page.facts import RunFacts
-from orchestrator.report.page.settings import differing, settings
-from orchestrator.report.placement import outlook
-from orchestrator.runs.support.secret_forms import REMOVED
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Ended, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.node_load import NodeLoad, RankSteps
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.hosts.hostlist import expand
+from torusrun.orchestrator.planning.forecast import forecast_of
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.report.page import facts as facts_of
+from torusrun.orchestrator.report.page import made
+from torusrun.orchestrator.report.page.document import document
+from torusrun.orchestrator.report.page.facts import RunFacts
+from torusrun.orchestrator.report.page.settings import differing, settings
+from torusrun.orchestrator.report.placement import outlook
+from torusrun.orchestrator.runs.support.secret_forms import REMOVED
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "wbr", "br"}
@@ -94,6 +95,18 @@ def test_the_page_asks_for_nothing_and_runs_nothing(run: RunFolder) -> None:
     html = document([facts(run)])
     assert not re.search(r"https?:|src=|url\(|@import|<script|<link|<img|\son\w+=", html)
     assert "default-src 'none'" in html
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_no_expression_of_a_strangers_site_is_evaluated(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A regular expression can take for ever, and the source of a topology is a command."""
+    asked = list[str]()
+    monkeypatch.setattr(facts_of, "_placed", lambda plan, hosts: asked.append("placed"))
+    monkeypatch.setattr(facts_of, "_forecast", lambda plan, hosts: asked.append("forecast"))
+    facts(run)
+    assert asked == ["placed", "forecast"]
+    os.chown(run.folder, 4321, 4321)
+    assert facts(run).plan and asked == ["placed", "forecast"]
 
 
 def test_texts_of_a_run_are_data(run: RunFolder) -> None:

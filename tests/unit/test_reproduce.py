@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.json_files import read_object, write_json
-from orchestrator.base.states import State
-from orchestrator.cli.api import open_run, submit
-from orchestrator.cli.main import main
-from orchestrator.folder import allocation, ledger
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.events import Started, Submitted, Submitting
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.plan_files import read_first
-from orchestrator.runs.attempts.reproduce import plan_again
 from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.json_files import read_object, write_json
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.api import open_run, submit
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import allocation, ledger
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.events import Started, Submitted, Submitting
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.plan_files import read_first
+from torusrun.orchestrator.runs.attempts.reproduce import plan_again
 
 SECRET = "hidden-4711"
 RUN = """nodes: 4

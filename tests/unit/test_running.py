@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base import proc, process
-from orchestrator.base.json_files import write_json
-from orchestrator.base.states import State
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End, Meaning, RankEnd
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job import running
-from orchestrator.job.hangs import hang_watch
-from orchestrator.job.running import Running
-from orchestrator.network.placement.mapping import place
-from orchestrator.planning.plan import plan
-from orchestrator.planning.program.what_runs import Program
 from tests.unit.clock import Clock
 from tests.unit.run_folders import write_specs
 from tests.waiting import until
-from training.reporting.metrics import Metrics
+from torusrun.orchestrator.base import proc, process
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job import running
+from torusrun.orchestrator.job.hangs import hang_watch
+from torusrun.orchestrator.job.running import Running
+from torusrun.orchestrator.network.placement.mapping import place
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.training.reporting.metrics import Metrics
 
 STOP = ended(How.CANCELLED)
 HANG_S = 20.0

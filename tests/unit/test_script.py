@@ -10,21 +10,21 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from orchestrator import schedulers
-from orchestrator.base.render.environment import render, word
-from orchestrator.base.shipped import shipped
-from orchestrator.base.states import Cause
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.job_request import request
-from orchestrator.planning.plan import Plan, plan
-from orchestrator.runs.attempts import script as scripts
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.read import read_value
-from orchestrator.spec.site import Site
-from orchestrator.spec.write import as_written
 from tests.unit.golden_text import assert_golden, differences
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.render.environment import render, word
+from torusrun.orchestrator.base.shipped import ROOT, shipped
+from torusrun.orchestrator.base.states import Cause
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.job_request import request
+from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.runs.attempts import script as scripts
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.read import read_value
+from torusrun.orchestrator.spec.site import Site
+from torusrun.orchestrator.spec.write import as_written
 
 GOLDEN = Path(__file__).parent / "golden"
 FOLDER, PYTHON = Path("/shared/runs/digits-1"), "/opt/env/bin/python"
@@ -74,7 +74,7 @@ def planned(tmp_path: Path, site: str, run: str = "nodes: 1\ntrain: {}\n") -> Pl
 
 
 def script(made: Plan) -> str:
-    return scripts.script(AttemptPlan(1, made), RunFolder(made.folder).attempt(1))
+    return scripts.script(AttemptPlan(1, made), RunFolder(made.folder).attempt(1)).replace(str(ROOT), "/opt/torusrun")
 
 
 def as_kept(text: str, folder: Path) -> str:
@@ -133,7 +133,7 @@ def test_a_value_is_one_word_on_one_line(value: str) -> None:
 
 
 def test_an_account_with_a_line_break_cannot_add_a_directive(tmp_path: Path) -> None:
-    from orchestrator.spec.problems import SpecError
+    from torusrun.orchestrator.spec.problems import SpecError
 
     with pytest.raises(SpecError, match="is not one line of text"):
         planned(tmp_path, SITES["slurm"].replace("group 1", '"x\\n#SBATCH --uid=0"'))

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.main import main
-from orchestrator.network.placement import arrange, choose, spares, timing
-from orchestrator.network.placement.arrange import HUGE
-from orchestrator.network.placement.choose import choices
-from orchestrator.network.placement.fabric import Ways
-from orchestrator.planning import auto_grid
 from tests.unit.torus_cases import names, racks
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.network.placement import arrange, choose, spares, timing
+from torusrun.orchestrator.network.placement.arrange import HUGE
+from torusrun.orchestrator.network.placement.choose import choices
+from torusrun.orchestrator.network.placement.fabric import Ways
+from torusrun.orchestrator.planning import auto_grid
 
 SITE = """scheduler: slurm
 launcher: srun

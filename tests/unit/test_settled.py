@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder import index, ledger, settled
-from orchestrator.folder.events import Submitted, Submitting
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state import poll, selection
-from orchestrator.runs.state.poll import views
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import index, ledger, settled
+from torusrun.orchestrator.folder.events import Submitted, Submitting
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state import poll, selection
+from torusrun.orchestrator.runs.state.poll import views
 
 
 @pytest.fixture

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import Streams
-from orchestrator.beside.shells import opening, request
-from orchestrator.beside.shells.addresses import network
-from orchestrator.beside.shells.request import ShellRequest
-from orchestrator.beside.shells.starting import ShellStarter
-from orchestrator.schedulers.local.scheduler import Local
-from orchestrator.schedulers.traits import Reach
 from tests.unit.terminals import Terminal
 from tests.waiting import until
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import Streams
+from torusrun.orchestrator.beside.shells import opening, request
+from torusrun.orchestrator.beside.shells.addresses import network
+from torusrun.orchestrator.beside.shells.request import ShellRequest
+from torusrun.orchestrator.beside.shells.starting import ShellStarter
+from torusrun.orchestrator.schedulers.local.scheduler import Local
+from torusrun.orchestrator.schedulers.traits import Reach
 
 OPEN = (
-    "import sys; from pathlib import Path; from orchestrator.beside.shells.opening import open_shell\n"
+    "import sys; from pathlib import Path; from torusrun.orchestrator.beside.shells.opening import open_shell\n"
     "sys.exit(open_shell(Path(sys.argv[1]), 'here', sys.argv[3:], terminal=sys.argv[2] == 'terminal'))"
 )
 

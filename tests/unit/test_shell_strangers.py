@@ -19,13 +19,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.errors import SiteError
-from orchestrator.beside.shells import addresses, program, request
-from orchestrator.beside.shells.connection import HEAD, MAC_BYTES, Broken, Connection, Frame
-from orchestrator.beside.shells.proof import CALLED, CALLING, MOST, NONCE_BYTES, Proofs
-from orchestrator.beside.shells.request import ShellRequest
 from tests.unit.test_shell_connection import OPEN
 from tests.waiting import until
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.beside.shells import addresses, program, request
+from torusrun.orchestrator.beside.shells.connection import HEAD, MAC_BYTES, Broken, Connection, Frame
+from torusrun.orchestrator.beside.shells.proof import CALLED, CALLING, MOST, NONCE_BYTES, Proofs
+from torusrun.orchestrator.beside.shells.request import ShellRequest
 
 LIMIT_S = 60.0
 KEYS = {"sends": b"s" * 32, "receives": b"r" * 32}
@@ -110,7 +110,9 @@ class Relay:
         """Start the program of the first request, with the port of the relay."""
         asked = request.read(first_request(self._requests))
         path = replace(asked, port=self._listener.getsockname()[1]).write(self._own)
-        self.program = subprocess.Popen([sys.executable, "-m", "orchestrator.beside.shells.program", str(path)])
+        self.program = subprocess.Popen(
+            [sys.executable, "-m", "torusrun.orchestrator.beside.shells.program", str(path)]
+        )
         caller, _ = self._listener.accept()
         called = socket.create_connection(("127.0.0.1", asked.port))
         ways = [(called, caller, self._changes[0]), (caller, called, self._changes[1])]
@@ -231,7 +233,9 @@ def test_silent_strangers_do_not_keep_the_job_out(tmp_path: Path) -> None:
         path = first_request(tmp_path)
         port = request.read(path).port
         strangers.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(30))
-        subprocess.run([sys.executable, "-m", "orchestrator.beside.shells.program", str(path)], timeout=2 * LIMIT_S)
+        subprocess.run(
+            [sys.executable, "-m", "torusrun.orchestrator.beside.shells.program", str(path)], timeout=2 * LIMIT_S
+        )
 
     thread = threading.Thread(target=job)
     thread.start()

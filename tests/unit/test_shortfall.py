@@ -5,14 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchestrator.base.states import State
-from orchestrator.folder.events import Submitting
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.plan import plan
-from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.script import Scripts, script
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder.events import Submitting
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.runs.attempts import create
+from torusrun.orchestrator.runs.attempts.script import Scripts, script
 
 SITE = """scheduler: gridengine
 launcher: mpirun
@@ -33,7 +33,7 @@ def ended(home: Path, slots: int) -> End:
     create.run(first, home, Scripts(script(first, attempt)), Submitting(1, first.plan.run_id))
     in_job = {"JOB_ID": "7", "NSLOTS": str(slots), "NHOSTS": "4", "PE_HOSTFILE": str(home / "hosts"), "PATH": str(home)}
     subprocess.run(
-        [sys.executable, "-m", "orchestrator.job.attempt", str(attempt.folder)],
+        [sys.executable, "-m", "torusrun.orchestrator.job.attempt", str(attempt.folder)],
         env={**os.environ, **in_job}, capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     end = End.read(attempt.end)

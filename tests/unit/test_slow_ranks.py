@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.folder.node_load import NodeLoad, RankSteps
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.job.hangs.slow_watch import CONFIRMED, SlowWatch
-from orchestrator.job.load.recent_steps import FEWEST_REPORTS, FEWEST_STEPS, RecentSteps
-from orchestrator.network.placement.mapping import Grid, place
-from orchestrator.runs.state.slow import Slow, slow
+from torusrun.orchestrator.folder.node_load import NodeLoad, RankSteps
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.job.hangs.slow_watch import CONFIRMED, SlowWatch
+from torusrun.orchestrator.job.load.recent_steps import FEWEST_REPORTS, FEWEST_STEPS, RecentSteps
+from torusrun.orchestrator.network.placement.mapping import Grid, place
+from torusrun.orchestrator.runs.state.slow import Slow, slow
 
 TELL_S = 2.0
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import Finished, NoAnswer
-from orchestrator.base.states import State
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.slurm.scheduler import Slurm
-from orchestrator.schedulers.slurm.states import STATES
-from orchestrator.schedulers.words import filled
-from orchestrator.spec.topology import Topology
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.process import Finished, NoAnswer
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
+from torusrun.orchestrator.schedulers.slurm.states import STATES
+from torusrun.orchestrator.schedulers.words import filled
+from torusrun.orchestrator.spec.topology import Topology
 
 RECORDED = Path(__file__).parent / "recorded" / "slurm"
 IDS = [str(n) for n in range(1, 18)]
@@ -202,7 +202,9 @@ def test_a_job_that_sbatch_gave_to_a_cluster_counts_if_squeue_shows_it_and_else_
 ) -> None:
     """A federation prints the name of the own cluster, too."""
     said = {"sbatch": "101;gpu\n", "squeue": listed}
-    monkeypatch.setattr("orchestrator.base.process.run", lambda argv, **_: Finished(tuple(argv), 0, said[argv[0]], ""))
+    monkeypatch.setattr(
+        "torusrun.orchestrator.base.process.run", lambda argv, **_: Finished(tuple(argv), 0, said[argv[0]], "")
+    )
     if job:
         assert Client(Slurm(), 5.0).submit(Path("job.sh"), request(token="digits-7")) == job
         return
@@ -273,7 +275,7 @@ def test_a_site_that_keeps_no_records_has_none() -> None:
 
 def test_records_without_an_answer_leave_a_job_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"squeue": Finished(("squeue",), 0, "", ""), "sacct": recorded("sacct_database_down")}
-    monkeypatch.setattr("orchestrator.base.process.run", lambda argv, timeout_s: answers[argv[0]])
+    monkeypatch.setattr("torusrun.orchestrator.base.process.run", lambda argv, timeout_s: answers[argv[0]])
     status = Client(Slurm(), 10).poll(["7"])["7"]
     assert status.state is State.UNKNOWN and "accounting did not answer" in status.reason
 

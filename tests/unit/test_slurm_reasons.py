@@ -2,9 +2,9 @@
 
 import pytest
 
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State, Status
-from orchestrator.schedulers.slurm.scheduler import Slurm
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
 
 
 def said_by_squeue(state: str, reason: str, nodes: str = "") -> Status:

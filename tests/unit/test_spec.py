@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.images.definitions.image_keys import ImageFile
-from orchestrator.planning.plan import plan
-from orchestrator.spec.as_list import GROUPS
-from orchestrator.spec.kinds import GRID, bytes_, grid, seconds
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.read import read, read_value
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.schema import schema
-from orchestrator.spec.site import Node, Site
-from orchestrator.spec.write import as_written
-from training.recipe.key import key_of
-from training.recipe.phases import PhaseKeys
-from training.recipe.reading import record
-from training.recipe.train import ModelKeys, OptimizerKeys, SyncKeys, Train
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions.image_keys import ImageFile
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.spec.as_list import GROUPS
+from torusrun.orchestrator.spec.kinds import GRID, bytes_, grid, seconds
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.read import read, read_value
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.schema import schema
+from torusrun.orchestrator.spec.site import Node, Site
+from torusrun.orchestrator.spec.write import as_written
+from torusrun.training.recipe.key import key_of
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.reading import record
+from torusrun.training.recipe.train import ModelKeys, OptimizerKeys, SyncKeys, Train
 
 RUN = "name: digits\nsite: local\n"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.job.hangs.hang import stack
-from orchestrator.job.ranks import stacks
 from tests.waiting import until
+from torusrun.orchestrator.job.hangs.hang import stack
+from torusrun.orchestrator.job.ranks import stacks
 
 # Of py-spy 0.4.3, with the home of another user.
 DUMP = """Process 598: python mine.py

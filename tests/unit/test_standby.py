@@ -14,18 +14,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.images.runtime import Runtime
-from orchestrator.job import gather
-from orchestrator.job.ranks import standby as waiting_rank
-from orchestrator.job.standby import beside_attempt
-from orchestrator.job.standby.beside_attempt import Standby
-from orchestrator.job.standby.ready_ranks import why_not
-from orchestrator.job.start.launch_order import LaunchOrder, RankImage
-from orchestrator.planning.plan import plan
-from orchestrator.planning.program.what_runs import Program
 from tests.waiting import until
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.images.runtime import Runtime
+from torusrun.orchestrator.job import gather
+from torusrun.orchestrator.job.ranks import standby as waiting_rank
+from torusrun.orchestrator.job.standby import beside_attempt
+from torusrun.orchestrator.job.standby.beside_attempt import Standby
+from torusrun.orchestrator.job.standby.ready_ranks import why_not
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.planning.program.what_runs import Program
 
 TRAINING = Program(("python", "training", "attempts/1/config.json"), standby=("python", "training", "--standby"))
 ORDER = LaunchOrder("run", TRAINING, ("RANK", "LOCAL_RANK"), (), ((0,), (1,)), None, None, 10.0, 0o077)

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import read_object, write_json
-from orchestrator.base.process import Finished
-from orchestrator.cli.main import main
-from orchestrator.folder.index import find
-from orchestrator.folder.kept_forecast import KeptForecast
-from orchestrator.network.prediction.chain import attempts
-from orchestrator.schedulers import last_action, starts
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.pbs.scheduler import PBS
-from orchestrator.schedulers.slurm.scheduler import Slurm
 from tests.unit.slurm_programs import SlurmPrograms
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.json_files import read_object, write_json
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.index import find
+from torusrun.orchestrator.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.network.prediction.chain import attempts
+from torusrun.orchestrator.schedulers import last_action, starts
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
+from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
 
 ROOT = Path(__file__).resolve().parents[2]
 START = datetime(2026, 11, 21, 0, 36, 17)

@@ -10,26 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.states import State
-from orchestrator.cli.api import open_run
-from orchestrator.cli.main import main
-from orchestrator.folder import ledger
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.events import CancelRequested, Ended, Started, Submitted
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning import plan_files
-from orchestrator.planning.attempt_plan import derive, first
-from orchestrator.planning.phase_groups import for_first_attempt, in_words, stretch_at, stretches
-from orchestrator.planning.plan import Plan
-from orchestrator.runs.attempts.successor import hand_over, submit_next
-from orchestrator.runs.state.decide import Resume
-from orchestrator.spec.run import RunSpec, Train
-from orchestrator.spec.site import Node, Site
 from tests.unit.slurm_programs import SlurmPrograms
-from training.checkpoint.manifest import MANIFEST, compose, name_of
-from training.progress import Progress
-from training.recipe.phases import PhaseKeys
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.api import open_run
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.events import CancelRequested, Ended, Started, Submitted
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.planning.attempt_plan import derive, first
+from torusrun.orchestrator.planning.phase_groups import for_first_attempt, in_words, stretch_at, stretches
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.runs.attempts.successor import hand_over, submit_next
+from torusrun.orchestrator.runs.state.decide import Resume
+from torusrun.orchestrator.spec.run import RunSpec, Train
+from torusrun.orchestrator.spec.site import Node, Site
+from torusrun.training.checkpoint.manifest import MANIFEST, compose, name_of
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.phases import PhaseKeys
 
 NODES = st.lists(st.none() | st.integers(1, 3), min_size=1, max_size=6)
 
@@ -219,7 +219,7 @@ def test_an_end_that_is_read_before_the_next_attempt_is_seen_is_not_the_runs(
     """The scheduler is asked about job 1, which submits the next attempt and ends meanwhile."""
     run = cluster.run()
     cluster.program("squeue", f"touch {cluster.home}/asked; echo '2|PENDING|Priority|'")
-    from orchestrator.schedulers.client import Client
+    from torusrun.orchestrator.schedulers.client import Client
 
     survey = Client.survey
 

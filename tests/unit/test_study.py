@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import State
-from orchestrator.cli.api import Sweep, sweep
-from orchestrator.cli.main import main
-from orchestrator.folder import claim
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.sweep_folder import SweepFolder
-from orchestrator.job import study as job
-from orchestrator.planning.plan_files import read_attempt, read_first, write_first
-from orchestrator.planning.with_values import with_values
-from orchestrator.runs.attempts.reproduce import plan_again
-from orchestrator.spec.combinations import in_words
-from orchestrator.spec.read import read
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.search_space import checked_members, study
-from orchestrator.spec.study import Searched
-from orchestrator.sweeps.plans import plan_sweep
 from tests.unit.test_sweeps import Cluster
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.api import Sweep, sweep
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import claim
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.job import study as job
+from torusrun.orchestrator.planning.plan_files import read_attempt, read_first, write_first
+from torusrun.orchestrator.planning.with_values import with_values
+from torusrun.orchestrator.runs.attempts.reproduce import plan_again
+from torusrun.orchestrator.spec.combinations import in_words
+from torusrun.orchestrator.spec.read import read
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.search_space import checked_members, study
+from torusrun.orchestrator.spec.study import Searched
+from torusrun.orchestrator.sweeps.plans import plan_sweep
 
 OPTUNA = "study: optuna, trials: 4, metric: score, goal: max"
 SWEEP = f"sweep: {{{OPTUNA}, env.X: {{from: 0.0, to: 1.0}}, env.KIND: [a, b]}}\n"

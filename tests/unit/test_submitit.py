@@ -9,13 +9,13 @@ import pytest
 import submitit
 from submitit.core import plugins as of_submitit
 
-from orchestrator import schedulers
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.for_submitit import cluster_job, environments
-from orchestrator.schedulers.for_submitit.plugins import OWN, ClusterExecutor, GridEngineExecutor, PBSExecutor
 from tests.unit.golden_text import assert_golden, differences
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.for_submitit import cluster_job, environments
+from torusrun.orchestrator.schedulers.for_submitit.plugins import OWN, ClusterExecutor, GridEngineExecutor, PBSExecutor
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -138,7 +138,7 @@ def test_one_command_reports_all_jobs_and_a_job_that_continues_in_another(monkey
         jobs = "Job Id: 1.s\n    job_state = F\n    Exit_status = 0\n\nJob Id: 9.s\n    job_state = R\n\n"
         return Finished(tuple(argv), 0, jobs, "")
 
-    monkeypatch.setattr("orchestrator.base.process.run", run)
+    monkeypatch.setattr("torusrun.orchestrator.base.process.run", run)
     watcher = cluster_job.Watcher(Client(schedulers.get("pbs"), 10))
     for job_id in ("1.s", "2.s"):
         watcher.register_job(job_id)
@@ -155,7 +155,7 @@ def test_the_tasks_of_an_array_cost_one_command_however_many(tmp_path: Path, mon
         asked.append(argv)
         return Finished(tuple(argv), 0, "".join(f"Job Id: {job}\n    job_state = Q\n\n" for job in argv[4:]), "")
 
-    monkeypatch.setattr("orchestrator.base.process.run", run)
+    monkeypatch.setattr("torusrun.orchestrator.base.process.run", run)
     watcher = cluster_job.Watcher(Client(schedulers.get("pbs"), 10))
     for index in range(300):
         watcher.register_job(f"7[].s_{index}")

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from submitit.core import utils
 
-from orchestrator import schedulers
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State, Status
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.for_submitit import cluster_job, environments
-from orchestrator.schedulers.for_submitit.plugins import ClusterExecutor
-from orchestrator.schedulers.words import fitting
 from tests.unit.test_submitit import HereGridEngine, HerePBS
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.for_submitit import cluster_job, environments
+from torusrun.orchestrator.schedulers.for_submitit.plugins import ClusterExecutor
+from torusrun.orchestrator.schedulers.words import fitting
 
 
 def test_a_requeued_task_of_an_array_continues_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_a_job_that_was_cancelled_as_it_started_is_cancelled(tmp_path: Path, mon
     job_id = text.split("Job Id: ")[1].split()[0]
     said = {"qstat": text.partition("--- stdout\n")[2], "qdel": ""}
     monkeypatch.setattr(
-        "orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 0, said[argv[0]], "")
+        "torusrun.orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 0, said[argv[0]], "")
     )
     job = HerePBS(tmp_path)._job(job_id)
     job.watcher = cluster_job.Watcher(Client(schedulers.get("pbs"), 10))
@@ -169,7 +169,7 @@ def test_a_job_that_nobody_knows_any_more_ended_as_its_result_says(
 ) -> None:
     """A server that keeps no history, as most do."""
     monkeypatch.setattr(
-        "orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown")
+        "torusrun.orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown")
     )
     monkeypatch.setattr(cluster_job, "RECORDS_LAG_S", lag_s)
     job = HerePBS(tmp_path)._job("7.s")
@@ -187,7 +187,7 @@ def test_a_job_without_a_result_that_nobody_knows_any_more_ended_as_its_script_s
     recorded: State, cancelled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown")
+        "torusrun.orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 153, "", "unknown")
     )
     job = HerePBS(tmp_path)._job("7.s")
     job.watcher = cluster_job.Watcher(Client(schedulers.get("pbs"), 10))
@@ -229,7 +229,9 @@ def test_a_job_is_lost_once_it_was_unknown_without_a_break(tmp_path: Path, monke
 
 def test_a_job_of_two_tasks_is_not_over_with_one_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state neither tells of half a result nor waits for the other half."""
-    monkeypatch.setattr("orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 255, "", "down"))
+    monkeypatch.setattr(
+        "torusrun.orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 255, "", "down")
+    )
     executor = HerePBS(tmp_path)
     executor.update_parameters(tasks_per_node=2)
     job = executor._job("7.s")

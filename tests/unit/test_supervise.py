@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.folder import claim, ledger
-from orchestrator.folder.events import CancelRequested, Submitting
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.plan import plan
-from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.script import Scripts, script
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import claim, ledger
+from torusrun.orchestrator.folder.events import CancelRequested, Submitting
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.runs.attempts import create
+from torusrun.orchestrator.runs.attempts.script import Scripts, script
 
 SITE = f"""scheduler: local
 launcher: spawn
@@ -68,7 +68,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
             attempt = runs[name].attempt(1)
             create.run(first, home, Scripts(script(first, attempt)), Submitting(1, first.plan.run_id))
             case.before(runs[name])
-            argv = [sys.executable, "-m", "orchestrator.job.attempt", str(attempt.folder)]
+            argv = [sys.executable, "-m", "torusrun.orchestrator.job.attempt", str(attempt.folder)]
             jobs.append(subprocess.Popen(argv, env={**os.environ}, stdout=subprocess.DEVNULL))
     for job in jobs:
         job.wait(120)

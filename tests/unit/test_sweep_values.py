@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.spec.combinations import in_words, members, with_option
-from orchestrator.spec.read import read
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.sweep import SweepKeys
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.spec.combinations import in_words, members, with_option
+from torusrun.orchestrator.spec.read import read
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.sweep import SweepKeys
 
 
 def made(sweep: str, *options: str) -> list[str]:

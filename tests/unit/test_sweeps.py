@@ -13,27 +13,27 @@ from typing import Any
 
 import pytest
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.states import Cause, State
-from orchestrator.cli.api import Sweep, open_sweep, plan_sweep, submit, sweep
-from orchestrator.cli.main import main
-from orchestrator.folder import index, ledger, sweep_folder
-from orchestrator.folder.events import Ended, KeptGoing, Started, Submitted
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job.member import _of_this_task
-from orchestrator.runs.state import lookup, outcome
-from orchestrator.runs.state.awaited import to_wait_for
-from orchestrator.runs.state.poll import views
-from orchestrator.schedulers.client import Client
-from orchestrator.sweeps import cost
-from orchestrator.sweeps.batches import Batch
-from orchestrator.sweeps.spent import Spent, spent
-from orchestrator.sweeps.submit import first, proposed
 from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.cli.api import Sweep, open_sweep, plan_sweep, submit, sweep
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import index, ledger, sweep_folder
+from torusrun.orchestrator.folder.events import Ended, KeptGoing, Started, Submitted
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job.member import _of_this_task
+from torusrun.orchestrator.runs.state import lookup, outcome
+from torusrun.orchestrator.runs.state.awaited import to_wait_for
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.sweeps import cost
+from torusrun.orchestrator.sweeps.batches import Batch
+from torusrun.orchestrator.sweeps.spent import Spent, spent
+from torusrun.orchestrator.sweeps.submit import first, proposed
 
 LATER_S = 120.0  # after a submission, when a scheduler would show the job
 # Each job has a line in the file `jobs`: its id, its name and the number of its tasks.
@@ -161,7 +161,7 @@ def test_the_request_of_each_scheduler(scheduler: str, lines: list[str], cluster
     (cluster.home / "site.yaml").write_text(text)
     (batch,) = batches_of(cluster)
     assert {*lines} <= {*batch.text().splitlines()}
-    assert f"orchestrator.job.member {batch.script_path().parent} {scheduler}" in batch.text()
+    assert f"torusrun.orchestrator.job.member {batch.script_path().parent} {scheduler}" in batch.text()
     assert schedulers.get(scheduler).task_id({"pbs": "7[].s"}.get(scheduler, "7"), 0) in ("7_0", "7[0].s", "7.1")
 
 

@@ -10,23 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts import infiniband
-from orchestrator.network.hosts.by_name import racks
-from orchestrator.network.hosts.hostlist import numbers
-from orchestrator.network.hosts.model import Link, Nic, NodeType
-from orchestrator.network.hosts.tree import Tree, cluster_of
-from orchestrator.network.placement.arrange import arrange
-from orchestrator.network.placement.binding import bindings, share
-from orchestrator.planning.job_request import of_site
-from orchestrator.schedulers import topology as profile
-from orchestrator.schedulers.expected_hosts import expected
-from orchestrator.schedulers.gridengine import topology as gridengine
-from orchestrator.schedulers.pbs import topology as pbs
-from orchestrator.schedulers.slurm import topology as slurm
-from orchestrator.spec.read import read
-from orchestrator.spec.site import Site
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts import infiniband
+from torusrun.orchestrator.network.hosts.by_name import racks
+from torusrun.orchestrator.network.hosts.hostlist import numbers
+from torusrun.orchestrator.network.hosts.model import Link, Nic, NodeType
+from torusrun.orchestrator.network.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.network.placement.arrange import arrange
+from torusrun.orchestrator.network.placement.binding import bindings, share
+from torusrun.orchestrator.planning.job_request import of_site
+from torusrun.orchestrator.schedulers import topology as profile
+from torusrun.orchestrator.schedulers.expected_hosts import expected
+from torusrun.orchestrator.schedulers.gridengine import topology as gridengine
+from torusrun.orchestrator.schedulers.pbs import topology as pbs
+from torusrun.orchestrator.schedulers.slurm import topology as slurm
+from torusrun.orchestrator.spec.read import read
+from torusrun.orchestrator.spec.site import Site
 
 RECORDED = Path(__file__).parent / "recorded" / "topology"
 NODE = NodeType(4, (), Link(25e9, 5e-6), Link(50e9))
@@ -255,7 +255,8 @@ def test_ranks_divide_cores_within_what_their_job_has(
 
 @pytest.mark.parametrize("beside", [[[0]], [[99999]], [[]]], ids=["there", "not there", "unknown"])
 def test_binding_keeps_to_the_cores_of_the_job_and_never_fails(beside: list[list[int]]) -> None:
-    program = "import os, sys; from orchestrator.network.placement.binding import bind; a = os.sched_getaffinity(0); "
+    program = "import os, sys; from torusrun.orchestrator.network.placement.binding import bind; "
+    program += "a = os.sched_getaffinity(0); "
     program += f"bind({beside}, 0); print(sorted(os.sched_getaffinity(0)) == sorted(a & set({beside[0]}) or a))"
     said = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, timeout=60)
     assert said.stdout == "True\n", said.stderr

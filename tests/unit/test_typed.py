@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.typed import kept_record, read_record, record_of
-from training.recipe.limits import Limits
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.typed import kept_record, read_record, record_of
+from torusrun.training.recipe.limits import Limits
 
 
 @dataclass(frozen=True)

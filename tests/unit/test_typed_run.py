@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orchestrator.cli.main import main
-from orchestrator.planning.plan import plan
-from orchestrator.spec.read import read, read_tree
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.typed_run import Option, TypedRun
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.spec.read import read, read_tree
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.typed_run import Option, TypedRun
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 SLURM = ["--site", "slurm", "-n", "2", "--gpus", "4", "--time", "02:00:00", "--env", "LR=0x10"]
@@ -110,7 +110,7 @@ def test_a_missing_script_and_a_missing_command(folder: Path, capsys: pytest.Cap
     [(["python", "-u", "my train.py"], "my-train"), (["./7b.sh"], "b"), (["mpi_ring"], "mpi_ring"), (["/"], "run")],
 )
 def test_a_run_has_the_name_of_its_program(command: list[str], name: str) -> None:
-    from orchestrator.cli.verbs.run import _name
+    from torusrun.orchestrator.cli.verbs.run import _name
 
     assert _name(command) == name
 

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base import private
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder.events import Submitting
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.plan import Plan, plan
-from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.script import Scripts, script
-from orchestrator.runs.collect import ACCOUNT, collect
-from orchestrator.spec.kinds import UMASK
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.events import Submitting
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.runs.attempts import create
+from torusrun.orchestrator.runs.attempts.script import Scripts, script
+from torusrun.orchestrator.runs.collect import ACCOUNT, collect
+from torusrun.orchestrator.spec.kinds import UMASK
 
 GROUP = 4322
 READER = 4321

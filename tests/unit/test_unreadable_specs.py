@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import main
+from torusrun.orchestrator.cli.main import main
 
 GOOD = "name: digits\nsite: local\n"
 

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.states import Cause, State
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.log_errors.last_error import last_error
-from orchestrator.folder.records import End, Meaning, RankEnd
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.job.gather import RankRecords, silences
-from orchestrator.job.hangs.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
-from orchestrator.job.verdict import Evidence, verdict
-from orchestrator.job.witness import words
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.mapping import place
-from orchestrator.planning.program.training import EXIT_CODES
-from orchestrator.schedulers import remote_shell
-from orchestrator.schedulers.launchers.launcher import Words
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.log_errors.last_error import last_error
+from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.job.gather import RankRecords, silences
+from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
+from torusrun.orchestrator.job.verdict import Evidence, verdict
+from torusrun.orchestrator.job.witness import words
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.mapping import place
+from torusrun.orchestrator.planning.program.training import EXIT_CODES
+from torusrun.orchestrator.schedulers import remote_shell
+from torusrun.orchestrator.schedulers.launchers.launcher import Words
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 ALL = (0, 1, 2, 3)
@@ -60,8 +60,7 @@ def end(rank: int, exit_code: int | None = None, at_s: float = 5.0, **more: Any)
 def judged(
     ends: Sequence[RankEnd], stop: End | None = None, said: Mapping[int, Sequence[str]] | None = None, **more: Any
 ) -> End:
-    errors = {rank: last_error(lines) for rank, lines in (said or {}).items()}
-    known = {"here": "n1", "step": 57, "errors": errors, **more}
+    known = {"here": "n1", "step": 57, "error": lambda rank: last_error((said or {}).get(rank, ())), **more}
     return verdict(Evidence(PLACED, {each.rank: each for each in ends}, **known), stop)
 
 
@@ -131,14 +130,14 @@ TRACEBACK = "Traceback (most recent call last):"
     ],
 )
 def test_only_the_last_error_of_a_rank_shows_that_it_lost_another(log: list[str], cut_off: bool) -> None:
-    assert Evidence(PLACED, {}, errors={0: last_error(log)}).cut_off(end(0, 1)) == cut_off
+    assert Evidence(PLACED, {}, error=lambda rank: last_error(log)).cut_off(end(0, 1)) == cut_off
 
 
 def test_a_message_before_an_abort_shows_a_lost_rank_and_a_rank_alone_loses_none() -> None:
     log = ["[rank0]: Watchdog caught collective operation timeout: it timed out", "frame #0: c10::Error"]
-    assert Evidence(PLACED, {}, errors={0: last_error(log)}).cut_off(end(0, signal=6))
+    assert Evidence(PLACED, {}, error=lambda rank: last_error(log)).cut_off(end(0, signal=6))
     alone = place(Grid((1,)), ["n1"], 1)
-    assert not Evidence(alone, {}, errors={0: last_error(["Connection reset by peer"])}).cut_off(end(0, 1))
+    assert not Evidence(alone, {}, error=lambda rank: last_error(["Connection reset by peer"])).cut_off(end(0, 1))
 
 
 def test_a_lost_checkpoint_is_reported_by_the_rank_with_the_cause_whichever_ends_first() -> None:

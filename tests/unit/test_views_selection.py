@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.states import State, Status
-from orchestrator.cli.main import main
-from orchestrator.folder import index, ledger
-from orchestrator.folder.events import Submitted
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state import selection
-from orchestrator.runs.state.poll import views
-from orchestrator.schedulers.client import Client
 from tests.unit.run_folders import make, write_specs
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import index, ledger
+from torusrun.orchestrator.folder.events import Submitted
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state import selection
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.schedulers.client import Client
 
 Shown = Callable[..., list[str]]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.states import State, Status
-from orchestrator.folder.events import Event, Started, Submitting
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.runs.state.waiting import waiting
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.folder.events import Event, Started, Submitting
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.runs.state.waiting import waiting
 
 Says = Callable[..., str]
 RUNNING = Status(State.RUNNING)

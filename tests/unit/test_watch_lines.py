@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.screen import losses, printed
-from orchestrator.runs.state.view import View
 from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_table import PENDING, RUNNING, view
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.screen import losses, printed
+from torusrun.orchestrator.runs.state.view import View
 
 Said = pytest.CaptureFixture[str]
 DONE = End(State.COMPLETED, "all 4 ranks ended well")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from orchestrator.report.numbers import seconds, size
-from orchestrator.report.screen.nodes import NodeHeard, ordered, remark, table
+from torusrun.orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.report.numbers import seconds, size
+from torusrun.orchestrator.report.screen.nodes import NodeHeard, ordered, remark, table
 
 GIB = 2.0**30
 

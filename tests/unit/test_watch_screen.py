@@ -17,24 +17,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from orchestrator.base.states import State
-from orchestrator.base.terminal.keys import keys
-from orchestrator.base.terminal.width import display_width
-from orchestrator.folder import allocation
-from orchestrator.folder.allocation import KeeperState
-from orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from orchestrator.folder.records import End, RankEnd
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.screen import many, one
-from orchestrator.report.screen.detail import Detail, Details, at_work, first_error, nodes
-from orchestrator.report.screen.many import Window
-from orchestrator.report.screen.nodes import NodeHeard
-from orchestrator.runs.state.attention import counts, ordered
-from orchestrator.runs.state.view import View
 from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import Terminal, bare
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
 from tests.unit.test_views_watch import VIEWS
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.keys import keys
+from torusrun.orchestrator.base.terminal.width import display_width
+from torusrun.orchestrator.folder import allocation
+from torusrun.orchestrator.folder.allocation import KeeperState
+from torusrun.orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.screen import many, one
+from torusrun.orchestrator.report.screen.detail import Detail, Details, at_work, first_error, nodes
+from torusrun.orchestrator.report.screen.many import Window
+from torusrun.orchestrator.report.screen.nodes import NodeHeard
+from torusrun.orchestrator.runs.state.attention import counts, ordered
+from torusrun.orchestrator.runs.state.view import View
 
 FAST = replace(RUNNING, images_per_s=3264.2, accuracy=0.9472)
 DONE = view(NAME, State.COMPLETED, reason="all 4 ranks ended well", step=450, total_steps=450, loss=0.1)
@@ -253,10 +253,10 @@ def test_without_a_terminal_there_are_no_keys(monkeypatch: pytest.MonkeyPatch) -
 
 WATCH = """
 import sys
-from orchestrator.schedulers.client import Client
-from orchestrator.base.states import State, Status
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.base.states import State, Status
 Client.poll = lambda self, jobs: {job: Status(State.RUNNING) for job in jobs}
-from orchestrator.cli.main import main
+from torusrun.orchestrator.cli.main import main
 sys.exit(main(["watch", *sys.argv[1:]]))
 """
 
@@ -322,7 +322,9 @@ def test_a_view_that_is_suspended_leaves_the_screen_and_returns(running: RunFold
 
 
 def test_a_defect_leaves_the_terminal_as_before(running: RunFolder) -> None:
-    broken = WATCH.replace("import sys", "import sys\nfrom orchestrator.report.screen import one\none.lines = None", 1)
+    broken = WATCH.replace(
+        "import sys", "import sys\nfrom torusrun.orchestrator.report.screen import one\none.lines = None", 1
+    )
     with Terminal(broken, "last") as terminal:
         assert terminal.ended() == 3 and terminal.restored
         assert "torusrun: " in bare(terminal.written).splitlines()[-1]

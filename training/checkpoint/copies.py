@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from training.checkpoint import parts
-from training.checkpoint.node_memory import OFF
-from training.checkpoint.parts import HEAD_BYTES, SLOTS, Head, head_of
-from training.checkpoint.shared_memory import SharedMemory
-from training.checkpoint.snapshot import tensors_of
-from training.files import job_memory
-from training.files.trusted import SECRET
+from torusrun.training.checkpoint import parts
+from torusrun.training.checkpoint.node_memory import OFF
+from torusrun.training.checkpoint.parts import HEAD_BYTES, SLOTS, Head, head_of
+from torusrun.training.checkpoint.shared_memory import SharedMemory
+from torusrun.training.checkpoint.snapshot import tensors_of
+from torusrun.training.files import job_memory
+from torusrun.training.files.trusted import SECRET
 
 LOOK_S = 0.0002
 MATES_S = 30.0  # how long the other ranks of the node may take for a copy

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from .snapshot import Snapshot
-from .store import CheckpointFolder, Order
-from .writer import Writer, Written
+from torusrun.training.checkpoint.snapshot import Snapshot
+from torusrun.training.checkpoint.store import CheckpointFolder, Order
+from torusrun.training.checkpoint.writer import Writer, Written
 
 
 class InFlight:

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from ..files.checksum import of_stream
-from ..files.trusted import open_own
-from .manifest import STATE, step_of
+from torusrun.training.checkpoint.manifest import STATE, step_of
+from torusrun.training.files.checksum import of_stream
+from torusrun.training.files.trusted import open_own
 
 REFUSED = "nothing was loaded; see who can write there, and resume the run"
 

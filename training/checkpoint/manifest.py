@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files.checksum import BLOCK_BYTES
-from ..files.trusted import open_folder, open_regular
-from ..progress import Progress
+from torusrun.training.files.checksum import BLOCK_BYTES
+from torusrun.training.files.trusted import open_folder, open_regular
+from torusrun.training.progress import Progress
 
 SCHEMA = 2
 MANIFEST = "manifest.json"

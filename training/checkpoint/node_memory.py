@@ -18,8 +18,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from training.files import own_folder
-from training.files.trusted import open_own, open_own_folder, put
+from torusrun.training.files import own_folder
+from torusrun.training.files.trusted import open_own, open_own_folder, put
 
 SHARED = Path("/dev/shm")
 PREFIX = "memory-"

@@ -18,17 +18,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training.checkpoint import node_memory, parts
-from training.checkpoint.copies import Copies, OffHere, Share
-from training.checkpoint.parts import SLOTS, Head
-from training.checkpoint.snapshot import tensors_of
-from training.config import Config
-from training.learner import Learner
-from training.meeting.agree import everyones, on_all_ranks, sent
-from training.meeting.signed_store import SignedStore
-from training.progress import Progress
-from training.reporting.output import warn
-from training.sync.alike import checksum
+from torusrun.training.checkpoint import node_memory, parts
+from torusrun.training.checkpoint.copies import Copies, OffHere, Share
+from torusrun.training.checkpoint.parts import SLOTS, Head
+from torusrun.training.checkpoint.snapshot import tensors_of
+from torusrun.training.config import Config
+from torusrun.training.learner import Learner
+from torusrun.training.meeting.agree import everyones, on_all_ranks, sent
+from torusrun.training.meeting.signed_store import SignedStore
+from torusrun.training.progress import Progress
+from torusrun.training.reporting.output import warn
+from torusrun.training.sync.alike import checksum
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 NOTHING = -1

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.checkpoint.shared_memory import Places
-from training.checkpoint.snapshot import with_tensors
-from training.files.trusted import SECRET, open_own, open_own_folder, open_regular
+from torusrun.training.checkpoint.shared_memory import Places
+from torusrun.training.checkpoint.snapshot import with_tensors
+from torusrun.training.files.trusted import SECRET, open_own, open_own_folder, open_regular
 
 SLOTS = (0, 1)
 HEAD_BYTES = 4096  # the tensors begin at a page

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..recipe.reading import ConfigError
-from .snapshot import without_numbers
+from torusrun.training.checkpoint.snapshot import without_numbers
+from torusrun.training.recipe.reading import ConfigError
 
 
 class Plain:

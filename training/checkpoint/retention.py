@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..recipe.train import CheckpointKeys
+from torusrun.training.recipe.train import CheckpointKeys
 
 
 class Point(NamedTuple):

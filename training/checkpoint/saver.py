@@ -7,25 +7,25 @@ from typing import NoReturn
 
 import torch
 
-from training.checkpoint.in_flight import InFlight
-from training.checkpoint.interval import Interval
-from training.checkpoint.loading import load
-from training.checkpoint.manifest import STATE, name_of, step_of
-from training.checkpoint.node_state import NodeState
-from training.checkpoint.plain import Plain
-from training.checkpoint.store import CheckpointFolder
-from training.checkpoint.writer import Writer, Written
-from training.complete import lacks
-from training.config import Config
-from training.learner import Learner
-from training.meeting.agree import agreed, agreed_number
-from training.meeting.rendezvous import wait_for_rank_0
-from training.meeting.signed_store import SignedStore
-from training.parts import Parts
-from training.recipe.protocols import Optimizer
-from training.reporting.exits import TrainingError
-from training.reporting.output import warn
-from training.reporting.reporter import Reporter
+from torusrun.training.checkpoint.in_flight import InFlight
+from torusrun.training.checkpoint.interval import Interval
+from torusrun.training.checkpoint.loading import load
+from torusrun.training.checkpoint.manifest import STATE, name_of, step_of
+from torusrun.training.checkpoint.node_state import NodeState
+from torusrun.training.checkpoint.plain import Plain
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.checkpoint.writer import Writer, Written
+from torusrun.training.complete import lacks
+from torusrun.training.config import Config
+from torusrun.training.learner import Learner
+from torusrun.training.meeting.agree import agreed, agreed_number
+from torusrun.training.meeting.rendezvous import wait_for_rank_0
+from torusrun.training.meeting.signed_store import SignedStore
+from torusrun.training.parts import Parts
+from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.reporting.exits import TrainingError
+from torusrun.training.reporting.output import warn
+from torusrun.training.reporting.reporter import Reporter
 
 
 def check_parts(parts: Parts) -> None:

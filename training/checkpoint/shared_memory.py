@@ -13,7 +13,7 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from ..optim.kernel import is_dense
+from torusrun.training.optim.kernel import is_dense
 
 ALIGNED_BYTES = 64
 Kind = tuple[torch.dtype, str]  # the type of numbers, and the kind of device that holds them

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.serialization import skip_data
 
-from .shared_memory import SharedMemory
+from torusrun.training.checkpoint.shared_memory import SharedMemory
 
 
 class Snapshot:

@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from ..files.checksum import BLOCK_BYTES
-from ..files.trusted import put, sync, sync_folder, unfinished
-from ..progress import Progress
-from ..recipe.train import CheckpointKeys
-from . import manifest
-from .manifest import STATE
-from .retention import Point, kept
+from torusrun.training.checkpoint import manifest
+from torusrun.training.checkpoint.manifest import STATE
+from torusrun.training.checkpoint.retention import Point, kept
+from torusrun.training.files.below import BY_UMASK, Below, opened
+from torusrun.training.files.checksum import BLOCK_BYTES
+from torusrun.training.files.trusted import put, sync, sync_folder
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.train import CheckpointKeys
 
 MODE = 0o666  # of files, less the umask
 
@@ -101,7 +102,8 @@ class CheckpointFolder:
         if newest is None or newest.step != steps:
             return False
         files = {name: (newest.sizes_bytes[name], sha256) for name, sha256 in newest.sha256.items()}
-        _put_manifest(newest.path, manifest.of_files(newest.progress, newest.epoch, newest.attempt, files, accuracy))
+        listing = manifest.of_files(newest.progress, newest.epoch, newest.attempt, files, accuracy)
+        put(newest.path / manifest.MANIFEST, json.dumps(listing).encode(), MODE)
         self.newest = replace(newest, accuracy=accuracy)
         self._points[steps] = Point(steps, newest.epoch, accuracy)
         return True
@@ -113,33 +115,35 @@ def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda
     `between` is called between blocks. Raises OSError if nothing was added (disk full, quota, ...): the temporary
     folder is removed then.
     """
-    folder = Path(order.folder)
-    temporary = folder / f"{manifest.TEMPORARY_PREFIX}{order.name}-{order.attempt}"
-    try:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        temporary.mkdir(mode=0o755, exist_ok=True)
-        sha256 = _write_files(temporary, order, memory, between)
-        _put_in_place(temporary, folder / order.name)
-    except OSError:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+    folder, temporary = Path(order.folder), f"{manifest.TEMPORARY_PREFIX}{order.name}-{order.attempt}"
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with opened(folder) as below:
+        if below.status(temporary) and not below.is_folder(temporary):
+            below.remove_one(temporary)  # a link that somebody else has put there
+        try:
+            with below.folder(temporary, BY_UMASK) as inner:
+                sha256 = _write_files(inner, order, memory, between)
+                os.fsync(inner.descriptor)
+            _put_in_place(folder / temporary, folder / order.name)
+        except OSError:
+            with suppress(OSError):
+                below.remove(temporary)
+            raise
     _prune(folder, order)
     return sha256
 
 
-def _write_files(temporary: Path, order: Order, memory: memoryview, between: Callable[[], None]) -> str:
+def _write_files(temporary: Below, order: Order, memory: memoryview, between: Callable[[], None]) -> str:
     """Write the files of a checkpoint; returns the checksum of the state."""
-    path = temporary / STATE
-    with unfinished(path, temporary / f".tmp-{STATE}", MODE) as file:
+    with temporary.unfinished(STATE, f".tmp-{STATE}", MODE) as file:
         sha256 = _copy((memory[begin : begin + length] for begin, length in order.parts), file, between)
         sync(file)
     files = {STATE: (order.size_bytes, sha256)}
-    _put_manifest(temporary, manifest.of_files(order.progress, order.epoch, order.attempt, files, order.accuracy))
+    listing = manifest.of_files(order.progress, order.epoch, order.attempt, files, order.accuracy)
+    with temporary.unfinished(manifest.MANIFEST, f".tmp-{manifest.MANIFEST}", MODE) as file:
+        file.write(json.dumps(listing).encode())
+        sync(file)
     return sha256
-
-
-def _put_manifest(folder: Path, listing: dict[str, Any]) -> None:
-    put(folder / manifest.MANIFEST, json.dumps(listing).encode(), MODE)
 
 
 def _copy(parts: Iterable[memoryview], file: IO[bytes], between: Callable[[], None]) -> str:
@@ -176,13 +180,15 @@ def _check_readable(folder: Path) -> None:
 
 def _remove_leftovers(folder: Path) -> None:
     """Delete the half-written and half-deleted checkpoints of dead attempts."""
-    for path in folder.glob(f"{manifest.TEMPORARY_PREFIX}*step-*"):
-        shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError), opened(folder) as below:
+        for path in folder.glob(f"{manifest.TEMPORARY_PREFIX}*step-*"):
+            with suppress(OSError):
+                below.remove(path.name)
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:
     """Give a checkpoint its name. One that has it is incomplete: from a complete one the run would have resumed."""
-    replaced = _renamed_away(final) if final.exists() else None
+    replaced = _renamed_away(final) if os.path.lexists(final) else None
     temporary.rename(final)
     sync_folder(final.parent)
     if replaced:

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .store import Order, write
+from torusrun.training.checkpoint.store import Order, write
 
 LARGEST_BYTES = 1 << 17  # of a message; the kernel's default limit is 208 KiB
 KEEP = b"keep"  # the message that brings a log and a lock

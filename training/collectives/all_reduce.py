@@ -6,12 +6,12 @@ from typing import Literal
 
 import torch.distributed as dist
 
-from .backend import Flat, Hierarchical, Hybrid
-from .interface import AllReduce
-from .nccl_torus import NcclTorus
-from .pipeline import Pipeline
-from .streams import Streams
-from .torus import Torus
+from torusrun.training.collectives.backend import Flat, Hierarchical, Hybrid
+from torusrun.training.collectives.interface import AllReduce
+from torusrun.training.collectives.nccl_torus import NcclTorus
+from torusrun.training.collectives.pipeline import Pipeline
+from torusrun.training.collectives.streams import Streams
+from torusrun.training.collectives.torus import Torus
 
 
 def build(

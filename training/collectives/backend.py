@@ -14,9 +14,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .groups import exchange, own_group
-from .interface import AllReduce, wire_dtype
-from .phases import Call, MakePhases, Pending, Way
+from torusrun.training.collectives.groups import exchange, own_group
+from torusrun.training.collectives.interface import AllReduce, wire_dtype
+from torusrun.training.collectives.phases import Call, MakePhases, Pending, Way
 
 
 class Travelling:

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from .cut_off import PeerLost  # relative, as in all of this package: scripts load it under another name (for_scripts)
+from torusrun.training.collectives.cut_off import PeerLost
 
 NO_TAG = 2**31 - 1  # no rank sends with this tag
 

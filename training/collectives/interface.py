@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .groups import own_group
-from .mesh import Mesh
-from .phases import MakePhases, Pending, Phases, Way
+from torusrun.training.collectives.groups import own_group
+from torusrun.training.collectives.mesh import Mesh
+from torusrun.training.collectives.phases import MakePhases, Pending, Phases, Way
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 

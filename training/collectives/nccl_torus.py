@@ -12,10 +12,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .chunks import chunk_weights, split
-from .interface import Halves, wire_dtype
-from .mesh import wire_bytes
-from .phases import Call, Pending, Step, Way
+from torusrun.training.collectives.chunks import chunk_weights, split
+from torusrun.training.collectives.interface import Halves, wire_dtype
+from torusrun.training.collectives.mesh import wire_bytes
+from torusrun.training.collectives.phases import Call, Pending, Step, Way
 
 # torch 2.13 renamed both and warns about the old names.
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor

@@ -17,9 +17,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .cut_off import PeerLost
-from .groups import close_connections
-from .phases import Step, Way
+from torusrun.training.collectives.cut_off import PeerLost
+from torusrun.training.collectives.groups import close_connections
+from torusrun.training.collectives.phases import Step, Way
 
 LAST_WAIT_S = 5.0
 

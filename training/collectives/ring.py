@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .cut_off import PeerLost
+from torusrun.training.collectives.cut_off import PeerLost
 
 TAGS = 1024  # far more than the chunks that wait for messages at the same time
 

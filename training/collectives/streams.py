@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .phases import Way
+from torusrun.training.collectives.phases import Way
 
 
 class StreamJob:

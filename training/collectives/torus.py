@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from .chunks import chunk_weights, split
-from .interface import Halves, wire_dtype
-from .phases import MakePhases, Pending, Step, Way
-from .ring import AllGather, ReduceScatter, Ring
+from torusrun.training.collectives.chunks import chunk_weights, split
+from torusrun.training.collectives.interface import Halves, wire_dtype
+from torusrun.training.collectives.phases import MakePhases, Pending, Step, Way
+from torusrun.training.collectives.ring import AllGather, ReduceScatter, Ring
 
 
 class Torus(Halves):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from training.recipe.facts import DataFacts
-from training.recipe.train import DataKeys
+from torusrun.training.recipe.facts import DataFacts
+from torusrun.training.recipe.train import DataKeys
 
 if TYPE_CHECKING:
-    from training.data.digits_images import Digits
+    from torusrun.training.data.digits_images import Digits
 
 FACTS = DataFacts(train_samples=1437, test_samples=360, classes=10, shape=(1, 8, 8))
 
 
 def build(*, seed: int) -> Digits:
     """The images, in memory."""
-    from training.data.digits_images import Digits
+    from torusrun.training.data.digits_images import Digits
 
     return Digits(FACTS, seed)
 

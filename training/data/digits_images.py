@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from training.data.order import permutation, shifts
-from training.data.view import View
-from training.recipe.facts import DataFacts
+from torusrun.training.data.order import permutation, shifts
+from torusrun.training.data.view import View
+from torusrun.training.recipe.facts import DataFacts
 
 SHIFT_PIXELS = 1
 BRIGHTEST = 16.0

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from training.complete import lacks
-from training.data import order
-from training.data.mixing import mix_of, mixed
-from training.data.view import View
-from training.meeting.ranks import Ranks
-from training.progress import Progress
-from training.recipe.protocols import DataSet
-from training.recipe.reading import ConfigError
-from training.recipe.train import Train
-from training.schedule.phases import Course
+from torusrun.training.complete import lacks
+from torusrun.training.data import order
+from torusrun.training.data.mixing import mix_of, mixed
+from torusrun.training.data.view import View
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import Train
+from torusrun.training.schedule.phases import Course
 
 
 class Feed:

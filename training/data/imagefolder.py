@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from training.data.images.image_options import ImageSettings, check_counts, folder_of, known_facts
-from training.data.images.trees import open_trees
-from training.recipe.facts import DataFacts
-from training.recipe.train import DataKeys
+from torusrun.training.data.images.image_options import ImageSettings, check_counts, folder_of, known_facts
+from torusrun.training.data.images.trees import open_trees
+from torusrun.training.recipe.facts import DataFacts
+from torusrun.training.recipe.train import DataKeys
 
 if TYPE_CHECKING:
-    from training.data.images.dataset import Images
+    from torusrun.training.data.images.dataset import Images
 
 
 def build(
@@ -28,7 +28,7 @@ def build(
 
     Raises ConfigError for a folder with another layout.
     """
-    from training.data.images.dataset import Images
+    from torusrun.training.data.images.dataset import Images
 
     settings = ImageSettings(max_corrupt, test_batch, draft).checked()
     trees = open_trees(folder_of(root))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from training.data.order import generator
+from torusrun.training.data.order import generator
 
 
 class Mix(NamedTuple):

@@ -1,4 +1,4 @@
-"""`python -m training.data.pack TREE SHARDS`: packs images in folders into tar shards, in the same order.
+"""`python -m torusrun.training.data.pack TREE SHARDS`: packs images in folders into tar shards, in the same order.
 
 A training on the shards takes exactly the same samples as one on the tree.
 """
@@ -12,9 +12,9 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from training.data.images.stored import ROOT, Stored
-from training.data.images.trees import open_trees
-from training.recipe.reading import ConfigError
+from torusrun.training.data.images.stored import ROOT, Stored
+from torusrun.training.data.images.trees import open_trees
+from torusrun.training.recipe.reading import ConfigError
 
 SHARD_MB = 256
 BLOCK_BYTES = 512  # a tar file adds one block to each member, and rounds members up to blocks
@@ -23,7 +23,7 @@ BLOCK_BYTES = 512  # a tar file adds one block to each member, and rounds member
 def main(arguments: list[str]) -> int:
     """Write the shards; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m training.data.pack", description="Pack images in folders into shards."
+        prog="python -m torusrun.training.data.pack", description="Pack images in folders into shards."
     )
     parser.add_argument("tree", type=Path, help="a folder with train/CLASS/*.jpg and val/CLASS/*.jpg")
     parser.add_argument("shards", type=Path, help="the folder for train-*.tar and val-*.tar; new, or empty")

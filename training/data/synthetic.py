@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from training.data.images.image_options import SIDE
-from training.recipe.facts import DataFacts
-from training.recipe.reading import ConfigError
-from training.recipe.train import DataKeys
+from torusrun.training.data.images.image_options import SIDE
+from torusrun.training.recipe.facts import DataFacts
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import DataKeys
 
 if TYPE_CHECKING:
-    from training.data.synthetic_images import RandomImages
+    from torusrun.training.data.synthetic_images import RandomImages
 
 SAMPLES, TEST_SAMPLES, CLASSES = 100_000, 1000, 1000
 
@@ -19,7 +19,7 @@ def build(
     *, seed: int, samples: int = SAMPLES, test_samples: int = TEST_SAMPLES, classes: int = CLASSES, channels: int = 3
 ) -> RandomImages:
     """`samples` images of the recipe's size in `classes` classes. Raises ConfigError for invalid numbers."""
-    from training.data.synthetic_images import RandomImages
+    from torusrun.training.data.synthetic_images import RandomImages
 
     asked = {"samples": samples, "test_samples": test_samples, "classes": classes, "channels": channels}
     for name, number in asked.items():

@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import torch
 
-from training.data.images.ahead import Ahead, Batch, Samples
-from training.data.images.image_options import SIDE
-from training.data.normal import BRIGHTEST, Normal
-from training.data.view import View
+from torusrun.training.data.images.ahead import Ahead, Batch, Samples
+from torusrun.training.data.images.image_options import SIDE
+from torusrun.training.data.normal import BRIGHTEST, Normal
+from torusrun.training.data.view import View
 
 DISTINCT = 64
 MIDDLE, DEVIATION = 0.5, 0.25  # of pixels from 0 to 1

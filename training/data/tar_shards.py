@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from training.data.images.image_options import ImageSettings, check_counts, folder_of, known_facts
-from training.data.images.shards import known_shards, open_shards
-from training.recipe.facts import DataFacts
-from training.recipe.train import DataKeys
+from torusrun.training.data.images.image_options import ImageSettings, check_counts, folder_of, known_facts
+from torusrun.training.data.images.shards import known_shards, open_shards
+from torusrun.training.recipe.facts import DataFacts
+from torusrun.training.recipe.train import DataKeys
 
 if TYPE_CHECKING:
-    from training.data.images.dataset import Images
+    from torusrun.training.data.images.dataset import Images
 
 
 def build(
@@ -30,8 +30,8 @@ def build(
     `samples`, `test_samples` and `classes` are checked if they are given. Raises ConfigError for shards that do not
     follow this convention, or that cannot be copied.
     """
-    from training.data.images.dataset import Images
-    from training.data.images.local import staged
+    from torusrun.training.data.images.dataset import Images
+    from torusrun.training.data.images.local import staged
 
     settings = ImageSettings(max_corrupt, test_batch, draft).checked()
     halves = open_shards(folder_of(root))

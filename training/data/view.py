@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from training.recipe.train import AREA, ASPECT, MARGIN, DataKeys
+from torusrun.training.recipe.train import AREA, ASPECT, MARGIN, DataKeys
 
 
 class View(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from training.recipe.protocols import Optimizer
-from training.schedule.phases import Phase
+from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.schedule.phases import Phase
 
 
 class Members:

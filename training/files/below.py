@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from .trusted import NOT_FOLLOWED, SECRET, drop_access_lists, open_regular, unfinished
+from torusrun.training.files.trusted import NOT_FOLLOWED, SECRET, drop_access_lists, open_regular, unfinished
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+BY_UMASK = -1  # the mode of a new folder that others may read as far as the umask leaves it
 ROOT = 0
 
 
@@ -139,10 +140,11 @@ def _parts(name: str) -> list[str]:
 def _open_folder(above: int, name: str, path: Path, mode: int | None) -> int:
     if mode is not None:
         with suppress(FileExistsError):
-            os.mkdir(name, stat.S_IRWXU, dir_fd=above)
+            os.mkdir(name, 0o755 if mode == BY_UMASK else stat.S_IRWXU, dir_fd=above)
             made = os.open(name, FOLDER, dir_fd=above)
-            drop_access_lists(made)
-            os.fchmod(made, mode)
+            if mode != BY_UMASK:
+                drop_access_lists(made)
+                os.fchmod(made, mode)
             return made
     try:
         return os.open(name, FOLDER, dir_fd=above)

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import IO
 
-from .trusted import open_regular
+from torusrun.training.files.trusted import open_regular
 
 BLOCK_BYTES = 1 << 20
 

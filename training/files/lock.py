@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .trusted import open_regular
+from torusrun.training.files.trusted import open_regular
 
 TAKEN = (errno.EACCES, errno.EAGAIN)
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)

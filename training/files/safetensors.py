@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.files.trusted import sync, unfinished
+from torusrun.training.files.trusted import sync, unfinished
 
 DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,

@@ -6,12 +6,12 @@ import json
 
 import torch
 
-from training.config import Config
-from training.files.trusted import put
-from training.meeting.agree import agreed
-from training.meeting.ranks import Ranks
-from training.progress import Progress
-from training.reporting.output import warn
+from torusrun.training.config import Config
+from torusrun.training.files.trusted import put
+from torusrun.training.meeting.agree import agreed
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.progress import Progress
+from torusrun.training.reporting.output import warn
 
 SCHEMA = 1
 

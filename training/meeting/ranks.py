@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from training.config import ConfigError
+from torusrun.training.config import ConfigError
 
 
 @dataclass(frozen=True)

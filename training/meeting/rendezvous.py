@@ -21,13 +21,13 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # torch.distributed has them untyped
 
-from training.collectives.cut_off import PeerLost
-from training.collectives.groups import close_connections
-from training.config import Config
-from training.files.trusted import put
-from training.meeting.addresses import NAME_INTERFACE, RendezvousError, listen
-from training.meeting.ranks import Ranks
-from training.meeting.signed_store import Secret, SignedStore
+from torusrun.training.collectives.cut_off import PeerLost
+from torusrun.training.collectives.groups import close_connections
+from torusrun.training.config import Config
+from torusrun.training.files.trusted import put
+from torusrun.training.meeting.addresses import NAME_INTERFACE, RendezvousError, listen
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.meeting.signed_store import Secret, SignedStore
 
 ALL_HERE = "all here"
 NONCE_BYTES = 16

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from torch._C._distributed_c10d import Store  # torch.distributed has it untyped
 
-from training.meeting.addresses import RendezvousError
+from torusrun.training.meeting.addresses import RendezvousError
 
 MAC_DIGITS = 64
 

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import nn
 
-from training.recipe.reading import ConfigError
-from training.recipe.train import Train
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import Train
 
 COMPILERS = ("g++", "clang++")  # torch's own choice
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from training.files import safetensors
-from training.recipe.reading import ConfigError
-from training.recipe.train import ModelKeys
+from torusrun.training.files import safetensors
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import ModelKeys
 
 KEY = "train.model.weights"
 SHOWN = 3

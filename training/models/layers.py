@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from training.recipe.facts import Tensor
+from torusrun.training.recipe.facts import Tensor
 
 Version = Literal["v1", "v1.5"]  # of a residual network: see resnet.py
 Init = Literal["he-fan-out", "he-fan-in", "lecun-normal"]  # how the weights of convolutions are drawn

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, get_args
 
-from training.models.layers import STEM_WIDTH, WIDTHS, Init, Start, Version, convolution, linear
-from training.recipe.facts import DataFacts, ModelFacts, Tensor
-from training.recipe.limits import Limits
-from training.recipe.reading import ConfigError, number
+from torusrun.training.models.layers import STEM_WIDTH, WIDTHS, Init, Start, Version, convolution, linear
+from torusrun.training.recipe.facts import DataFacts, ModelFacts, Tensor
+from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.reading import ConfigError, number
 
 if TYPE_CHECKING:
-    from training.models.resnet import ResNet
+    from torusrun.training.models.resnet import ResNet
 
 T = TypeVar("T", bound=str)
 STD = Limits(at_least=0, at_most=1)
@@ -43,7 +43,7 @@ class Architecture:
 
         Raises ConfigError for samples that are not images, and for an unknown version or init.
         """
-        from training.models.resnet import ResNet
+        from torusrun.training.models.resnet import ResNet
 
         return ResNet(
             self.blocks,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from training.models.resnet_small import DEFAULT_WIDTHS, checked_widths, small_facts
-from training.recipe.facts import DataFacts, ModelFacts
-from training.recipe.reading import ConfigError
+from torusrun.training.models.resnet_small import DEFAULT_WIDTHS, checked_widths, small_facts
+from torusrun.training.recipe.facts import DataFacts, ModelFacts
+from torusrun.training.recipe.reading import ConfigError
 
 if TYPE_CHECKING:
-    from training.models.small_resnet import SmallResNet
+    from torusrun.training.models.small_resnet import SmallResNet
 
 
 def build(
@@ -25,7 +25,7 @@ def build(
 
     With `zero_gamma` the last norm of every block starts at 0.
     """
-    from training.models.small_resnet import SmallResNet
+    from torusrun.training.models.small_resnet import SmallResNet
 
     _check(shape)
     return SmallResNet(classes, 1, checked_widths(widths), seed, zero_gamma=zero_gamma)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from training.models.layers import convolution, linear
-from training.recipe.facts import DataFacts, ModelFacts
-from training.recipe.limits import Limits
-from training.recipe.reading import ConfigError, number
+from torusrun.training.models.layers import convolution, linear
+from torusrun.training.recipe.facts import DataFacts, ModelFacts
+from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.reading import ConfigError, number
 
 if TYPE_CHECKING:
-    from training.models.small_resnet import SmallResNet
+    from torusrun.training.models.small_resnet import SmallResNet
 
 DEFAULT_WIDTHS = (16, 32, 64)  # channels of each stage
 MOST_WIDTHS, WIDEST, MOST_BLOCKS = 8, 4096, Limits(at_least=1, at_most=100)
@@ -35,7 +35,7 @@ def build(
     `blocks` are those of each width, `stem` is the stride of the first convolution. With `zero_gamma` the last norm of
     every block starts at 0. `channels_last` changes no weight.
     """
-    from training.models.small_resnet import SmallResNet
+    from torusrun.training.models.small_resnet import SmallResNet
 
     facts(DataFacts(1, 1, classes, shape), widths=widths, blocks=blocks, stem=stem)
     return SmallResNet(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from training.models.resnet import projection
+from torusrun.training.models.resnet import projection
 
 
 class Block(nn.Module):

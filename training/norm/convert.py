@@ -7,11 +7,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from training.collectives.groups import own_group
-from training.meeting.ranks import Ranks
-from training.norm.over_ranks import share_statistics
-from training.recipe.reading import ConfigError
-from training.recipe.train import NormKeys
+from torusrun.training.collectives.groups import own_group
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.norm.over_ranks import share_statistics
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import NormKeys
 
 
 class Norms:

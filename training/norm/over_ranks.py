@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from training.collectives.groups import exchange
+from torusrun.training.collectives.groups import exchange
 
 
 def share_statistics(module: _BatchNorm, group: dist.ProcessGroup) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from training.optim.kernel import Piece, Rule, Unavailable
+from torusrun.training.optim.kernel import Piece, Rule, Unavailable
 
 SOURCE = Path(__file__).with_name("lars.cpp")
 COMPILERS = ("c++", "g++", "clang++")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from training.optim.kernel import Piece, Rule
+from torusrun.training.optim.kernel import Piece, Rule
 
 
 class Foreach:

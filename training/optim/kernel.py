@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..recipe.train import LarsKeys
+from torusrun.training.recipe.train import LarsKeys
 
 
 class Unavailable(RuntimeError):

@@ -36,15 +36,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from training.collectives.interface import Halves
-from training.optim.foreach import Foreach
-from training.optim.kernel import Kernel, Piece, Rule, Unavailable, is_dense
-from training.optim.momentum import Momentum
-from training.optim.sharded import ShardedLARS
-from training.progress import Moment
-from training.recipe import fits
-from training.recipe.reading import ConfigError
-from training.recipe.train import LarsKeys, Train
+from torusrun.training.collectives.interface import Halves
+from torusrun.training.optim.foreach import Foreach
+from torusrun.training.optim.kernel import Kernel, Piece, Rule, Unavailable, is_dense
+from torusrun.training.optim.momentum import Momentum
+from torusrun.training.optim.sharded import ShardedLARS
+from torusrun.training.progress import Moment
+from torusrun.training.recipe import fits
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import LarsKeys, Train
 
 KEY = "train.optimizer.lars.form"
 
@@ -131,11 +131,11 @@ def _fused(weights: Sequence[Tensor], rule: Rule) -> Kernel:
             raise Unavailable("it takes float32 weights that are contiguous or channels_last")
     if weights[0].is_cuda:
         try:
-            from training.optim.triton_lars import Triton  # a second to import
+            from torusrun.training.optim.triton_lars import Triton  # a second to import
         except ImportError as error:
             raise Unavailable(f"Triton cannot be imported: {error}") from None
         return Triton(rule, weights[0].device)
-    from training.optim.cpp import Cpp  # starts a compiler
+    from torusrun.training.optim.cpp import Cpp  # starts a compiler
 
     return Cpp(rule)
 

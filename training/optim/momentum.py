@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from training.recipe.protocols import Optimizer
+from torusrun.training.recipe.protocols import Optimizer
 
 KEY = ".last_rates"  # in an optimizer's state, beside names of parameters, which never begin with a dot
 

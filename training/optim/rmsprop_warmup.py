@@ -32,11 +32,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.progress import Moment
-from training.recipe.limits import Limits
-from training.recipe.protocols import Optimizer
-from training.recipe.reading import number
-from training.recipe.train import Train
+from torusrun.training.progress import Moment
+from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.recipe.reading import number
+from torusrun.training.recipe.train import Train
 
 OPTIONS = "train.optimizer.options"
 

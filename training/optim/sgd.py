@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from training.optim.momentum import Momentum
-from training.progress import Moment
-from training.recipe.train import Train
+from torusrun.training.optim.momentum import Momentum
+from torusrun.training.progress import Moment
+from torusrun.training.recipe.train import Train
 
 
 class SGD(Momentum):

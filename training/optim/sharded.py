@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.collectives.interface import AllReduce, Halves
-from training.collectives.phases import Pending
-from training.meeting.agree import everyones
-from training.optim.kernel import Kernel, Piece, is_dense
-from training.optim.momentum import LastRates
-from training.progress import Moment
-from training.recipe.protocols import Optimizer
+from torusrun.training.collectives.interface import AllReduce, Halves
+from torusrun.training.collectives.phases import Pending
+from torusrun.training.meeting.agree import everyones
+from torusrun.training.optim.kernel import Kernel, Piece, is_dense
+from torusrun.training.optim.momentum import LastRates
+from torusrun.training.progress import Moment
+from torusrun.training.recipe.protocols import Optimizer
 
 
 class FirstHalf(AllReduce):

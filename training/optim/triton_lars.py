@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from training.optim import triton_kernels
-from training.optim.kernel import Piece, Rule, Unavailable
+from torusrun.training.optim import triton_kernels
+from torusrun.training.optim.kernel import Piece, Rule, Unavailable
 
 BLOCK = 4096
 SUMMED = 1024  # blocks whose sums are added at a time

@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from training.recipe.names import Names
-from training.recipe.near import did_you_mean
-from training.recipe.reading import ConfigError
-from training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys
+from torusrun.training.recipe.names import Names
+from torusrun.training.recipe.near import did_you_mean
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys
 
 Section = ModelKeys | DataKeys | OptimizerKeys | ScheduleKeys
 """A section of a recipe that names a builder."""

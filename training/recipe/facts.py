@@ -10,9 +10,9 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 
-from training.recipe.names import DATA_SETS, MODELS
-from training.recipe.reading import ConfigError
-from training.recipe.train import Train
+from torusrun.training.recipe.names import DATA_SETS, MODELS
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import Train
 
 
 @dataclass(frozen=True)

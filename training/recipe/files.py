@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from training.recipe.names import RecipeName
-from training.recipe.phases import PhaseKeys
-from training.recipe.reading import record
-from training.recipe.train import Train
+from torusrun.training.recipe.names import RecipeName
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.reading import record
+from torusrun.training.recipe.train import Train
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 Certainty = Literal["verified", "secondary", "derived", "memory"]

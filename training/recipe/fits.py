@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from training.counted import counted
-from training.recipe.names import OPTIMIZERS
-from training.recipe.phases import PhaseKeys
-from training.recipe.train import DataKeys, LarsKeys, LossScaleKeys, OptimizerKeys, ScheduleKeys, SyncKeys, Train
+from torusrun.training.counted import counted
+from torusrun.training.recipe.names import OPTIMIZERS
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.train import (
+    DataKeys,
+    LarsKeys,
+    LossScaleKeys,
+    OptimizerKeys,
+    ScheduleKeys,
+    SyncKeys,
+    Train,
+)
 
 OF_FILES = ("imagefolder", "tar-shards")
 SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"

@@ -7,9 +7,9 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from training.recipe.facts import DataFacts, data_facts
-from training.recipe.files import Change, Published
-from training.recipe.train import Train
+from torusrun.training.recipe.facts import DataFacts, data_facts
+from torusrun.training.recipe.files import Change, Published
+from torusrun.training.recipe.train import Train
 
 RULED = {"model.name", "data.size", "epochs", "batch", "phases", "optimizer.name", "optimizer.lr", "precision"}
 

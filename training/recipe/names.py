@@ -45,13 +45,15 @@ def _modules(package: str, *names: str) -> Names:
     return Names({name: f"{package}.{name.replace('-', '_')}:build" for name in names})
 
 
-MODELS = _modules("training.models", "resnet-digits", "resnet-small", "resnet18", "resnet50")
+MODELS = _modules("torusrun.training.models", "resnet-digits", "resnet-small", "resnet18", "resnet50")
 DATA_SETS = _modules(
-    "training.data", "digits", "cifar10", "mnist", "fashion-mnist", "imagefolder", "tar-shards", "synthetic"
+    "torusrun.training.data", "digits", "cifar10", "mnist", "fashion-mnist", "imagefolder", "tar-shards", "synthetic"
 )
-OPTIMIZERS = _modules("training.optim", "sgd", "lars", "rmsprop-warmup")
+OPTIMIZERS = _modules("torusrun.training.optim", "sgd", "lars", "rmsprop-warmup")
 _DECAYS = ("cosine", "polynomial", "linear", "constant", "step", "cyclic-polynomial")
-SCHEDULES = Names({name: f"training.schedule.learning_rate:build_{name.replace('-', '_')}" for name in _DECAYS})
+SCHEDULES = Names(
+    {name: f"torusrun.training.schedule.learning_rate:build_{name.replace('-', '_')}" for name in _DECAYS}
+)
 RecipeName = Literal[
     "sony-224s", "sony-122s", "fujitsu-70s", "surfsara-28min", "fastai-18min", "facebook-1h", "pfn-15min",
     "tencent-6min", "nvidia-80s", "google-77s",

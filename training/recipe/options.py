@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator
 
-from training.data.images.image_options import check_options, facts_of
-from training.data.packed.sources import SOURCES
-from training.recipe.facts import DataFacts, data_facts, model_facts
-from training.recipe.fits import OF_FILES
-from training.recipe.names import DATA_SETS, MODELS, Names
-from training.recipe.near import did_you_mean
-from training.recipe.reading import ConfigError
-from training.recipe.train import Train
+from torusrun.training.data.images.image_options import check_options, facts_of
+from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.recipe.facts import DataFacts, data_facts, model_facts
+from torusrun.training.recipe.fits import OF_FILES
+from torusrun.training.recipe.names import DATA_SETS, MODELS, Names
+from torusrun.training.recipe.near import did_you_mean
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import Train
 
 OF_OPTIMIZERS = {"sgd": (), "lars": (), "rmsprop-warmup": ("mu2", "eps", "centre", "period", "rms_rate")}
 

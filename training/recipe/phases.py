@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from .key import key, needed
-from .limits import Items, Limits
+from torusrun.training.recipe.key import key, needed
+from torusrun.training.recipe.limits import Items, Limits
 
 EPOCHS = Limits(above=0, at_most=1e6)
 RATE = Limits(at_least=0, at_most=1e9)

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from training.progress import Moment
+from torusrun.training.progress import Moment
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Parameter
 
-    from training.data.view import View
+    from torusrun.training.data.view import View
 
 Schedule = Callable[[Moment], float]
 """The learning rate at a point of the training. A pure function: a resumed run asks again from the middle."""

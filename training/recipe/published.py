@@ -23,12 +23,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from training.counted import counted
-from training.data.packed.sources import SOURCES
-from training.recipe.files import Change, Published, as_document, as_train, load, merged, names
-from training.recipe.fitting import Fitting, word
-from training.recipe.names import is_own
-from training.recipe.train import Train
+from torusrun.training.counted import counted
+from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.recipe.files import Change, Published, as_document, as_train, load, merged, names
+from torusrun.training.recipe.fitting import Fitting, word
+from torusrun.training.recipe.names import is_own
+from torusrun.training.recipe.train import Train
 
 __all__ = ["Change", "Published", "Resolved", "load", "names", "resolve"]
 

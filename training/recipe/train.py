@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from .key import key
-from .limits import Limits, Pattern
-from .names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, RecipeName, is_own
-from .phases import COLOUR, MARGINS, PIXELS, RATE, PhaseKeys, Ratio, Share
+from torusrun.training.recipe.key import key
+from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, RecipeName, is_own
+from torusrun.training.recipe.phases import COLOUR, MARGINS, PIXELS, RATE, PhaseKeys, Ratio, Share
 
 Option = str | int | float | bool | tuple[int | float, ...]
 Options = dict[Annotated[str, Pattern("the name of an argument", r"[A-Za-z_][A-Za-z0-9_]{0,63}")], Option]
@@ -240,7 +240,7 @@ class CheckpointKeys:
 
 @dataclass(frozen=True)
 class Train:
-    """What the ranks do; handed to `python -m training` unchanged."""
+    """What the ranks do; handed to `python -m torusrun.training` unchanged."""
 
     recipe: RecipeName | None = key(
         None, "a published recipe, fitted to the ranks and the data set; the other keys override its values"

@@ -6,8 +6,8 @@ import inspect
 import json
 from dataclasses import dataclass
 
-from .names import MODELS, is_own
-from .train import DataKeys, ModelKeys, Train
+from torusrun.training.recipe.names import MODELS, is_own
+from torusrun.training.recipe.train import DataKeys, ModelKeys, Train
 
 COMPILED, CHANNELS_FIRST, PASSES = "compiled", "channels first", "passes"
 LAYOUT = "channels_last"  # an option of models

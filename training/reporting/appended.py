@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .output import warn
+from torusrun.training.reporting.output import warn
 
 # A link cannot redirect the lines. Without O_NONBLOCK, a pipe in the file's place would stop the training.
 FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

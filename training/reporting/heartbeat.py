@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from .step_times import address, send
+from torusrun.training.reporting.step_times import address, send
 
 FIRST_STEP = "first step"  # of an attempt or of a phase of its course, which may compile, allocate and measure
 STEPS = "steps"

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .appended import Appended
-from .events import LARGEST
+from torusrun.training.reporting.appended import Appended
+from torusrun.training.reporting.events import LARGEST
 
 
 class Metrics:

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from training.recipe.train import Train
-from training.schedule.phases import Course
+from torusrun.training.recipe.train import Train
+from torusrun.training.schedule.phases import Course
 
 PREFIX = ":::MLLOG "
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from training.recipe.protocols import DataSet
-from training.recipe.reading import ConfigError
-from training.reporting.output import warn
+from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.reporting.output import warn
 
 SHOWN = 3
 

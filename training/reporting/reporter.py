@@ -8,23 +8,23 @@ from dataclasses import asdict
 
 import torch
 
-from training.checkpoint.manifest import Checkpoint
-from training.checkpoint.store import Order
-from training.collectives import device as devices
-from training.config import Config
-from training.evaluation.evaluate import Evaluation
-from training.learner import Learner
-from training.meeting.ranks import Ranks
-from training.progress import Progress
-from training.reporting import events
-from training.reporting.exits import EXIT_DONE
-from training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS, Heartbeat
-from training.reporting.meter import Meter
-from training.reporting.metrics import Metrics
-from training.reporting.mllog import MLLog, hyper_parameters
-from training.reporting.output import warn
-from training.reporting.problems import Problems
-from training.reporting.step_times import StepTimes
+from torusrun.training.checkpoint.manifest import Checkpoint
+from torusrun.training.checkpoint.store import Order
+from torusrun.training.collectives import device as devices
+from torusrun.training.config import Config
+from torusrun.training.evaluation.evaluate import Evaluation
+from torusrun.training.learner import Learner
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.progress import Progress
+from torusrun.training.reporting import events
+from torusrun.training.reporting.exits import EXIT_DONE
+from torusrun.training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS, Heartbeat
+from torusrun.training.reporting.meter import Meter
+from torusrun.training.reporting.metrics import Metrics
+from torusrun.training.reporting.mllog import MLLog, hyper_parameters
+from torusrun.training.reporting.output import warn
+from torusrun.training.reporting.problems import Problems
+from torusrun.training.reporting.step_times import StepTimes
 
 FIRST = 2  # calls: on a GPU the second one waits for the device to finish the first
 

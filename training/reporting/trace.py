@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from training.reporting.appended import Appended
+from torusrun.training.reporting.appended import Appended
 
 LINES = 200  # written together
 

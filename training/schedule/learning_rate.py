@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from training.progress import Moment
-from training.recipe.limits import Limits
-from training.recipe.protocols import Schedule
-from training.recipe.reading import ConfigError, number
-from training.recipe.train import Train
+from torusrun.training.progress import Moment
+from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.protocols import Schedule
+from torusrun.training.recipe.reading import ConfigError, number
+from torusrun.training.recipe.train import Train
 
 ROUNDING = 1e-12  # more than a number of epochs, as a quotient of samples, is away from what it means
 Decay = Callable[[float], float]

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from training.data.view import View, view_of
-from training.progress import Moment, Progress
-from training.recipe import names
-from training.recipe.build import build, expect
-from training.recipe.phases import PhaseKeys
-from training.recipe.protocols import Schedule
-from training.recipe.train import Train
+from torusrun.training.data.view import View, view_of
+from torusrun.training.progress import Moment, Progress
+from torusrun.training.recipe import names
+from torusrun.training.recipe.build import build, expect
+from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.protocols import Schedule
+from torusrun.training.recipe.train import Train
 
 T = TypeVar("T")
 

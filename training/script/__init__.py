@@ -1,1 +1,1 @@
-"""What a script of the user's own gets by `import torusrun`: see for_scripts/torusrun/."""
+"""What a script of the user's own gets by `import torusrun`: see entry/torusrun/."""

@@ -8,19 +8,19 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..checkpoint.interval import Interval
-from ..checkpoint.loading import load
-from ..checkpoint.manifest import STATE, name_of
-from ..checkpoint.plain import Plain
-from ..checkpoint.writer import Written
-from ..reporting import events
-from ..reporting.metrics import Metrics
-from ..reporting.output import warn
-from ..step.stop import StopRequest
-from .given import Given
-from .heartbeat import HeartbeatFile
-from .opened import Opened
-from .together import CPU, Together
+from torusrun.training.checkpoint.interval import Interval
+from torusrun.training.checkpoint.loading import load
+from torusrun.training.checkpoint.manifest import STATE, name_of
+from torusrun.training.checkpoint.plain import Plain
+from torusrun.training.checkpoint.writer import Written
+from torusrun.training.reporting import events
+from torusrun.training.reporting.metrics import Metrics
+from torusrun.training.reporting.output import warn
+from torusrun.training.script.given import Given
+from torusrun.training.script.heartbeat import HeartbeatFile
+from torusrun.training.script.opened import Opened
+from torusrun.training.script.together import CPU, Together
+from torusrun.training.step.stop import StopRequest
 
 FRESH, FAILED = -1, -2  # in place of a number of steps
 

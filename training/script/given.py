@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..checkpoint.interval import failure_of_ranks_s
+from torusrun.training.checkpoint.interval import failure_of_ranks_s
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..reporting.heartbeat import AGAIN_S
+from torusrun.training.reporting.heartbeat import AGAIN_S
 
 
 class HeartbeatFile:

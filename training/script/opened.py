@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import manifest, writer
-from ..checkpoint.in_flight import InFlight
-from ..checkpoint.store import CheckpointFolder
-from ..checkpoint.writer import Written
-from ..files import lock
-from ..progress import Progress
-from ..recipe.train import CheckpointKeys
-from ..reporting.output import warn
+from torusrun.training.checkpoint import manifest, writer
+from torusrun.training.checkpoint.in_flight import InFlight
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.checkpoint.writer import Written
+from torusrun.training.files import lock
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.train import CheckpointKeys
+from torusrun.training.reporting.output import warn
 
 LOCK = ".lock"
 LOCKED_S = 2 * writer.ALONE_S  # a writer whose training has ended holds the lock for ALONE_S at most

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-from ..meeting.agree import agreed_numbers
-from ..meeting.descriptors import too_few
+from torusrun.training.meeting.agree import agreed_numbers
+from torusrun.training.meeting.descriptors import too_few
 
 CPU = torch.device("cpu")
 

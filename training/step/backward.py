@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from training.recipe.train import Train
-from training.step.loss_scale import LossScale
+from torusrun.training.recipe.train import Train
+from torusrun.training.step.loss_scale import LossScale
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 

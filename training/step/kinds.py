@@ -8,19 +8,19 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from training.collectives import all_reduce
-from training.complete import complete
-from training.config import Config
-from training.meeting.ranks import Ranks
-from training.parts import Parts
-from training.recipe.protocols import Optimizer
-from training.step.backward import Backward
-from training.step.local_sgd import StateAverage
-from training.step.waiting import Waiting
-from training.sync import synchronization
-from training.sync.buckets.planner import Planner
-from training.sync.gradients import Gradients
-from training.sync.synchronization import Synchronization
+from torusrun.training.collectives import all_reduce
+from torusrun.training.complete import complete
+from torusrun.training.config import Config
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.parts import Parts
+from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.step.backward import Backward
+from torusrun.training.step.local_sgd import StateAverage
+from torusrun.training.step.waiting import Waiting
+from torusrun.training.sync import synchronization
+from torusrun.training.sync.buckets.planner import Planner
+from torusrun.training.sync.gradients import Gradients
+from torusrun.training.sync.synchronization import Synchronization
 
 
 def build(config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> tuple[Steps, Optimizer]:

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.collectives.interface import AllReduce
-from training.recipe.protocols import Optimizer
-from training.sync.arena import Arena
+from torusrun.training.collectives.interface import AllReduce
+from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.sync.arena import Arena
 
 
 class StateAverage:

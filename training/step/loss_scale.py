@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from training.reporting.exits import TrainingError
+from torusrun.training.reporting.exits import TrainingError
 
 GROWTH, BACKOFF = 2.0, 0.5
 FLOOR = 2.0**-24  # fp16's smallest positive number: a smaller scale makes gradients of 1 vanish

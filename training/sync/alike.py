@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from training.meeting.agree import everyones
+from torusrun.training.meeting.agree import everyones
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 PRIME = 1_000_003  # swapped tensors change the sum

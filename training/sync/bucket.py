@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from training.collectives.interface import AllReduce
-from training.collectives.phases import Pending
-from training.sync.arena import Arena
+from torusrun.training.collectives.interface import AllReduce
+from torusrun.training.collectives.phases import Pending
+from torusrun.training.sync.arena import Arena
 
 
 class Bucket:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.nn.parallel import DistributedDataParallel
 
-from training.collectives.interface import AllReduce
-from training.sync.bucket import Bucket
-from training.sync.extras import Extras
-from training.sync.gradients import MissingGradient
+from torusrun.training.collectives.interface import AllReduce
+from torusrun.training.sync.bucket import Bucket
+from torusrun.training.sync.extras import Extras
+from torusrun.training.sync.gradients import MissingGradient
 
 # Extras carry the buffers. torch 2.13 renamed the option and warns about the old name.
 NEW_NAME = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters

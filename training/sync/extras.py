@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from training.norm.convert import layers, running
-from training.sync.alike import BITS
+from torusrun.training.norm.convert import layers, running
+from torusrun.training.sync.alike import BITS
 
 
 class Extras:

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from training.collectives.interface import AllReduce
-from training.counted import first_of
-from training.sync.bucket import Bucket
-from training.sync.buckets.layout import Layout, expected_order
-from training.sync.buckets.ready_times import ReadyTimes
-from training.sync.extras import Extras
+from torusrun.training.collectives.interface import AllReduce
+from torusrun.training.counted import first_of
+from torusrun.training.sync.bucket import Bucket
+from torusrun.training.sync.buckets.layout import Layout, expected_order
+from torusrun.training.sync.buckets.ready_times import ReadyTimes
+from torusrun.training.sync.extras import Extras
 
 SHOWN = 5  # names
 

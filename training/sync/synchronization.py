@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from torch import nn
 
-from training.collectives import all_reduce
-from training.collectives.interface import Halves
-from training.config import Config
-from training.meeting.ranks import Ranks
-from training.norm.convert import travelling
-from training.optim.lars import LARS
-from training.optim.sharded import FirstHalf
-from training.recipe.protocols import Optimizer
-from training.sync.buckets import plan_file, shapes
-from training.sync.buckets.layout import Layout, expected_order
-from training.sync.buckets.planner import Planner
-from training.sync.gradients import Gradients
+from torusrun.training.collectives import all_reduce
+from torusrun.training.collectives.interface import Halves
+from torusrun.training.config import Config
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.norm.convert import travelling
+from torusrun.training.optim.lars import LARS
+from torusrun.training.optim.sharded import FirstHalf
+from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.sync.buckets import plan_file, shapes
+from torusrun.training.sync.buckets.layout import Layout, expected_order
+from torusrun.training.sync.buckets.planner import Planner
+from torusrun.training.sync.gradients import Gradients
 
 if TYPE_CHECKING:
-    from training.sync.ddp import DDPGradients
+    from torusrun.training.sync.ddp import DDPGradients
 Synchronization: TypeAlias = "Gradients | DDPGradients"
 
 
@@ -29,7 +29,7 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
     keys, zero = config.train.sync, config.train.sync.missing == "zero"
     statistics = travelling(model, config.train.norm)
     if keys.all_reduce == "ddp":
-        from training.sync.ddp import DDPGradients
+        from torusrun.training.sync.ddp import DDPGradients
 
         flat = all_reduce.build("flat", config.grid)
         return DDPGradients(model, flat, statistics=statistics, rank=ranks.rank, missing_is_zero=zero), None

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.under_faults.programs.steps import BATCH, RANKS
-from training.data import order
-from training.parts import build_parts
-from training.recipe.train import OptimizerKeys, Train
+from torusrun.training.data import order
+from torusrun.training.parts import build_parts
+from torusrun.training.recipe.train import OptimizerKeys, Train
 
 RATE, MOMENTUM, SEED = 0.1, 0.9, 1
 

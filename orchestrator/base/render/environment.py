@@ -12,7 +12,7 @@ from typing import Any
 
 import jinja2
 
-from orchestrator.base.render.jinja import environment
+from torusrun.orchestrator.base.render.jinja import environment
 
 ESCAPES = {r"\x0a": r"\n", r"\x0d": r"\r", r"\x09": r"\t", "\\": r"\\", "'": r"\'"}
 

@@ -8,8 +8,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup as Markup
 
-from orchestrator.base import private
-from orchestrator.base.render.jinja import environment
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.render.jinja import environment
 
 
 @cache

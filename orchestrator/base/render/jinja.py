@@ -7,7 +7,7 @@ from typing import Any
 
 import jinja2
 
-from orchestrator.base.shipped import shipped
+from torusrun.orchestrator.base.shipped import shipped
 
 
 def environment(finalize: Callable[[Any], Any], *, escapes: bool) -> jinja2.Environment:

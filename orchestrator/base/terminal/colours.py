@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.base.states import State
+from torusrun.orchestrator.base.states import State
 
 REMARK = "yellow"
 _OF = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.base import private
+from torusrun.orchestrator.base import private
 
 # All characters that move a cursor, end a line, or change how a terminal shows the text beside them. A tab does not.
 ACTS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.terminal.plain import plain
 
 LONG_S = 1.0  # then a user on a terminal learns what is being done
 
@@ -25,7 +25,7 @@ def is_quiet() -> bool:
 
 def draws() -> bool:
     """Whether progress may be drawn, as lines that change."""
-    from orchestrator.base.terminal.output import drawable  # imported late: it takes a tenth of the start
+    from torusrun.orchestrator.base.terminal.output import drawable  # imported late: it takes a tenth of the start
 
     return not _quiet and drawable(sys.stderr)
 
@@ -49,7 +49,7 @@ def progress(line: str) -> None:
 
 def redrawn(text: str) -> None:
     """Put `text` in the place of the last line of progress, where `draws`; '' only removes that."""
-    from orchestrator.base.terminal.output import USUAL_WIDTH, width
+    from torusrun.orchestrator.base.terminal.output import USUAL_WIDTH, width
 
     columns = width(sys.stderr) or USUAL_WIDTH
     print(f"\r\x1b[K{plain(text)[: columns - 1]}", end="", file=sys.stderr, flush=True)

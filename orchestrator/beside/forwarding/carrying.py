@@ -15,9 +15,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import Streams
-from orchestrator.beside.forwarding.messages import BEGIN, COUNT, LARGEST_BYTES, Message, NotAForward, Unpacked, packed
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import Streams
+from torusrun.orchestrator.beside.forwarding.messages import (
+    BEGIN,
+    COUNT,
+    LARGEST_BYTES,
+    Message,
+    NotAForward,
+    Unpacked,
+    packed,
+)
 
 ROOM_BYTES = 1 << 20  # of a connection, in each direction
 CROWDED_BYTES = 1 << 20  # so much waits for the pipe: no more is read from connections

@@ -12,16 +12,16 @@ import threading
 from collections.abc import Callable
 from ipaddress import IPv4Address
 
-from orchestrator.base.errors import SITE_FAILED, SiteError, TorusrunError, UserError
-from orchestrator.base.json_files import parsed
-from orchestrator.base.process import Streams
-from orchestrator.base.terminal.plain import plain
-from orchestrator.base.terminal.remarks import warn
-from orchestrator.base.typed import record_of
-from orchestrator.beside.forwarding.carrying import MOST, Act, Carried, Carrying
-from orchestrator.beside.forwarding.clients import is_strange
-from orchestrator.beside.forwarding.messages import Message, NotAForward, Ready
-from orchestrator.beside.shells.addresses import HERE, network
+from torusrun.orchestrator.base.errors import SITE_FAILED, SiteError, TorusrunError, UserError
+from torusrun.orchestrator.base.json_files import parsed
+from torusrun.orchestrator.base.process import Streams
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.terminal.remarks import warn
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.beside.forwarding.carrying import MOST, Act, Carried, Carrying
+from torusrun.orchestrator.beside.forwarding.clients import is_strange
+from torusrun.orchestrator.beside.forwarding.messages import Message, NotAForward, Ready
+from torusrun.orchestrator.beside.shells.addresses import HERE, network
 
 LARGEST_PORT = 65_535
 LONGEST_WHY = 200  # characters

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.errors import SiteError
 
 BEGIN = b"torusrun forward begins\n"  # what a shell's start files print comes before
 NOISE_BYTES = 1 << 16

@@ -14,13 +14,13 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from orchestrator.base.errors import TorusrunError
-from orchestrator.base.process import STANDARD, Streams
-from orchestrator.beside.forwarding.carrying import MOST, Carried, Carrying
-from orchestrator.beside.forwarding.messages import Message, NotAForward, Ready
-from orchestrator.beside.shells.addresses import addresses, network
-from orchestrator.folder import claim
-from orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.base.process import STANDARD, Streams
+from torusrun.orchestrator.beside.forwarding.carrying import MOST, Carried, Carrying
+from torusrun.orchestrator.beside.forwarding.messages import Message, NotAForward, Ready
+from torusrun.orchestrator.beside.shells.addresses import addresses, network
+from torusrun.orchestrator.folder import claim
+from torusrun.orchestrator.folder.run_folder import Attempt
 
 GONE_LOOK_S = 30.0  # between looks for the ranks of an attempt without an end: it may have been killed
 

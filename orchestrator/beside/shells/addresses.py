@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
 
-from training.meeting.addresses import RendezvousError, interface_address
+from torusrun.training.meeting.addresses import RendezvousError, interface_address
 
 HERE = "127.0.0.1"
 BOOT = Path("/proc/sys/kernel/random/boot_id")

@@ -15,14 +15,23 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import STANDARD, Streams
-from orchestrator.base.terminal.raw import raw
-from orchestrator.beside.shells import request as requests
-from orchestrator.beside.shells.addresses import addresses, network
-from orchestrator.beside.shells.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Broken, Connection, Frame, written
-from orchestrator.beside.shells.proof import CALLED, MOST, Proofs
-from orchestrator.beside.shells.request import ShellRequest
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import STANDARD, Streams
+from torusrun.orchestrator.base.terminal.raw import raw
+from torusrun.orchestrator.beside.shells import request as requests
+from torusrun.orchestrator.beside.shells.addresses import addresses, network
+from torusrun.orchestrator.beside.shells.connection import (
+    CHUNK_BYTES,
+    CODE,
+    LOOK_S,
+    SIZE,
+    Broken,
+    Connection,
+    Frame,
+    written,
+)
+from torusrun.orchestrator.beside.shells.proof import CALLED, MOST, Proofs
+from torusrun.orchestrator.beside.shells.request import ShellRequest
 
 ENDS_S = 5.0  # for the thread that reads the input: it waits for nothing else
 WAIT_S = 60.0  # for the job to see the request, its remote shell, and the delays of a shared file system

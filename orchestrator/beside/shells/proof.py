@@ -15,7 +15,7 @@ import selectors
 import socket
 from collections.abc import Generator
 
-from orchestrator.beside.shells.connection import MAC_BYTES, Broken, Connection
+from torusrun.orchestrator.beside.shells.connection import MAC_BYTES, Broken, Connection
 
 NONCE_BYTES = 32
 MOST = 128  # links at once; then the oldest is dropped, since a side with the secret proves it at once

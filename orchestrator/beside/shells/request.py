@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object, write_json
-from orchestrator.base.typed import read_record
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object, write_json
+from torusrun.orchestrator.base.typed import read_record
 
 ENDING, FAILED = ".json", ".failed"
 MEND = "nodes must reach this address, as for `qsub -I`; if the nodes have ssh, set remote_shell: ssh"

@@ -8,14 +8,14 @@ import signal
 import subprocess
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.base.environment import safe
-from orchestrator.base.errors import SiteError
-from orchestrator.beside.shells import request as requests
-from orchestrator.schedulers import client, remote_shell
-from orchestrator.schedulers.interface import Scheduler
-from orchestrator.spec.site import Site
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import safe
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.beside.shells import request as requests
+from torusrun.orchestrator.schedulers import client, remote_shell
+from torusrun.orchestrator.schedulers.interface import Scheduler
+from torusrun.orchestrator.spec.site import Site
 
 
 def starter(folder: Path, site: Site, python: str) -> ShellStarter | None:
@@ -46,7 +46,11 @@ class ShellStarter:
 
     def _start(self, path: Path) -> subprocess.Popen[bytes] | None:
         own = safe(os.environ).get("PYTHONPATH", "")
-        words = ["env", f"PYTHONPATH={own}", *process.module(self.python, "orchestrator.beside.shells.program", path)]
+        words = [
+            "env",
+            f"PYTHONPATH={own}",
+            *process.module(self.python, "torusrun.orchestrator.beside.shells.program", path),
+        ]
         try:
             host = requests.read(path).host
             argv = remote_shell.command(self.scheduler, host, shlex.join(words))

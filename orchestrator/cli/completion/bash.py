@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.cli.completion.words import Candidates, CompletedVerb, shipped_sites, verbs
+from torusrun.orchestrator.cli.completion.words import Candidates, CompletedVerb, shipped_sites, verbs
 
 HEAD = r"""# Completion of torusrun, made by `torusrun completion`. Make it again after an upgrade.
 _torusrun_of_kind() { # a kind, and the beginning of a word; the answer is in found and words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.cli.completion.words import (
+from torusrun.orchestrator.cli.completion.words import (
     FILES,
     RUNS,
     SITES,

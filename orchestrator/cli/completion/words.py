@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.cli.verb_list import VERBS, module_of, parser_of
+from torusrun.orchestrator.cli.verb_list import VERBS, module_of, parser_of
 
 RUNS, SWEEPS, SITES, FILES, NOTHING = "runs", "sweeps", "sites", "files", ""
 KINDS = {
@@ -57,7 +57,7 @@ def verbs() -> Iterator[CompletedVerb]:
 
 
 def shipped_sites() -> list[str]:
-    from orchestrator.spec.load import SHIPPED
+    from torusrun.orchestrator.spec.load import SHIPPED
 
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
@@ -79,11 +79,11 @@ def _value(action: argparse.Action) -> Candidates:
 
 def _words(metavar: str, dest: str) -> tuple[str, ...]:
     """The words that a value can be, of those that torusrun knows; they are read when the script is made."""
-    from orchestrator.base.shipped import examples
-    from orchestrator.base.states import State
-    from orchestrator.network.prediction import constants
-    from orchestrator.report.sweep_table import LARGER_IS_BETTER
-    from training.recipe import files
+    from torusrun.orchestrator.base.shipped import examples
+    from torusrun.orchestrator.base.states import State
+    from torusrun.orchestrator.network.prediction import constants
+    from torusrun.orchestrator.report.sweep_table import LARGER_IS_BETTER
+    from torusrun.training.recipe import files
 
     if dest in ("gpu", "network"):
         return tuple(constants.table(f"{dest}s"))

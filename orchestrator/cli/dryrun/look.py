@@ -8,36 +8,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base.environment import jobs_environment, which
-from orchestrator.base.errors import SiteError
-from orchestrator.folder import run_folder
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.images import pyxis
-from orchestrator.images.command import SecretVariables
-from orchestrator.images.runtime import COMMANDS, Runtime
-from orchestrator.job.image import stage
-from orchestrator.job.image.contained import start
-from orchestrator.job.start import launch
-from orchestrator.job.start.launch_order import LaunchOrder, Rank, RankImage
-from orchestrator.job.start.prepare import launch_order, program_of
-from orchestrator.network.placement.mapping import Placement, place
-from orchestrator.planning import attempt_plan
-from orchestrator.planning import notes as plan_notes
-from orchestrator.planning.auto_grid import with_expected_grid
-from orchestrator.planning.image.login import login
-from orchestrator.planning.phase_groups import in_words, stretches
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.program.what_runs import Program
-from orchestrator.planning.without_bad_nodes import without_bad_nodes
-from orchestrator.runs.attempts import create
-from orchestrator.runs.attempts.script import submitted
-from orchestrator.runs.attempts.submit import proposed
-from orchestrator.runs.code.select import SelectedCode
-from orchestrator.runs.state.awaited import Awaited
-from orchestrator.schedulers import client, launchers
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.environment import jobs_environment, which
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder import run_folder
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.images import pyxis
+from torusrun.orchestrator.images.command import SecretVariables
+from torusrun.orchestrator.images.runtime import COMMANDS, Runtime
+from torusrun.orchestrator.job.image import stage
+from torusrun.orchestrator.job.image.contained import start
+from torusrun.orchestrator.job.start import launch
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, RankImage
+from torusrun.orchestrator.job.start.prepare import launch_order, program_of
+from torusrun.orchestrator.network.placement.mapping import Placement, place
+from torusrun.orchestrator.planning import attempt_plan
+from torusrun.orchestrator.planning import notes as plan_notes
+from torusrun.orchestrator.planning.auto_grid import with_expected_grid
+from torusrun.orchestrator.planning.image.login import login
+from torusrun.orchestrator.planning.phase_groups import in_words, stretches
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.planning.without_bad_nodes import without_bad_nodes
+from torusrun.orchestrator.runs.attempts import create
+from torusrun.orchestrator.runs.attempts.script import submitted
+from torusrun.orchestrator.runs.attempts.submit import proposed
+from torusrun.orchestrator.runs.code.select import SelectedCode
+from torusrun.orchestrator.runs.state.awaited import Awaited
+from torusrun.orchestrator.schedulers import client, launchers
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
 
 OPEN_MPI = "mpirun (Open MPI) 4.1"  # assumed if this machine, which is not a node of the job, has no launcher
 ASSUMED_VERSION = (4, 0)  # of a runtime that is not on this machine: one that keeps values unchanged

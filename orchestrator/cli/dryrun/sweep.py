@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.cli.dryrun.text import command_line
-from orchestrator.report import sweep_plan
-from orchestrator.runs.attempts import create
-from orchestrator.runs.state.awaited import to_wait_for
-from orchestrator.schedulers import client
-from orchestrator.sweeps.batches import Batch
-from orchestrator.sweeps.cost import cost
-from orchestrator.sweeps.plans import PlannedSweep
-from orchestrator.sweeps.submit import proposed
-from training.counted import counted
+from torusrun.orchestrator.cli.dryrun.text import command_line
+from torusrun.orchestrator.report import sweep_plan
+from torusrun.orchestrator.runs.attempts import create
+from torusrun.orchestrator.runs.state.awaited import to_wait_for
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.sweeps.batches import Batch
+from torusrun.orchestrator.sweeps.cost import cost
+from torusrun.orchestrator.sweeps.plans import PlannedSweep
+from torusrun.orchestrator.sweeps.submit import proposed
+from torusrun.training.counted import counted
 
 
 def text(sweep: PlannedSweep, after: Sequence[str], after_any: Sequence[str]) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.base.render.environment import word
-from orchestrator.cli.dryrun.look import DryRun
-from training.counted import counted
+from torusrun.orchestrator.base.render.environment import word
+from torusrun.orchestrator.cli.dryrun.look import DryRun
+from torusrun.training.counted import counted
 
 SCHEMA = 1
 

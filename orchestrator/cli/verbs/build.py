@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import draws, progress, redrawn
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import draws, progress, redrawn
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,12 +39,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.images import pyxis
-    from orchestrator.images.source import has_text, typed
-    from orchestrator.planning.image import building, squashed
-    from orchestrator.planning.plan import plan
-    from orchestrator.spec.load import is_run, load_site
-    from orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.images import pyxis
+    from torusrun.orchestrator.images.source import has_text, typed
+    from torusrun.orchestrator.planning.image import building, squashed
+    from torusrun.orchestrator.planning.plan import plan
+    from torusrun.orchestrator.spec.load import is_run, load_site
+    from torusrun.orchestrator.spec.paths import absolute
 
     word = typed(args.image)
     if has_text(word) and is_run(word):
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     for advice in prepared.advice:
         progress(f"note: {advice}")
     if (args.on or site.container.build_on) == "job" and not building.caches(site).sound(prepared.key):
-        from orchestrator.planning.image.build_job import build_in_job
+        from torusrun.orchestrator.planning.image.build_job import build_in_job
 
         build_in_job(prepared, site, site.interpreter, progress)
     entry = building.build(prepared, site, progress, redrawn if draws() else None)

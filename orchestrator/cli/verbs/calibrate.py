@@ -20,14 +20,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import busy, say
-from orchestrator.cli.verbs import shared_arguments
-from training.counted import counted
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import busy, say
+from torusrun.orchestrator.cli.verbs import shared_arguments
+from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
-    from orchestrator.folder.run_folder import RunFolder
-    from orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.planning.plan import Plan
 
 STEPS, FEWEST_STEPS, MOST_STEPS = 50, 10, 1_000_000
 
@@ -45,8 +45,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.file.endswith(".json"):
         return _printed(Path(args.file), args.json)
-    from orchestrator.cli.api import plan
-    from orchestrator.planning.measurements import keep, words
+    from torusrun.orchestrator.cli.api import plan
+    from torusrun.orchestrator.planning.measurements import keep, words
 
     if (planned := plan(args.file, site=args.site, settings=args.settings)).run.command:
         return _command(args, planned)
@@ -62,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _command(args: argparse.Namespace, planned: Plan) -> int:
     """Run a command at some sizes for some steps each, and print the forecast of its finished runs."""
-    from orchestrator.cli.api import submit
-    from orchestrator.planning.command_runs import command_forecast
-    from orchestrator.report.prediction.program import program
+    from torusrun.orchestrator.cli.api import submit
+    from torusrun.orchestrator.planning.command_runs import command_forecast
+    from torusrun.orchestrator.report.prediction.program import program
 
     steps = STEPS if args.steps is None else args.steps
     if not FEWEST_STEPS <= steps <= MOST_STEPS:
@@ -96,10 +96,10 @@ def _sizes(nodes: str | None, planned: Plan) -> list[list[str]]:
 
 def _reported(folder: RunFolder, steps: int) -> None:
     """Wait until a run has reported so many steps, and cancel it. Raises UserError if it fails before."""
-    from orchestrator.base.states import State
-    from orchestrator.report.progress_text import words
-    from orchestrator.runs.attempts.cancel import cancel
-    from orchestrator.runs.state.follow import follow
+    from torusrun.orchestrator.base.states import State
+    from torusrun.orchestrator.report.progress_text import words
+    from torusrun.orchestrator.runs.attempts.cancel import cancel
+    from torusrun.orchestrator.runs.state.follow import follow
 
     first, asked = None, False
     with busy(f"measuring {folder.run_id}"):
@@ -117,8 +117,8 @@ def _reported(folder: RunFolder, steps: int) -> None:
 
 def _measured(args: argparse.Namespace) -> RunFolder:
     """The folder of a COMPLETED measuring run: that of --from, or of a new run, after waiting for it."""
-    from orchestrator.cli.api import State, open_run, plan, submit
-    from orchestrator.report.screen import live
+    from torusrun.orchestrator.cli.api import State, open_run, plan, submit
+    from torusrun.orchestrator.report.screen import live
 
     settings = [*args.settings, "program=measure"]
     shared_arguments.here(plan(args.file, site=args.site, settings=settings).site, "calibrate")
@@ -132,7 +132,7 @@ def _measured(args: argparse.Namespace) -> RunFolder:
 
 
 def _printed(path: Path, as_json: bool) -> int:
-    from orchestrator.network.prediction import calibration
+    from torusrun.orchestrator.network.prediction import calibration
 
     try:
         found = calibration.fits(calibration.read(_read(path)))

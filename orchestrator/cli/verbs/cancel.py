@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE
-from orchestrator.base.terminal.remarks import progress, result
-from orchestrator.cli.verbs import chosen
+from torusrun.orchestrator.base.errors import DONE
+from torusrun.orchestrator.base.terminal.remarks import progress, result
+from torusrun.orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
-    from orchestrator.remote.remote_runs import Known
-    from orchestrator.runs.state.view import View
+    from torusrun.orchestrator.remote.remote_runs import Known
+    from torusrun.orchestrator.runs.state.view import View
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.remote import remote_runs, verbs
-    from orchestrator.runs.attempts.cancel import cancel_all
+    from torusrun.orchestrator.remote import remote_runs, verbs
+    from torusrun.orchestrator.runs.attempts.cancel import cancel_all
 
     if len(args.run_ids) == 1 and (there := remote_runs.sweep(args.run_ids[0])):
         chosen.check_no_filters(args, "cancel")
@@ -51,16 +51,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _is_to_cancel(view: View) -> bool:
     """Whether the run, which a pattern or a filter selected, is not over, or is LOST and may still be at work."""
-    from orchestrator.folder.run_folder import RunFolder
-    from orchestrator.runs.attempts.cancel import is_unsure
+    from torusrun.orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.runs.attempts.cancel import is_unsure
 
     return not view.state.over or not view.damaged and is_unsure(RunFolder(Path(view.folder)), view)
 
 
 def _cancel_there(away: Sequence[Known], args: argparse.Namespace) -> int:
     """Cancel runs on a login node; those that a pattern selected are shown first, without those known to be over."""
-    from orchestrator.remote import verbs
-    from orchestrator.runs.state import selection
+    from torusrun.orchestrator.remote import verbs
+    from torusrun.orchestrator.runs.state import selection
 
     chosen.check_no_filters(args, "cancel")
     selected = any(map(selection.is_pattern, args.run_ids))

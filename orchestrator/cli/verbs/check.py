@@ -10,13 +10,13 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, USER_MISTAKE
-from orchestrator.base.terminal.plain import plain
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE, USER_MISTAKE
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
-    from orchestrator.images.checks.findings import Finding
-    from orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.images.checks.findings import Finding
+    from torusrun.orchestrator.planning.plan import Plan
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,12 +26,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.planning.image import checking, run_image
-    from orchestrator.planning.plan import plan
+    from torusrun.orchestrator.planning.image import checking, run_image
+    from torusrun.orchestrator.planning.plan import plan
 
     planned = plan(args.file, site=args.site, settings=args.settings)
     if planned.site.host:
-        from orchestrator.remote import of_file
+        from torusrun.orchestrator.remote import of_file
 
         options = ["--json"] if args.json else []
         return of_file.run("check", planned, args.file, options, site=args.site, settings=args.settings)
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _software(as_json: bool, planned: Plan) -> int:
     """Check the software that a run without an image activates."""
-    from orchestrator.sites.checks import software
+    from torusrun.orchestrator.sites.checks import software
 
     found = list(software.checks(planned.site, planned.run.software))
     if as_json:

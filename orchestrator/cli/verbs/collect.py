@@ -21,12 +21,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.cli.verbs import chosen
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
-    from orchestrator.folder.run_folder import RunFolder
-    from orchestrator.remote.remote_runs import Known
+    from torusrun.orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.remote.remote_runs import Known
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,12 +41,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.terminal.remarks import busy, warn
-    from orchestrator.folder import patterns
-    from orchestrator.remote import remote_runs
-    from orchestrator.remote.collect import collect as collect_there
-    from orchestrator.runs.collect import collect
-    from orchestrator.runs.state import selection
+    from torusrun.orchestrator.base.terminal.remarks import busy, warn
+    from torusrun.orchestrator.folder import patterns
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.remote.collect import collect as collect_there
+    from torusrun.orchestrator.runs.collect import collect
+    from torusrun.orchestrator.runs.state import selection
 
     if args.only is not None and args.checkpoints:
         raise UserError("--only chooses checkpoints, too, as in 'checkpoints/last': leave out --checkpoints")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.base.errors import DONE
+from torusrun.orchestrator.base.errors import DONE
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.cli.completion import bash, fish
+    from torusrun.orchestrator.cli.completion import bash, fish
 
     scripts = {"bash": bash.script, "zsh": bash.zsh_script, "fish": fish.script}
     print(scripts[args.shell](), end="")

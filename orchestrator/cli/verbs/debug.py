@@ -14,9 +14,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import busy, is_quiet, result
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import busy, is_quiet, result
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,11 +25,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.private import plain
-    from orchestrator.folder.index import find
-    from orchestrator.remote import remote_runs
-    from orchestrator.runs.support.archive import archive
-    from orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.base.private import plain
+    from torusrun.orchestrator.folder.index import find
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.runs.support.archive import archive
+    from torusrun.orchestrator.spec.paths import absolute
 
     if away := remote_runs.find(args.run_id):
         raise UserError(f"{away.run} is on {away.host.address}: run `torusrun debug {away.run}` there")

@@ -15,12 +15,12 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, SITE_FAILED
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE, SITE_FAILED
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
-    from orchestrator.sites.checks.check import Check
-    from orchestrator.spec.site import Site
+    from torusrun.orchestrator.sites.checks.check import Check
+    from torusrun.orchestrator.spec.site import Site
 
 OUTCOMES = ("ok", "warning", "failed")
 
@@ -35,8 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.errors import UserError
-    from orchestrator.spec.kinds import seconds
+    from torusrun.orchestrator.base.errors import UserError
+    from torusrun.orchestrator.spec.kinds import seconds
 
     try:
         wait_s = seconds(args.wait)
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 def examine(name: str, *, job: bool = False, wait_s: float = 0.0, as_json: bool = False) -> int:
     """Print the checks of a site as they are made; returns the exit code."""
-    from orchestrator.spec.load import load_site, site_file
+    from torusrun.orchestrator.spec.load import load_site, site_file
 
     site, file, found = load_site(name), site_file(name).absolute(), []
     shared_arguments.here(site, "doctor")
@@ -65,17 +65,17 @@ def examine(name: str, *, job: bool = False, wait_s: float = 0.0, as_json: bool 
 
 
 def _checks(name: str, site: Site, job: bool, wait_s: float) -> Iterator[Check]:
-    from orchestrator.sites.checks import examine as examined
+    from torusrun.orchestrator.sites.checks import examine as examined
 
     yield from examined(site, job=job)
     if job:
-        from orchestrator.sites.hello_job import checks
+        from torusrun.orchestrator.sites.hello_job import checks
 
         yield from checks(name, site, wait_s)
 
 
 def _say(check: Check) -> None:
-    from orchestrator.base import private
+    from torusrun.orchestrator.base import private
 
     print(private.plain(f"{check.outcome:8} {check.name:18} {check.said}").replace("\n", "; "), flush=True)
     if check.mend:

@@ -17,10 +17,10 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import DONE, UserError, explained
-from orchestrator.base.shipped import examples
-from orchestrator.base.terminal.remarks import result
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import DONE, UserError, explained
+from torusrun.orchestrator.base.shipped import examples
+from torusrun.orchestrator.base.terminal.remarks import result
 
 
 def prints_json(args: argparse.Namespace) -> bool:
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError("--save writes one example: write its name before it")
         return _list(found, as_json=args.json)
     if args.name not in found:
-        from training.recipe.near import did_you_mean
+        from torusrun.training.recipe.near import did_you_mean
 
         known = f"known: {', '.join(found)}"
         raise UserError(f"there is no example {args.name!r} ({known}){did_you_mean(args.name, found)}")
@@ -76,7 +76,7 @@ def _about(text: str) -> str:
 
 def _save(path: Path, text: str, name: str) -> None:
     """Write an example and the files of its folder that it names. Raises UserError if one of them exists."""
-    from orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.spec.paths import absolute
 
     file = absolute(name)
     beside = {word for word in re.findall(r"[\w.-]+", text) if word != path.name and (path.parent / word).is_file()}

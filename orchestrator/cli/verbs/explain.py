@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from orchestrator.base.errors import DONE
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,14 +25,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.remote import verbs
+    from torusrun.orchestrator.remote import verbs
 
     options = [*(["--json"] if args.json else []), *([f"--attempt={args.attempt}"] if args.attempt is not None else [])]
     if (code := verbs.run(args.run_id, "explain", options)) is not None:
         return code
-    from orchestrator.folder.index import find
-    from orchestrator.report.explanation import explained
-    from orchestrator.report.logs.files import logs
+    from torusrun.orchestrator.folder.index import find
+    from torusrun.orchestrator.report.explanation import explained
+    from torusrun.orchestrator.report.logs.files import logs
 
     found = explained(logs(find(args.run_id), args.attempt))
     print(json.dumps({"schema": 1, **found.as_json()}, indent=1) if args.json else "\n".join(found.lines()))

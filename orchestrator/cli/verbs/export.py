@@ -13,10 +13,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.verbs import chosen
+from torusrun.orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
-    from orchestrator.report.handle import Run
+    from torusrun.orchestrator.report.handle import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,12 +32,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.terminal.remarks import busy
-    from orchestrator.remote import remote_runs
-    from orchestrator.remote.handle import RunThere
-    from orchestrator.report.export.formats import format_of
-    from orchestrator.report.handle import Run
-    from orchestrator.runs.state import selection
+    from torusrun.orchestrator.base.terminal.plain import plain
+    from torusrun.orchestrator.base.terminal.remarks import busy
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.remote.handle import RunThere
+    from torusrun.orchestrator.report.export.formats import format_of
+    from torusrun.orchestrator.report.handle import Run
+    from torusrun.orchestrator.runs.state import selection
 
     format_of(args.kind)  # a missing package is reported once
     words, away = remote_runs.split(args.run_ids)
@@ -46,6 +47,6 @@ def run(args: argparse.Namespace) -> int:
     def export(run: Run) -> None:
         with busy(f"reading the metrics of {run.id}"):
             made = run.export(Path(args.into), args.kind)
-        print(made, flush=True)
+        print(plain(str(made)), flush=True)
 
     return chosen.complained(chosen.refused(export, [*map(Run, here), *map(RunThere, away)]))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +34,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.cli.api import open_run
+    from torusrun.orchestrator.cli.api import open_run
 
     return open_run(args.run_id).forward(args.port, rank=args.rank, host=args.host, listen=args.listen)

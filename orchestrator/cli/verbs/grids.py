@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.base.errors import DONE
-from orchestrator.base.terminal.remarks import busy
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.report.prediction.grids import grids
+    from torusrun.orchestrator.report.prediction.grids import grids
 
     with busy("computing"):
         found = grids(*shared_arguments.links_and_device(args), args.local_batch)

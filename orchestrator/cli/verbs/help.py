@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.cli.verb_list import VERBS, no_verb, parser_of, top_parser
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.cli.verb_list import VERBS, no_verb, parser_of, top_parser
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     if args.verb and args.verb not in VERBS:
         raise UserError(no_verb(args.verb))
     if args.man:
-        from orchestrator.cli.man_page import man_page
+        from torusrun.orchestrator.cli.man_page import man_page
 
         print(man_page([args.verb] if args.verb else list(VERBS)), end="")
         return DONE

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.base.errors import DONE, RUN_FAILED
-from orchestrator.base.terminal.remarks import printed, say, warn
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE, RUN_FAILED
+from torusrun.orchestrator.base.terminal.remarks import printed, say, warn
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.cli.api import hold
+    from torusrun.orchestrator.cli.api import hold
 
     held = hold(args.file, time=args.time, idle=args.idle, name=args.name, site=args.site, settings=args.settings)
     printed(held.id)

@@ -19,16 +19,16 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.base.errors import DONE, SITE_FAILED, SiteError, UserError
-from orchestrator.base.terminal.remarks import busy, progress, result
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, SiteError, UserError
+from torusrun.orchestrator.base.terminal.remarks import busy, progress, result
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orchestrator.images.builds.cache import Cache, CachedImage
-    from orchestrator.images.builds.caches import Caches
-    from orchestrator.spec.site import Site
+    from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
+    from torusrun.orchestrator.images.builds.caches import Caches
+    from torusrun.orchestrator.spec.site import Site
 
 
 def prints_json(args: argparse.Namespace) -> bool:
@@ -60,8 +60,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.planning.image import building
-    from orchestrator.spec.load import load_site
+    from torusrun.orchestrator.planning.image import building
+    from torusrun.orchestrator.spec.load import load_site
 
     site = load_site(args.site)
     shared_arguments.here(site, "image")
@@ -99,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _inspected(cache: Cache, entry: CachedImage, args: argparse.Namespace) -> dict[str, Any]:
-    from orchestrator.images.definitions import package_lock
-    from orchestrator.planning.image import sbom
+    from torusrun.orchestrator.images.definitions import package_lock
+    from torusrun.orchestrator.planning.image import sbom
 
     there = cache.packages(entry.key).exists()
     if not (args.lock or args.sbom):
@@ -115,8 +115,8 @@ def _inspected(cache: Cache, entry: CachedImage, args: argparse.Namespace) -> di
 
 
 def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
-    from orchestrator.planning.image.export import export
-    from orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.planning.image.export import export
+    from torusrun.orchestrator.spec.paths import absolute
 
     if to is None:
         raise UserError("`torusrun image export` needs --to, a new folder or a file that ends in .tar")
@@ -125,8 +125,8 @@ def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
 
 
 def _converted(source: str, site: Site, to: str | None, context: Path | None) -> tuple[Path, tuple[str, ...]]:
-    from orchestrator.planning.image import building
-    from orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.planning.image import building
+    from torusrun.orchestrator.spec.paths import absolute
 
     if to is None:
         raise UserError("`torusrun image convert` needs --to, a new folder for the definition and the files it copies")
@@ -141,9 +141,9 @@ def _noted(made: tuple[str | Path, tuple[str, ...]], end: str = "\n") -> None:
 
 
 def _resolve(source: str, site: Site, as_json: bool) -> None:
-    from orchestrator.base.terminal.output import width
-    from orchestrator.planning.image.resolved import resolve
-    from orchestrator.report.image_parts import lines
+    from torusrun.orchestrator.base.terminal.output import width
+    from torusrun.orchestrator.planning.image.resolved import resolve
+    from torusrun.orchestrator.report.image_parts import lines
 
     with busy("looking up packages"):
         found = resolve(source, site)
@@ -163,8 +163,8 @@ def _list(caches: Caches, as_json: bool) -> int:
 
 
 def _print_table(entries: Sequence[CachedImage]) -> None:
-    from orchestrator.base.terminal.output import width
-    from orchestrator.report.table import Column, Table
+    from torusrun.orchestrator.base.terminal.output import width
+    from torusrun.orchestrator.report.table import Column, Table
 
     columns: list[Column[CachedImage]] = [
         Column("KEY", lambda entry: entry.key[:12], right=False),
@@ -179,9 +179,9 @@ def _print_table(entries: Sequence[CachedImage]) -> None:
 
 def _sign(cache: Cache, entry: CachedImage, command: str | None) -> None:
     """Sign with the user's own key, which the runtime asks for. This changes the file and its checksum."""
-    from orchestrator.base import process
-    from orchestrator.images import runtime
-    from orchestrator.images.builds.cache import SIF
+    from torusrun.orchestrator.base import process
+    from torusrun.orchestrator.images import runtime
+    from torusrun.orchestrator.images.builds.cache import SIF
 
     if entry.path.suffix != SIF:
         raise UserError(f"{entry.path}: only a SIF can be signed, and this is a squashfs")

@@ -33,10 +33,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base import private
-    from orchestrator.cli.verbs import doctor
-    from orchestrator.sites.choices import Choices
-    from orchestrator.sites.make import make
+    from torusrun.orchestrator.base import private
+    from torusrun.orchestrator.cli.verbs import doctor
+    from torusrun.orchestrator.sites.choices import Choices
+    from torusrun.orchestrator.sites.make import make
 
     terminal = sys.stdin.isatty() and not args.yes and not args.json
     choices = Choices({name: getattr(args, name) for name in OPTIONS}, args.yes, input if terminal else None)

@@ -28,13 +28,13 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import say
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import say
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
-    from orchestrator.report.logs.reading import Reading
-    from orchestrator.report.logs.source import LogLine
+    from torusrun.orchestrator.report.logs.reading import Reading
+    from torusrun.orchestrator.report.logs.source import LogLine
 
 ALL = 0
 NO_TIME = "-" * len("2026-11-01T14:30:00")
@@ -90,11 +90,11 @@ def _options(args: argparse.Namespace) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.terminal import output
-    from orchestrator.folder.index import find
-    from orchestrator.remote import verbs
-    from orchestrator.report.logs.reading import Filter, Reading
-    from orchestrator.runs.state import selection
+    from torusrun.orchestrator.base.terminal import output
+    from torusrun.orchestrator.folder.index import find
+    from torusrun.orchestrator.remote import verbs
+    from torusrun.orchestrator.report.logs.reading import Filter, Reading
+    from torusrun.orchestrator.runs.state import selection
 
     args.raw = output.is_file(sys.stdout) if args.raw is None else args.raw
     if (code := verbs.run(args.run_id, "logs", _options(args))) is not None:
@@ -122,7 +122,7 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
 
 def _print(lines: Iterable[LogLine], *, times: bool, raw: bool, flush: bool) -> int | None:
     """Print the lines; returns the number of lines without a time, or None if there are no lines."""
-    from orchestrator.base.terminal.plain import harmless
+    from torusrun.orchestrator.base.terminal.plain import harmless
 
     untimed = None
     for line in lines:
@@ -146,7 +146,7 @@ def _say_why_it_waits(reading: Reading, rank: int) -> None:
 
 def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
     """Say why no line was printed, with the end of the job's output if that explains a failure."""
-    from orchestrator.report.logs.source import LogLine
+    from torusrun.orchestrator.report.logs.source import LogLine
 
     chosen = reading.filter.pattern or reading.filter.since_s is not None
     rank = reading.filter.rank

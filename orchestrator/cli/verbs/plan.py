@@ -12,19 +12,19 @@ import json
 import textwrap
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.cli.verbs import shared_arguments
-from training.counted import counted
-from training.schedule.phases import Course, phases_of
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.cli.verbs import shared_arguments
+from torusrun.training.counted import counted
+from torusrun.training.schedule.phases import Course, phases_of
 
 WIDTH = 100  # of the text beside a name
 
 if TYPE_CHECKING:
-    from orchestrator.network.prediction.by_size import ProgramForecast
-    from orchestrator.network.prediction.forecast import Forecast
-    from orchestrator.planning.plan import Plan
-    from orchestrator.schedulers.expected_hosts import ExpectedHosts
-    from training.recipe.train import Train
+    from torusrun.orchestrator.network.prediction.by_size import ProgramForecast
+    from torusrun.orchestrator.network.prediction.forecast import Forecast
+    from torusrun.orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts
+    from torusrun.training.recipe.train import Train
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,13 +38,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.planning.auto_grid import with_expected_grid
-    from orchestrator.planning.plan import plan
-    from orchestrator.report import map_svg
-    from orchestrator.report.placement import outlook
-    from orchestrator.report.prediction.attempts import attempts_needed, cost_line, start_line
-    from orchestrator.report.prediction.program import line
-    from orchestrator.sweeps.plans import is_sweep
+    from torusrun.orchestrator.planning.auto_grid import with_expected_grid
+    from torusrun.orchestrator.planning.plan import plan
+    from torusrun.orchestrator.report import map_svg
+    from torusrun.orchestrator.report.placement import outlook
+    from torusrun.orchestrator.report.prediction.attempts import attempts_needed, cost_line, start_line
+    from torusrun.orchestrator.report.prediction.program import line
+    from torusrun.orchestrator.sweeps.plans import is_sweep
 
     if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
@@ -75,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _start(planned: Plan) -> float | None:
     """When the job would start if it were submitted now (of time.time()), by its scheduler; None if it does not say."""
-    from orchestrator.runs.attempts.submit import proposed
-    from orchestrator.schedulers import client, starts
+    from torusrun.orchestrator.runs.attempts.submit import proposed
+    from torusrun.orchestrator.schedulers import client, starts
 
     shared_arguments.here(planned.site, "plan --ask")
     request, script = proposed(planned)
@@ -85,10 +85,10 @@ def _start(planned: Plan) -> float | None:
 
 def _sweep(args: argparse.Namespace) -> int:
     """Print the first member in full, then all members and what they cost."""
-    from orchestrator.planning.auto_grid import with_expected_grid
-    from orchestrator.report import sweep_plan
-    from orchestrator.sweeps.cost import cost
-    from orchestrator.sweeps.plans import SweepOptions, plan_sweep
+    from torusrun.orchestrator.planning.auto_grid import with_expected_grid
+    from torusrun.orchestrator.report import sweep_plan
+    from torusrun.orchestrator.sweeps.cost import cost
+    from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
     if args.hosts or args.svg or args.ask:
         raise UserError("--hosts, --svg and --ask are for one run: leave out the sweep, as in --set sweep=null")
@@ -104,8 +104,8 @@ def _sweep(args: argparse.Namespace) -> int:
 
 def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | None, str]:
     """The prediction of a training, or the reason why there is none."""
-    from orchestrator.planning.command_runs import NOTHING
-    from orchestrator.planning.forecast import forecast_of
+    from torusrun.orchestrator.planning.command_runs import NOTHING
+    from torusrun.orchestrator.planning.forecast import forecast_of
 
     if planned.run.command:
         return None, NOTHING
@@ -117,15 +117,15 @@ def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | No
 
 def _of_command(planned: Plan) -> ProgramForecast | None:
     """The prediction of a command by its finished runs; None without any."""
-    from orchestrator.network.prediction.by_size import forecast
-    from orchestrator.planning.command_runs import measured_runs
+    from torusrun.orchestrator.network.prediction.by_size import forecast
+    from torusrun.orchestrator.planning.command_runs import measured_runs
 
     runs = measured_runs(planned) if planned.run.command else []
     return forecast(runs, planned.ranks) if runs else None
 
 
 def _predicted(forecast: Forecast) -> str:
-    from orchestrator.report.numbers import between, duration, ms, thousands
+    from torusrun.orchestrator.report.numbers import between, duration, ms, thousands
 
     interval = between(forecast.intervals["total_s"], duration)
     rate = f"{thousands(forecast.images_per_s)} images/s"
@@ -137,8 +137,8 @@ def _predicted(forecast: Forecast) -> str:
 
 def _checkpoints(planned: Plan, forecast: Forecast | None) -> str:
     """A line about what checkpoints cost; none if nothing is known."""
-    from orchestrator.planning.saving import saving_of
-    from orchestrator.report.prediction.checkpoints import line, line_without_rate
+    from torusrun.orchestrator.planning.saving import saving_of
+    from torusrun.orchestrator.report.prediction.checkpoints import line, line_without_rate
 
     if forecast:
         return f"{'checkpoints':12}{line(forecast.checkpoints)}\n"
@@ -153,8 +153,8 @@ def _later(planned: Plan) -> str:
 
 
 def _words(planned: Plan) -> str:
-    from orchestrator.planning.notes import notes
-    from orchestrator.planning.phase_groups import in_words, stretches
+    from torusrun.orchestrator.planning.notes import notes
+    from torusrun.orchestrator.planning.phase_groups import in_words, stretches
 
     run, site, grid, parts = planned.run, planned.site, planned.grid, stretches(planned.run)
     why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
@@ -190,8 +190,8 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
     """The hosts that the first attempt would leave out. The memory of a site with a login node is there."""
     if planned.site.host:
         return {}
-    from orchestrator.planning import attempt_plan
-    from orchestrator.planning.without_bad_nodes import without_bad_nodes
+    from torusrun.orchestrator.planning import attempt_plan
+    from torusrun.orchestrator.planning.without_bad_nodes import without_bad_nodes
 
     lines = without_bad_nodes(attempt_plan.first(planned)).left_out.lines
     return {"bad nodes": f"\n{'':12}".join(lines)} if lines else {}
@@ -199,8 +199,8 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
 
 def _image(planned: Plan, text: str) -> str:
     """The image; if it comes from an image file and is not built yet, also the command that builds it."""
-    from orchestrator.images import source
-    from orchestrator.planning.image import run_image
+    from torusrun.orchestrator.images import source
+    from torusrun.orchestrator.planning.image import run_image
 
     named = source.parse(text)
     if planned.site.host or named.kind != "image file" or run_image.newest(named, planned.site):
@@ -228,7 +228,7 @@ def _training(planned: Plan) -> dict[str, str]:
 
 def _without_steps(train: Train) -> dict[str, str]:
     """The phases that train no step, and so make no member of an ensemble either."""
-    from training.recipe.facts import data_facts
+    from torusrun.training.recipe.facts import data_facts
 
     data = data_facts(train) if train.phases else None
     if data is None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import busy
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
-    from orchestrator.planning.plan import Plan
-    from orchestrator.report.prediction.predicted import Predicted
+    from torusrun.orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.report.prediction.predicted import Predicted
 
 MOVED = {
     "--published": "torusrun records",
@@ -46,10 +46,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.planning.forecast import forecast_of, forecasts_of_stretches, named_hosts
-    from orchestrator.planning.plan import plan
-    from orchestrator.planning.rates import Otherwise
-    from orchestrator.report.prediction.run import run
+    from torusrun.orchestrator.planning.forecast import forecast_of, forecasts_of_stretches, named_hosts
+    from torusrun.orchestrator.planning.plan import plan
+    from torusrun.orchestrator.planning.rates import Otherwise
+    from torusrun.orchestrator.report.prediction.run import run
 
     with busy("computing"):
         planned = plan(args.file, site=args.site, settings=args.settings)
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_command(args: argparse.Namespace, planned: Plan) -> Predicted:
     """The forecast of a command by its finished runs. Raises UserError without any, or for an option of trainings."""
-    from orchestrator.planning.command_runs import command_forecast
-    from orchestrator.report.prediction.program import program
+    from torusrun.orchestrator.planning.command_runs import command_forecast
+    from torusrun.orchestrator.report.prediction.program import program
 
     options = {"--network": args.network, "--gpu": args.gpu, "--workload": args.workload, "--hosts": args.hosts}
     if given := [name for name, value in {**options, "--images-per-s": args.images_per_s}.items() if value]:

@@ -11,10 +11,10 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
-    from orchestrator.report.recipes.recipe import Shown
+    from torusrun.orchestrator.report.recipes.recipe import Shown
 
 SCHEMA = 1
 MOST_RANKS = 1_000_000
@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.report.recipes import listing
+    from torusrun.orchestrator.report.recipes import listing
 
     if args.what not in (None, "show"):
         raise UserError(f"{args.what!r} is not 'show': write `torusrun recipes`, or `torusrun recipes show NAME`")
@@ -48,9 +48,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(args: argparse.Namespace) -> Shown:
-    from orchestrator.report.recipes.recipe import Shown
-    from training.recipe.files import load, names
-    from training.recipe.near import did_you_mean
+    from torusrun.orchestrator.report.recipes.recipe import Shown
+    from torusrun.training.recipe.files import load, names
+    from torusrun.training.recipe.near import did_you_mean
 
     if args.name not in names():
         which = f"there is no recipe {args.name!r}" if args.name else "which recipe? Write its name"
@@ -63,12 +63,12 @@ def _shown(args: argparse.Namespace) -> Shown:
 
 def _scaled(args: argparse.Namespace) -> Shown:
     """The recipe as in a run with these options."""
-    from orchestrator.report.recipes.recipe import Shown
-    from training.recipe.facts import data_facts
-    from training.recipe.files import as_train, load
-    from training.recipe.fits import misfits
-    from training.recipe.published import resolve
-    from training.recipe.reading import ConfigError
+    from torusrun.orchestrator.report.recipes.recipe import Shown
+    from torusrun.training.recipe.facts import data_facts
+    from torusrun.training.recipe.files import as_train, load
+    from torusrun.training.recipe.fits import misfits
+    from torusrun.training.recipe.published import resolve
+    from torusrun.training.recipe.reading import ConfigError
 
     recipe = load(args.name)
     ranks = recipe.scale.ranks if args.ranks is None else args.ranks

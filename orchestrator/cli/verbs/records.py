@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.base.errors import DONE
+from torusrun.orchestrator.base.errors import DONE
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.report.prediction.published import published
+    from torusrun.orchestrator.report.prediction.published import published
 
     print(published().text(as_json=args.json))
     return DONE

@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from orchestrator.base.errors import DONE
-from orchestrator.cli.verbs import chosen
+from torusrun.orchestrator.base.errors import DONE
+from torusrun.orchestrator.cli.verbs import chosen
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,9 +26,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.remote import verbs
-    from orchestrator.report.page import made
-    from orchestrator.runs.state import selection
+    from torusrun.orchestrator.remote import verbs
+    from torusrun.orchestrator.report.page import made
+    from torusrun.orchestrator.runs.state import selection
 
     there = verbs.of_one_host(args.run_ids)
     here = [] if there else selection.named(args.run_ids)
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     name = args.file or (f"report-{names[0]}.html" if len(names) == 1 else "report.html")
     path = made.check(Path(name), force=args.force)
     if there:
-        from orchestrator.remote.report import html
+        from torusrun.orchestrator.remote.report import html
 
         print(made.write(path, html(there)))
         return DONE

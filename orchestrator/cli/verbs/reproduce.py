@@ -16,13 +16,13 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.terminal.remarks import is_quiet, printed
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.terminal.remarks import is_quiet, printed
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
-    from orchestrator.report.handle import Run
+    from torusrun.orchestrator.report.handle import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,14 +34,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.cli.api import open_run
-    from orchestrator.remote.verbs import of_one_host
+    from torusrun.orchestrator.cli.api import open_run
+    from torusrun.orchestrator.remote.verbs import of_one_host
 
     if args.other is not None:
         of_one_host([args.run_id, args.other])
         return _compare(open_run(args.run_id), open_run(args.other), as_json=args.json)
     if args.json:
-        from orchestrator.cli.results import as_json
+        from torusrun.orchestrator.cli.results import as_json
 
         return as_json(lambda: run(argparse.Namespace(**{**vars(args), "json": False})))
     original = open_run(args.run_id)
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     printed(new.id)
     if not args.wait:
         return DONE
-    from orchestrator.cli.verbs.watch import follow_to_end
+    from torusrun.orchestrator.cli.verbs.watch import follow_to_end
 
     code = follow_to_end(new)
     if not is_quiet():
@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _submitted(original: Run) -> Run:
     """The new run, on the machine of the original."""
-    from orchestrator.cli.api import Run, RunThere
-    from orchestrator.runs.attempts.reproduce import plan_again, reproduce
+    from torusrun.orchestrator.cli.api import Run, RunThere
+    from torusrun.orchestrator.runs.attempts.reproduce import plan_again, reproduce
 
     if isinstance(original, RunThere):
         return original.reproduce()
@@ -74,13 +74,16 @@ def _submitted(original: Run) -> Run:
 
 def _compare(one: Run, other: Run, *, as_json: bool) -> int:
     """Print the comparison of two runs of one machine."""
-    from orchestrator.cli.api import RunThere
-    from orchestrator.remote import verbs
-    from orchestrator.runs.comparison import compare
+    from torusrun.orchestrator.base.terminal.plain import plain
+    from torusrun.orchestrator.cli.api import RunThere
+    from torusrun.orchestrator.remote import verbs
+    from torusrun.orchestrator.runs.comparison import compare
 
     if isinstance(one, RunThere):
         options = [f"--compare={other.id}", *(["--json"] if as_json else [])]
         return verbs.run_there(one.known, "reproduce", options)
     found = compare(one.folder, other.folder)
-    print(json.dumps({"schema": 1, **found.as_json()}, indent=1) if as_json else f"{found.runs[1]}: {found.words}")
+    print(
+        json.dumps({"schema": 1, **found.as_json()}, indent=1) if as_json else plain(f"{found.runs[1]}: {found.words}")
+    )
     return DONE

@@ -16,14 +16,14 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import result
-from orchestrator.cli.verbs import chosen, shared_arguments
-from training.counted import counted
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import result
+from torusrun.orchestrator.cli.verbs import chosen, shared_arguments
+from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
-    from orchestrator.report.handle import Run
-    from orchestrator.runs.state.view import View
+    from torusrun.orchestrator.report.handle import Run
+    from torusrun.orchestrator.runs.state.view import View
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _resume_sweep(args: argparse.Namespace) -> int:
     """Resume the members of a sweep that failed, together."""
-    from orchestrator.cli.api import open_sweep
+    from torusrun.orchestrator.cli.api import open_sweep
 
     if args.held or args.new_image:
         raise UserError("members of a sweep are resumed with --in or --new-image one by one: name one of them")
@@ -64,7 +64,7 @@ def _resume_sweep(args: argparse.Namespace) -> int:
     result("\n".join(run.id for run in resumed), f"{members}: {', '.join(run.id for run in resumed)}")
     if not args.wait:
         return DONE
-    from orchestrator.cli.verbs.watch import follow_sweep_to_end
+    from torusrun.orchestrator.cli.verbs.watch import follow_sweep_to_end
 
     return follow_sweep_to_end(sweep)
 
@@ -80,25 +80,25 @@ def run(args: argparse.Namespace) -> int:
     _resume(runs[0], args)
     if not args.wait:
         return DONE
-    from orchestrator.cli.verbs.watch import follow_to_end
+    from torusrun.orchestrator.cli.verbs.watch import follow_to_end
 
     return follow_to_end(runs[0])
 
 
 def _names_sweep(word: str) -> bool:
     """Whether a word names a sweep, here or on a login node."""
-    from orchestrator.folder import index
-    from orchestrator.folder.sweep_folder import members_of
-    from orchestrator.remote import remote_runs
+    from torusrun.orchestrator.folder import index
+    from torusrun.orchestrator.folder.sweep_folder import members_of
+    from torusrun.orchestrator.remote import remote_runs
 
     return bool(members_of(word, index.runs()) or remote_runs.sweep(word))
 
 
 def _runs(args: argparse.Namespace) -> Sequence[Run]:
     """The runs to resume, on this machine or on login nodes; none if the user does not agree."""
-    from orchestrator.cli.api import open_run
-    from orchestrator.remote import remote_runs
-    from orchestrator.report.handle import Run
+    from torusrun.orchestrator.cli.api import open_run
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.report.handle import Run
 
     if args.run_ids and all(map(remote_runs.find, args.run_ids)):
         chosen.check_no_filters(args, "resume")
@@ -110,7 +110,7 @@ def _runs(args: argparse.Namespace) -> Sequence[Run]:
 
 
 def _may(view: View) -> bool:
-    from orchestrator.base.states import State
+    from torusrun.orchestrator.base.states import State
 
     return view.state.over and view.state is not State.COMPLETED
 

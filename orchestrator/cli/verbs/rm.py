@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import argparse
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import busy, result
-from orchestrator.cli.verbs import chosen
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import busy, result
+from torusrun.orchestrator.cli.verbs import chosen
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,11 +23,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.folder import disk
-    from orchestrator.remote import remote_runs
-    from orchestrator.report.numbers import size
-    from orchestrator.runs.remove import remove_all
-    from orchestrator.runs.state.selection import is_pattern
+    from torusrun.orchestrator.folder import disk
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.report.numbers import size
+    from torusrun.orchestrator.runs.remove import remove_all
+    from torusrun.orchestrator.runs.state.selection import is_pattern
 
     named = [word for word in args.run_ids if not is_pattern(word)]  # a pattern means the runs of this machine
     if named and (away := remote_runs.split(named)[1]):

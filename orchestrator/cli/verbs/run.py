@@ -18,12 +18,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import result
-from orchestrator.cli.verbs import shared_arguments, submit
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import result
+from torusrun.orchestrator.cli.verbs import shared_arguments, submit
 
 if TYPE_CHECKING:
-    from orchestrator.spec.typed_run import Option, TypedRun
+    from torusrun.orchestrator.spec.typed_run import Option, TypedRun
 
 TAKES_A_COMMAND = True
 MOST_NAME = 63  # characters
@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.spec.typed_run import TypedRun
+    from torusrun.orchestrator.spec.typed_run import TypedRun
 
     if not args.command or args.words:
         raise UserError(_without_command(args.words))
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.save and (args.sweep or args.at_once is not None):
         raise UserError("--save writes one run: leave out --sweep and --at-once, and write `sweep` into the file")
     if args.save and args.json:
-        from orchestrator.cli.results import as_json
+        from torusrun.orchestrator.cli.results import as_json
 
         return as_json(lambda: _save(args, typed))
     if args.save:
@@ -67,7 +67,7 @@ def _without_command(words: list[str]) -> str:
 
 def _options(args: argparse.Namespace) -> list[Option]:
     """The keys that every run of a command has."""
-    from orchestrator.spec.typed_run import Option
+    from torusrun.orchestrator.spec.typed_run import Option
 
     command = Option(("command",), tuple(args.command), f"-- {shlex.join(args.command)}")
     name = Option(("name",), _name(args.command), "--")
@@ -88,9 +88,9 @@ def _name(command: list[str]) -> str:
 
 def _save(args: argparse.Namespace, typed: TypedRun) -> int:
     """Write the run file. Read in its folder, it has the same run."""
-    from orchestrator.base import private
-    from orchestrator.planning.plan import plan
-    from orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.base import private
+    from torusrun.orchestrator.planning.plan import plan
+    from torusrun.orchestrator.spec.paths import absolute
 
     if args.dry_run or args.print_script or args.wait or args.ask or args.held:
         raise UserError("--save submits nothing: leave out the options of a submission")
@@ -111,10 +111,10 @@ def _moved(typed: TypedRun, settings: list[str], folder: Path) -> list[str]:
     """Settings with absolute paths, for a run file in another folder than the working directory."""
     import json
 
-    from orchestrator.images import source
-    from orchestrator.spec.load import load
-    from orchestrator.spec.paths import absolute
-    from orchestrator.spec.run import NO_CODE
+    from torusrun.orchestrator.images import source
+    from torusrun.orchestrator.spec.load import load
+    from torusrun.orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.spec.run import NO_CODE
 
     here = absolute(typed.folder)
     if folder == here:

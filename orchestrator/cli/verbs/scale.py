@@ -10,9 +10,9 @@ from __future__ import annotations
 import argparse
 import re
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.terminal.remarks import busy
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 MOST_GPUS = 10_000_000
 
@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.report.prediction.sweep import sweep
+    from torusrun.orchestrator.report.prediction.sweep import sweep
 
     first, last = _range(args.gpus)
     with busy("computing"):

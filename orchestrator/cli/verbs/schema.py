@@ -9,7 +9,7 @@ import argparse
 import json
 from typing import Any
 
-from orchestrator.base.errors import DONE
+from torusrun.orchestrator.base.errors import DONE
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,10 +17,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.images.definitions.image_file import ImageFile
-    from orchestrator.spec.run import RunSpec
-    from orchestrator.spec.schema import schema
-    from orchestrator.spec.site import Site
+    from torusrun.orchestrator.images.definitions.image_file import ImageFile
+    from torusrun.orchestrator.spec.run import RunSpec
+    from torusrun.orchestrator.spec.schema import schema
+    from torusrun.orchestrator.spec.site import Site
 
     declared: type[Any] = {"run": RunSpec, "site": Site, "image": ImageFile}[args.what]
     print(json.dumps(schema(declared, f"torusrun {args.what}"), indent=1))

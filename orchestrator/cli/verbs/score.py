@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from orchestrator.base.errors import DONE
+from torusrun.orchestrator.base.errors import DONE
 
 SCHEMA = 1
 
@@ -29,11 +29,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.terminal.remarks import busy
-    from orchestrator.folder import index
-    from orchestrator.report.prediction.score import by_run, by_site
-    from orchestrator.runs.state import selection
-    from orchestrator.runs.state.score import of_run
+    from torusrun.orchestrator.base.terminal.remarks import busy
+    from torusrun.orchestrator.folder import index
+    from torusrun.orchestrator.report.prediction.score import by_run, by_site
+    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.runs.state.score import of_run
 
     chosen = selection.Selection(
         site=selection.site(args.site) if args.site is not None else "",

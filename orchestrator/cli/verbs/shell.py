@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 TAKES_A_COMMAND = True
 
@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.cli.api import open_run
+    from torusrun.orchestrator.cli.api import open_run
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     return open_run(args.run_id).shell(*args.command, rank=args.rank, terminal=terminal)

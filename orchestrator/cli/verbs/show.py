@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from orchestrator.base.errors import DONE
-from orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.base.errors import DONE
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,14 +21,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.remote import verbs
+    from torusrun.orchestrator.remote import verbs
 
     if (code := verbs.run(args.run_id, "show", ["--json"] if args.json else [])) is not None:
         return code
-    from orchestrator.folder.index import find
-    from orchestrator.report.origin import origin
-    from orchestrator.report.screen import final_table
-    from orchestrator.runs.state.poll import PATIENCE_S, views
+    from torusrun.orchestrator.folder.index import find
+    from torusrun.orchestrator.report.origin import origin
+    from torusrun.orchestrator.report.screen import final_table
+    from torusrun.orchestrator.runs.state.poll import PATIENCE_S, views
 
     found = find(args.run_id)
     (view,) = views([found], patience_s=PATIENCE_S)

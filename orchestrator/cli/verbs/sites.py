@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 
-from orchestrator.base.errors import DONE
+from torusrun.orchestrator.base.errors import DONE
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +20,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.terminal.output import width
-    from orchestrator.sites.listing import listed
+    from torusrun.orchestrator.base.terminal.output import width
+    from torusrun.orchestrator.sites.listing import listed
 
     table = listed()
     if args.json:

@@ -24,15 +24,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.base.errors import DONE, SiteError
-from orchestrator.cli.verbs import shared_arguments
-from training.counted import counted
+from torusrun.orchestrator.base.errors import DONE, SiteError
+from torusrun.orchestrator.cli.verbs import shared_arguments
+from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
-    from orchestrator.remote.remote_runs import Known
-    from orchestrator.runs.state.account import Account
-    from orchestrator.runs.state.due import Due
-    from orchestrator.runs.state.view import View
+    from torusrun.orchestrator.remote.remote_runs import Known
+    from torusrun.orchestrator.runs.state.account import Account
+    from torusrun.orchestrator.runs.state.due import Due
+    from torusrun.orchestrator.runs.state.view import View
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +55,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.folder import index
-    from orchestrator.remote import remote_runs as remote
-    from orchestrator.runs.state import selection
-    from orchestrator.runs.state.poll import PATIENCE_S, views
+    from torusrun.orchestrator.folder import index
+    from torusrun.orchestrator.remote import remote_runs as remote
+    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.runs.state.poll import PATIENCE_S, views
 
     chosen = shared_arguments.selection(args, {run.site for run in remote.runs()})
     words, away = remote.split(args.run_ids)
@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
     runs, hidden = newest
     found = [view for view in views(runs, keep=chosen.asks_about, patience_s=PATIENCE_S) if chosen.shows(view)]
     if away:
-        from orchestrator.base.terminal.remarks import warn
-        from orchestrator.remote import status
+        from torusrun.orchestrator.base.terminal.remarks import warn
+        from torusrun.orchestrator.remote import status
 
         chosen_there = away if all_asked else remote.newest(away, selection.SHOWN_OVER)
         asked = [run for run in chosen_there if chosen.asks_about(run)]
@@ -86,9 +86,9 @@ def run(args: argparse.Namespace) -> int:
     elif args.json:
         print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, due) for view in found]}, indent=1))
     elif found:
-        from orchestrator.base.terminal import output
-        from orchestrator.report.listing import listing
-        from orchestrator.report.sweep_line import folded
+        from torusrun.orchestrator.base.terminal import output
+        from torusrun.orchestrator.report.listing import listing
+        from torusrun.orchestrator.report.sweep_line import folded
 
         width = output.width(sys.stdout)
         if not args.run_ids and not chosen.states:
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
     if hidden:
-        from orchestrator.base.terminal.remarks import progress
+        from torusrun.orchestrator.base.terminal.remarks import progress
 
         sys.stdout.flush()
         runs_over = f"{counted(hidden, 'more run')} {'is' if hidden == 1 else 'are'} over and not shown"
@@ -107,8 +107,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> None:
     """Print the room that these runs take; runs on login nodes are left out."""
-    from orchestrator.base.terminal.remarks import busy, progress
-    from orchestrator.report.disk import listing
+    from torusrun.orchestrator.base.terminal.remarks import busy, progress
+    from torusrun.orchestrator.report.disk import listing
 
     there = {run.run for run in away}
     with busy("measuring their disk space"):
@@ -124,14 +124,14 @@ def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> Non
 
 def _accounts(views: Sequence[View], away: Sequence[Known]) -> dict[str, Account]:
     """The accounts of these runs by their ids, without those that cannot be read or do not come from a login node."""
-    from orchestrator.folder.run_folder import RunFolder
-    from orchestrator.runs.state.account import read_account
+    from torusrun.orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.runs.state.account import read_account
 
     there, found = {run.run: run for run in away}, {}
     for view in views:
         with contextlib.suppress(SiteError):
             if view.run in there:
-                from orchestrator.remote.handle import RunThere
+                from torusrun.orchestrator.remote.handle import RunThere
 
                 found[view.run] = RunThere(there[view.run]).account()
             else:
@@ -143,8 +143,8 @@ def _due(views: Sequence[View], away: Sequence[Known]) -> Mapping[str, Due]:
     """When the waiting ones of these runs begin, without those on login nodes."""
     import time
 
-    from orchestrator.runs.state.due import due
-    from orchestrator.runs.state.poll import PATIENCE_S
+    from torusrun.orchestrator.runs.state.due import due
+    from torusrun.orchestrator.runs.state.poll import PATIENCE_S
 
     there = {run.run for run in away}
     return due([view for view in views if view.run not in there], time.monotonic() + PATIENCE_S)

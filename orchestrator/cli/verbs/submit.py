@@ -16,17 +16,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, UserError
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.terminal.remarks import printed, say
-from orchestrator.cli.verbs import shared_arguments
-from training.counted import counted
+from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.terminal.remarks import printed, say
+from torusrun.orchestrator.cli.verbs import shared_arguments
+from torusrun.training.counted import counted
 
 MOST_NOTES = 3  # on the members of a sweep
 
 if TYPE_CHECKING:
-    from orchestrator.planning.plan import Plan
-    from orchestrator.sweeps.plans import PlannedSweep
+    from torusrun.orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.sweeps.plans import PlannedSweep
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,17 +68,17 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--ask needs --dry-run: add it, or leave out --ask")
     shows = args.dry_run or args.print_script
     if args.json and not shows:
-        from orchestrator.cli.results import as_json
+        from torusrun.orchestrator.cli.results import as_json
 
         return as_json(lambda: run(argparse.Namespace(**{**vars(args), "json": False})))
     if shows and args.held:
         raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
-    from orchestrator.sweeps.plans import is_sweep
+    from torusrun.orchestrator.sweeps.plans import is_sweep
 
     if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
-    from orchestrator.cli.api import plan, submit
-    from orchestrator.planning.notes import notes
+    from torusrun.orchestrator.cli.api import plan, submit
+    from torusrun.orchestrator.planning.notes import notes
 
     later = bool(args.after or args.after_any or args.held)
     planned = plan(args.file, site=args.site, settings=args.settings, later=later)
@@ -97,14 +97,14 @@ def run(args: argparse.Namespace) -> int:
     printed(submitted.id)
     if not args.wait:
         return DONE
-    from orchestrator.cli.verbs.watch import follow_to_end
+    from torusrun.orchestrator.cli.verbs.watch import follow_to_end
 
     return follow_to_end(submitted)
 
 
 def _sweep(args: argparse.Namespace) -> int:
-    from orchestrator.cli.api import plan_sweep, sweep
-    from orchestrator.planning.notes import notes
+    from torusrun.orchestrator.cli.api import plan_sweep, sweep
+    from torusrun.orchestrator.planning.notes import notes
 
     if args.held:
         raise UserError("--in starts one attempt at a time in a held allocation: leave out --in or the sweep")
@@ -126,15 +126,15 @@ def _sweep(args: argparse.Namespace) -> int:
     printed(submitted.id)
     if not args.wait:
         return DONE
-    from orchestrator.cli.verbs.watch import follow_sweep_to_end
+    from torusrun.orchestrator.cli.verbs.watch import follow_sweep_to_end
 
     return follow_sweep_to_end(submitted)
 
 
 def _dry_run_of_sweep(args: argparse.Namespace, planned: PlannedSweep) -> int:
     """Print the members of a sweep, and the script and the command for each of its arrays; or the scripts alone."""
-    from orchestrator.base import private
-    from orchestrator.cli.dryrun.sweep import as_json, scripts, text
+    from torusrun.orchestrator.base import private
+    from torusrun.orchestrator.cli.dryrun.sweep import as_json, scripts, text
 
     if args.print_script:
         print(scripts(planned, args.after, args.after_any), end="")
@@ -149,7 +149,7 @@ def _dry_run_of_sweep(args: argparse.Namespace, planned: PlannedSweep) -> int:
 
 def _show_there(args: argparse.Namespace, planned: Plan) -> int:
     """Print the dry run that the login node of the run's site makes."""
-    from orchestrator.remote import of_file
+    from torusrun.orchestrator.remote import of_file
 
     options = _options_there(args, planned)
     return of_file.run("submit", planned, args.file, options, site=args.site, settings=args.settings)
@@ -157,7 +157,7 @@ def _show_there(args: argparse.Namespace, planned: Plan) -> int:
 
 def _show_sweep_there(args: argparse.Namespace, planned: PlannedSweep) -> int:
     """Print the dry run of a sweep that the login node of its site makes."""
-    from orchestrator.remote import of_file
+    from torusrun.orchestrator.remote import of_file
 
     one = of_file.one_of(planned)
     at_once = [] if args.at_once is None else [f"--at-once={args.at_once}"]
@@ -167,8 +167,8 @@ def _show_sweep_there(args: argparse.Namespace, planned: PlannedSweep) -> int:
 
 def _options_there(args: argparse.Namespace, planned: Plan) -> list[str]:
     """The options of a dry run that the login node makes."""
-    from orchestrator.remote import remote_runs
-    from orchestrator.remote.links.host import of
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.remote.links.host import of
 
     flags = {"dry-run": args.dry_run, "print-script": args.print_script, "ask": args.ask, "json": args.json}
     options = [f"--{name}" for name, given in flags.items() if given]
@@ -181,10 +181,10 @@ def _options_there(args: argparse.Namespace, planned: Plan) -> list[str]:
 def _dry_run(args: argparse.Namespace) -> int:
     import json
 
-    from orchestrator.base import private
-    from orchestrator.cli.api import dry_run
-    from orchestrator.cli.dryrun.text import as_json, text
-    from orchestrator.schedulers import client
+    from torusrun.orchestrator.base import private
+    from torusrun.orchestrator.cli.api import dry_run
+    from torusrun.orchestrator.cli.dryrun.text import as_json, text
+    from torusrun.orchestrator.schedulers import client
 
     shown = dry_run(args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any)
     if args.print_script:

@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 
-from orchestrator.base.errors import DONE
+from torusrun.orchestrator.base.errors import DONE
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,15 +29,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.base.terminal import output
-    from orchestrator.base.terminal.remarks import busy
-    from orchestrator.folder.sweep_folder import find
-    from orchestrator.remote import remote_runs
-    from orchestrator.report import sweep_cost, sweep_table
-    from orchestrator.report.sweep_rows import rows_of
+    from torusrun.orchestrator.base.terminal import output
+    from torusrun.orchestrator.base.terminal.remarks import busy
+    from torusrun.orchestrator.folder.sweep_folder import find
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.report import sweep_cost, sweep_table
+    from torusrun.orchestrator.report.sweep_rows import rows_of
 
     if there := remote_runs.sweep(args.sweep_id, of_any=True):
-        from orchestrator.remote import verbs
+        from torusrun.orchestrator.remote import verbs
 
         flags = [f"--{name}" for name in ("csv", "json") if getattr(args, name)]
         return verbs.run_there(there, "sweep", [*([f"--best={args.best}"] if args.best else []), *flags])

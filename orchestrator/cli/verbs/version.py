@@ -9,8 +9,8 @@ import argparse
 import json
 import platform
 
-from orchestrator.base.errors import DONE
-from orchestrator.base.version import __version__
+from torusrun.orchestrator.base.errors import DONE
+from torusrun.orchestrator.base.version import __version__
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

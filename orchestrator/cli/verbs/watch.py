@@ -21,17 +21,17 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.base.errors import DONE, RUN_FAILED
-from orchestrator.base.states import State
-from orchestrator.base.terminal.remarks import draws, is_quiet, warn
+from torusrun.orchestrator.base.errors import DONE, RUN_FAILED
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.remarks import draws, is_quiet, warn
 
 if TYPE_CHECKING:
-    from orchestrator.folder.run_folder import RunFolder
-    from orchestrator.remote.remote_runs import Known
-    from orchestrator.report.handle import Run
-    from orchestrator.report.screen.watched import WatchedRuns
-    from orchestrator.report.sweep_handle import Sweep
-    from orchestrator.runs.state.view import View
+    from torusrun.orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.remote.remote_runs import Known
+    from torusrun.orchestrator.report.handle import Run
+    from torusrun.orchestrator.report.screen.watched import WatchedRuns
+    from torusrun.orchestrator.report.sweep_handle import Sweep
+    from torusrun.orchestrator.runs.state.view import View
 
 MOST_ROWS = 40  # rows of the table that stays on a terminal
 
@@ -44,8 +44,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from orchestrator.remote import verbs
-    from orchestrator.runs.state import selection
+    from torusrun.orchestrator.remote import verbs
+    from torusrun.orchestrator.runs.state import selection
 
     away = verbs.of_one_host(args.run_ids) if args.run_ids else []
     runs = [] if away else selection.named(args.run_ids) if args.run_ids else _at_work()
@@ -64,9 +64,9 @@ def _as_json(runs: Sequence[RunFolder], away: Sequence[Known]) -> int:
     """Wait for the runs, and print their views as `status` does."""
     import json
 
-    from orchestrator.base.terminal.remarks import set_quiet
-    from orchestrator.remote import verbs
-    from orchestrator.report.screen import printed
+    from torusrun.orchestrator.base.terminal.remarks import set_quiet
+    from torusrun.orchestrator.remote import verbs
+    from torusrun.orchestrator.report.screen import printed
 
     set_quiet(True)
     if away:
@@ -78,11 +78,11 @@ def _as_json(runs: Sequence[RunFolder], away: Sequence[Known]) -> int:
 
 def _watch_there(away: Sequence[Known]) -> int:
     """Watch runs of a login node: drawn here on a terminal, otherwise the login node's output is printed here."""
-    from orchestrator.remote import verbs
+    from torusrun.orchestrator.remote import verbs
 
     if not draws():
         return verbs.run_there(away[0], "watch", [run.run for run in away[1:]])
-    from orchestrator.remote.feed import Feed
+    from torusrun.orchestrator.remote.feed import Feed
 
     with Feed(away) as feed:
         return _outcome(_on_screen(feed))
@@ -93,9 +93,9 @@ def _outcome(views: Sequence[View]) -> int:
 
 
 def _at_work() -> list[RunFolder]:
-    from orchestrator.runs.state import selection
-    from orchestrator.runs.state.poll import views
-    from orchestrator.runs.state.view import Record
+    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.runs.state.poll import views
+    from torusrun.orchestrator.runs.state.view import Record
 
     known, _ = selection.newest(selection.named([]))
     found = views(known, keep=lambda run: isinstance(run, Record) and not run.settled)
@@ -105,12 +105,12 @@ def _at_work() -> list[RunFolder]:
 
 def _follow(runs: Sequence[RunFolder]) -> list[View]:
     """Show the runs until they are over or the user leaves, then their table."""
-    from orchestrator.report.screen.watched import WatchedHere
+    from torusrun.orchestrator.report.screen.watched import WatchedHere
 
     watched = WatchedHere(runs)
     if draws():
         return _on_screen(watched)
-    from orchestrator.report.screen import printed
+    from torusrun.orchestrator.report.screen import printed
 
     views = printed.show(runs)
     _table(watched, views)
@@ -118,7 +118,7 @@ def _follow(runs: Sequence[RunFolder]) -> list[View]:
 
 
 def _on_screen(watched: WatchedRuns) -> list[View]:
-    from orchestrator.report.screen.screen import Screen
+    from torusrun.orchestrator.report.screen.screen import Screen
 
     screen = Screen(watched)
     try:
@@ -131,16 +131,16 @@ def _on_screen(watched: WatchedRuns) -> list[View]:
 
 
 def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
-    from orchestrator.base.terminal import output
-    from orchestrator.report.listing import listing
-    from orchestrator.report.screen import final_table as report
+    from torusrun.orchestrator.base.terminal import output
+    from torusrun.orchestrator.report.listing import listing
+    from torusrun.orchestrator.report.screen import final_table as report
 
     if is_quiet():
         return _complain(views)
     if len(views) == 1:
         report.show(watched.rows(views[0]), views[0].state)
         return
-    from orchestrator.runs.state.attention import counts, ordered
+    from torusrun.orchestrator.runs.state.attention import counts, ordered
 
     width = output.width(sys.stdout)
     shown = views if width is None else ordered(views)[:MOST_ROWS]
@@ -158,10 +158,10 @@ def _complain(views: Sequence[View]) -> None:
 
 def follow_sweep_to_end(sweep: Sweep) -> int:
     """Show the members of a sweep until they are over; returns the exit code for their outcome."""
-    from orchestrator.cli.api import SweepThere
+    from torusrun.orchestrator.cli.api import SweepThere
 
     if isinstance(sweep, SweepThere):
-        from orchestrator.remote import remote_runs
+        from torusrun.orchestrator.remote import remote_runs
 
         return _watch_there(remote_runs.members(sweep.known))
     return _outcome(_follow(sweep.folders))
@@ -169,10 +169,10 @@ def follow_sweep_to_end(sweep: Sweep) -> int:
 
 def follow_to_end(run: Run) -> int:
     """Show one run in one line until it is over, then its table; returns the exit code for its outcome."""
-    from orchestrator.cli.api import RunThere
-    from orchestrator.remote import verbs
-    from orchestrator.report.screen import final_table as report
-    from orchestrator.report.screen import live
+    from torusrun.orchestrator.cli.api import RunThere
+    from torusrun.orchestrator.remote import verbs
+    from torusrun.orchestrator.report.screen import final_table as report
+    from torusrun.orchestrator.report.screen import live
 
     if isinstance(run, RunThere):
         return verbs.run_there(run.known, "watch")

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.folder.bad_nodes.events import Blamed, Event, Forgiven
-from orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.folder.bad_nodes.events import Blamed, Event, Forgiven
+from torusrun.orchestrator.network.hosts.same_host import same_host
 
 SKEW_S = 3600.0  # the clocks of nodes may differ by as much; an event of a later time is not believed
 MOST_RUNS = 8

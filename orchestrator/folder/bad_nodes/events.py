@@ -6,12 +6,12 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
-from orchestrator.base.json_files import parsed
-from orchestrator.base.terminal.plain import plain
-from orchestrator.base.typed import record_of
-from orchestrator.network.hosts.hostlist import LONGEST_HOST
-from orchestrator.spec.kinds import BLAMES, EXPIRIES_S
-from training.recipe.limits import Limits, Pattern
+from torusrun.orchestrator.base.json_files import parsed
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.network.hosts.hostlist import LONGEST_HOST
+from torusrun.orchestrator.spec.kinds import BLAMES, EXPIRIES_S
+from torusrun.training.recipe.limits import Limits, Pattern
 
 HOST = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_HOST - 1}}}"
 HostName = Annotated[str, Pattern("a name of a host", HOST)]  # safe in a scheduler's requests

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.base.states import Cause
-from orchestrator.folder.how_ended import WAITS_FOR_DISK
-from orchestrator.folder.records import End
+from torusrun.orchestrator.base.states import Cause
+from torusrun.orchestrator.folder.how_ended import WAITS_FOR_DISK
+from torusrun.orchestrator.folder.records import End
 
 REASONS = {Cause.HOST_LOST: "lost", Cause.HANG: "hung"}
 LARGEST_SHARE = 4  # more than one host of each four: they share a switch, a power supply, or the network

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.base.typed import record_of
-from orchestrator.network.hosts.same_host import same_host
-from training.counted import counted
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.training.counted import counted
 
 if TYPE_CHECKING:  # `status` needs no other part
-    from orchestrator.folder.bad_nodes.bad_node import BlamedNode
+    from torusrun.orchestrator.folder.bad_nodes.bad_node import BlamedNode
 
 LONGEST = 1500  # characters of all excluded names together; a directive of Grid Engine may have 2,000 bytes
 SHOWN = 4

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.base import lock, private, whole_lines
-from orchestrator.base.errors import UserError, explained
-from orchestrator.folder.bad_nodes import bad_node
-from orchestrator.folder.bad_nodes.bad_node import BlamedNode
-from orchestrator.folder.bad_nodes.events import Blamed, Event, Forgiven, as_line, from_line
-from orchestrator.folder.shown_plan import site_name
-from orchestrator.network.hosts.same_host import same_host
-from orchestrator.spec.paths import state_folder
+from torusrun.orchestrator.base import lock, private, whole_lines
+from torusrun.orchestrator.base.errors import UserError, explained
+from torusrun.orchestrator.folder.bad_nodes import bad_node
+from torusrun.orchestrator.folder.bad_nodes.bad_node import BlamedNode
+from torusrun.orchestrator.folder.bad_nodes.events import Blamed, Event, Forgiven, as_line, from_line
+from torusrun.orchestrator.folder.shown_plan import site_name
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.spec.paths import state_folder
 
 if TYPE_CHECKING:  # `status` does not need it
-    from orchestrator.spec.site import BadNodeRules
+    from torusrun.orchestrator.spec.site import BadNodeRules
 
 LARGEST_BYTES = 1 << 20  # then it is written anew, with at most half as much
 LOCK_S = 10.0

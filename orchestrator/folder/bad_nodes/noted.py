@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.json_files import read_object, required
-from orchestrator.folder import attempt_folders, ledger, shown_plan
-from orchestrator.folder.bad_nodes import memory
-from orchestrator.folder.bad_nodes.evidence import REASONS, suspects
-from orchestrator.folder.events import Started
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.json_files import read_object, required
+from torusrun.orchestrator.folder import attempt_folders, ledger, shown_plan
+from torusrun.orchestrator.folder.bad_nodes import memory
+from torusrun.orchestrator.folder.bad_nodes.evidence import REASONS, suspects
+from torusrun.orchestrator.folder.events import Started
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from orchestrator.spec.site import BadNodeRules
+    from torusrun.orchestrator.spec.site import BadNodeRules
 
 CHECKED = "found bad"
 
@@ -58,8 +58,8 @@ def _blame(run: RunFolder, number: int, evidence: Mapping[str, str], reason: str
 
 def _rules(run: RunFolder, number: int) -> BadNodeRules:
     """The site's rules by the plan of the attempt; the usual ones in a plan of an earlier version."""
-    from orchestrator.spec.read import read_value  # imported late: it reads YAML, which `status` does not need
-    from orchestrator.spec.site import BadNodeRules
+    from torusrun.orchestrator.spec.read import read_value  # imported late: it reads YAML, which `status` does not need
+    from torusrun.orchestrator.spec.site import BadNodeRules
 
     path = run.attempt(number).plan
     kept = required(path, read_object(path) or {}, "site", dict)

@@ -42,6 +42,7 @@ CLOSING = _any(
     r"TORCH_?DYNAMO_VERBOSE|You can suppress this exception|TORCH_LOGS",
     # stacks
     r"^\s*(frame #\d+|#\d+ +0x|\[ *\d+\] |at )|^(Current thread|Thread) 0x|^\s*File \"|^Extension modules|^Stacktrace:",
+    r"^\d+ +0x[0-9a-f]{6}|^=+ *backtrace ",
     r"^(Calls:|Execution halted|goroutine |note: run with|in expression starting at|\+? *<\w+ frames omitted)",
     # launchers, schedulers and wrappers after an error
     r"^(srun: )?(launch/slurm|Job step aborted|job aborted)|^slurmstepd: .*(CANCELLED|STEP)|Forcefully terminating",
@@ -53,7 +54,7 @@ CLOSING = _any(
     r"Signal code: |Failing at address|^\W*reported by process|^\W*on (communicator|a NULL comm)|MPI_ERRORS_ARE_FATAL",
     r"and (potentially )?your (MPI|PMIx) job|^(prterun|mpirun|mpiexec|orterun)\b.*(detected|noticed|has exited)",
     r"(Received|Bypassing) SIGTERM|Detected KeyboardInterrupt|attempting graceful shutdown|`Trainer\.fit` stopped",
-    r"\(See above for error\)|^exit status \d+|^\S*\s*exits? with return code|failed \(exitcode: |no error file",
+    r"\(See above for error\)|^exit status \d+|failed \(exitcode: |no error file",
     r"PMIX ERROR|Setting OMP_NUM_THREADS|To enable traceback see|^INFO: |Sending .* to .*rank|^Killing subprocess",
 )  # fmt: skip
 # Lines before a traceback that say that it is not the program's own.
@@ -63,11 +64,12 @@ ASIDE = _any(
 CHILD = _any(
     r"ChildFailedError|CalledProcessError|^make(\[\d+\])?: \*\*\*|^srun: error: .*(tasks?|Exited|Killed|Terminated)",
     r"returned non-zero exit status|^ProcessExitedException|Command .* (failed|exited) with|exited on signal",
+    r"exits with return code = ",
 )
 CRASH = _any(
     r"Fatal Python error|^(\S+: )?(.*\d )?(Segmentation fault|Bus error|Illegal instruction|Floating point exception)",
-    r"^(.*\d )?(Aborted|Killed|Terminated)\b[^:]*$|core dumped|Signal: |MPI_ABORT was invoked|called MPI_Abort",
-    r"^KeyboardInterrupt|^SystemExit",
+    r"^(.*\d )?(Aborted|Killed|Terminated)\b[^:]*$|core dumped|Signal: |Caught signal \d",
+    r"MPI_ABORT was invoked|called MPI_Abort|^KeyboardInterrupt|^SystemExit",
 )
 THROWN = _any(r"terminate called|^\s*what\(\): ")
 SECOND = _any(

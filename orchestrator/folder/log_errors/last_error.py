@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from pathlib import Path
 
-from orchestrator.base import whole_lines
-from orchestrator.folder.log_errors.kinds import (
+from torusrun.orchestrator.base import whole_lines
+from torusrun.orchestrator.folder.log_errors.kinds import (
     DEVICE_FULL,
     LOST_PEER,
     OF_THE_WEB,
@@ -16,9 +16,9 @@ from orchestrator.folder.log_errors.kinds import (
     kind_of,
     kind_of_exception,
 )
-from orchestrator.folder.log_errors.lines import bare, parts
-from orchestrator.folder.log_errors.torchrun import Worker, table
-from orchestrator.folder.log_errors.tracebacks import Block, Tracebacks
+from torusrun.orchestrator.folder.log_errors.lines import bare, parts
+from torusrun.orchestrator.folder.log_errors.torchrun import Worker, table
+from torusrun.orchestrator.folder.log_errors.tracebacks import Block, Tracebacks
 
 READ_BYTES = (1 << 16, 1 << 20)  # of the end of a log; more if the end shows no error
 LARGEST_QUOTE = 300

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.base.signals import signal_name
-from orchestrator.folder.log_errors.lines import TRACEBACK, bare
+from torusrun.orchestrator.base.signals import signal_name
+from torusrun.orchestrator.folder.log_errors.lines import TRACEBACK, bare
 
 EDGE = re.compile(r"={20,}$")
 ROOT = re.compile(r"Root Cause( \(first observed failure\))?:$")

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from orchestrator.folder.log_errors.lines import TRACEBACK, bare
+from torusrun.orchestrator.folder.log_errors.lines import TRACEBACK, bare
 
 MOST_BLOCKS = 20  # of one log: the newest ones
 MOST_LINES = 500  # of one block

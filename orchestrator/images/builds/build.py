@@ -17,25 +17,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.base import ending, private
-from orchestrator.base.environment import clean_environment
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import write_json
-from orchestrator.base.whole_lines import tail
-from orchestrator.images.builds import complaints, fixed_times, lock, running
-from orchestrator.images.builds.cache import Cache, CachedImage, end_and_remove
-from orchestrator.images.builds.convert import PULLED
-from orchestrator.images.builds.phases import EXAMINE, Phases
-from orchestrator.images.command import Bind
-from orchestrator.images.definitions import lint
-from orchestrator.images.definitions.build_secrets import Secrets
-from orchestrator.images.definitions.build_secrets import read as read_secrets
-from orchestrator.images.definitions.definition import WHEELHOUSE
-from orchestrator.images.definitions.inputs import BUILD_ONLY as BUILD_ONLY_FOLDER
-from orchestrator.images.definitions.inputs import Inputs, file_checksum
-from orchestrator.images.definitions.package_lock import PackageLock
-from orchestrator.images.definitions.requirements import BUILD_ONLY
-from orchestrator.images.runtime import PREFIXES, Runtime, own_environment
+from torusrun.orchestrator.base import ending, private
+from torusrun.orchestrator.base.environment import clean_environment
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.whole_lines import tail
+from torusrun.orchestrator.images.builds import complaints, fixed_times, lock, running
+from torusrun.orchestrator.images.builds.cache import Cache, CachedImage, end_and_remove
+from torusrun.orchestrator.images.builds.convert import PULLED
+from torusrun.orchestrator.images.builds.phases import EXAMINE, Phases
+from torusrun.orchestrator.images.command import Bind
+from torusrun.orchestrator.images.definitions import lint
+from torusrun.orchestrator.images.definitions.build_secrets import Secrets
+from torusrun.orchestrator.images.definitions.build_secrets import read as read_secrets
+from torusrun.orchestrator.images.definitions.definition import WHEELHOUSE
+from torusrun.orchestrator.images.definitions.inputs import BUILD_ONLY as BUILD_ONLY_FOLDER
+from torusrun.orchestrator.images.definitions.inputs import Inputs, file_checksum
+from torusrun.orchestrator.images.definitions.package_lock import PackageLock
+from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
+from torusrun.orchestrator.images.runtime import PREFIXES, Runtime, own_environment
 
 COMPRESSIONS = {"gzip": "-comp gzip", "lz4": "-comp lz4", "zstd": "-comp zstd -Xcompression-level 3"}
 LOG_TAIL_BYTES = 1 << 20

@@ -25,14 +25,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import lock, private, proc, process, strangers
-from orchestrator.base.errors import SiteError, explained
-from orchestrator.base.json_files import damaged, read_object, write_json
-from orchestrator.base.terminal.remarks import busy, warn
-from orchestrator.base.typed import kept_record
-from orchestrator.images.builds.lock import holder, is_signed
-from orchestrator.images.definitions.package_lock import LOCKED
-from training.files.checksum import sha256_of
+from torusrun.orchestrator.base import lock, private, proc, process, strangers
+from torusrun.orchestrator.base.errors import SiteError, explained
+from torusrun.orchestrator.base.json_files import damaged, read_object, write_json
+from torusrun.orchestrator.base.terminal.remarks import busy, warn
+from torusrun.orchestrator.base.typed import kept_record
+from torusrun.orchestrator.images.builds.lock import holder, is_signed
+from torusrun.orchestrator.images.definitions.package_lock import LOCKED
+from torusrun.training.files.checksum import sha256_of
 
 SCHEMA = 1
 KEY_DIGITS = 64

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.terminal.remarks import warn
-from orchestrator.images.builds.cache import SIF, Cache, CachedImage
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.terminal.remarks import warn
+from torusrun.orchestrator.images.builds.cache import SIF, Cache, CachedImage
 
 Found = TypeVar("Found")
 

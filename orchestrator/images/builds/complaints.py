@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from orchestrator.base.signals import signal_name
+from torusrun.orchestrator.base.signals import signal_name
 
 # {x} is the first group of a match. A full disk makes all later steps fail with their own messages.
 DISK = (

@@ -7,14 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import process
-from orchestrator.base.environment import clean_environment
-from orchestrator.images.builds import installed
-from orchestrator.images.command import ContainerExec, inside
-from orchestrator.images.definitions.definition import INSTALLED
-from orchestrator.images.definitions.misfits import has_login
-from orchestrator.images.definitions.package_lock import PackageLock, PythonPackage, SystemPackage
-from orchestrator.images.runtime import own_environment
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import clean_environment
+from torusrun.orchestrator.images.builds import installed
+from torusrun.orchestrator.images.command import ContainerExec, inside
+from torusrun.orchestrator.images.definitions.definition import INSTALLED
+from torusrun.orchestrator.images.definitions.misfits import has_login
+from torusrun.orchestrator.images.definitions.package_lock import PackageLock, PythonPackage, SystemPackage
+from torusrun.orchestrator.images.runtime import own_environment
 
 ASKING_S = 120.0
 

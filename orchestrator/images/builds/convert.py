@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private
-from orchestrator.base.errors import UserError
-from orchestrator.images.builds import one_of_layout
-from orchestrator.images.definitions.inputs import Inputs, base_checksum, file_checksum
-from orchestrator.images.source import TAG, NamedImage
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.builds import one_of_layout
+from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, file_checksum
+from torusrun.orchestrator.images.source import TAG, NamedImage
 
 SCHEMA = 1
 LINK = "source"  # beside the build: the runtime reads a path with a colon as a path with a tag

@@ -14,8 +14,8 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.base import private
-from orchestrator.images.architecture import SIF_MAGIC
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.images.architecture import SIF_MAGIC
 
 HEADER_BYTES = 128
 MAGIC_AT, VERSION_AT, IDENTITY_AT, DESCRIPTORS_AT = 32, 42, 48, 88

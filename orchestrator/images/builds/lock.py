@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orchestrator.base import lock, private
+from torusrun.orchestrator.base import lock, private
 
 LARGEST_BYTES = 4096
 LONGEST_S = 86400.0  # of a build; an older text is that of a killed one

@@ -14,8 +14,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private
-from orchestrator.base.errors import UserError
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import UserError
 
 INDEX, VERSION = "index.json", "oci-layout"
 PARTS = re.compile(rf"(?:\./)?({INDEX}|{VERSION}|blobs/sha256/[0-9a-f]{{64}})")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 
-from orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.errors import SiteError
 
 ASKING_S = 20.0
 DOCKER_HUB, DOCKER_HUB_HOST = "docker.io", "registry-1.docker.io"

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from orchestrator.base import private, proc, process
+from torusrun.orchestrator.base import private, proc, process
 
 POLL_S = 0.1
 TERMINATE_S = 10.0

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base import ending, private, process
-from orchestrator.base.errors import SiteError, explained
-from orchestrator.base.terminal.remarks import busy
-from orchestrator.images import sif
-from orchestrator.images.builds import lock
-from orchestrator.images.builds.cache import SQUASHFS, Cache, CachedImage
-from orchestrator.images.definitions.inputs import file_checksum
+from torusrun.orchestrator.base import ending, private, process
+from torusrun.orchestrator.base.errors import SiteError, explained
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.images import sif
+from torusrun.orchestrator.images.builds import lock
+from torusrun.orchestrator.images.builds.cache import SQUASHFS, Cache, CachedImage
+from torusrun.orchestrator.images.definitions.inputs import file_checksum
 
 IMPORT_S = 7200.0  # for tens of GB from a slow registry
 CHUNK_BYTES = 1 << 24

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.images.checks.compat import HYDRA, version
+from torusrun.orchestrator.images.checks.compat import HYDRA, version
 
 LIBMPI = re.compile(r"lib(?:mpi|mpich)\.so\.(\d+)")
 OPENMPI_SONAMES = range(20, 100)  # Open MPI 2 and 3 are libmpi.so.20, 3 to 5 libmpi.so.40; MPICH's is libmpi.so.12

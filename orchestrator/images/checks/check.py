@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.images.checks.findings import Finding
-from orchestrator.images.checks.needs import Wanted
-from orchestrator.images.checks.rules import gpus, interconnect, machine, mpi, software
-from orchestrator.images.checks.rules import image as file
-from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
-from orchestrator.images.definitions.image_file import ImageFile
+from torusrun.orchestrator.images.checks.findings import Finding
+from torusrun.orchestrator.images.checks.needs import Wanted
+from torusrun.orchestrator.images.checks.rules import gpus, interconnect, machine, mpi, software
+from torusrun.orchestrator.images.checks.rules import image as file
+from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.definitions.image_file import ImageFile
 
 OF_MACHINE = (machine.runtime, machine.modules, machine.shell_variables, machine.binds)
 OF_FILE = (file.readable, file.shared)

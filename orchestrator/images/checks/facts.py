@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.environment import which
-from orchestrator.base.errors import SiteError
-from orchestrator.images.checks import compat, probe
-from orchestrator.images.checks.answers import (
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import which
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.checks import compat, probe
+from torusrun.orchestrator.images.checks.answers import (
     MpiLibrary,
     parse_glibc,
     parse_gpus,
@@ -24,11 +24,11 @@ from orchestrator.images.checks.answers import (
     parse_slurm_pmi,
     parse_slurm_pmix,
 )
-from orchestrator.images.checks.sourced_facts import HostFacts
-from orchestrator.images.pyxis import is_offered
-from orchestrator.images.runtime import PREFIXES, Runtime
-from orchestrator.schedulers import launchers
-from orchestrator.schedulers.launchers.launcher import Pmi
+from torusrun.orchestrator.images.checks.sourced_facts import HostFacts
+from torusrun.orchestrator.images.pyxis import is_offered
+from torusrun.orchestrator.images.runtime import PREFIXES, Runtime
+from torusrun.orchestrator.schedulers import launchers
+from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
 
 ASKING_S = 60.0
 NVIDIA_SMI = ("nvidia-smi", "--query-gpu=driver_version,compute_cap", "--format=csv,noheader")

@@ -52,7 +52,7 @@ KINDS: dict[str, tuple[str, str]] = {
         "take a torch built for these GPUs; for V100 (sm_70) one of the cu126 index, as in pytorch-v100"),
     "driver-old": ("CUDA would not start without cuda-compat",
         "take an image with an older CUDA, such as pytorch-v100, or name its cuda-compat in LD_LIBRARY_PATH of 'env'"),
-    "training-missing": ("`python -m training` would fail on every rank",
+    "training-missing": ("`python -m torusrun.training` would fail on every rank",
         "set 'training: inside' in the image file and build again, or use 'training: bound'"),
     "mpi-spawn": ("the run would look successful", "name a site with 'launcher: mpirun'"),
     "mpi-missing": ("an MPI program cannot start in it",

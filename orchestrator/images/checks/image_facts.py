@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private, process
-from orchestrator.base.environment import clean_environment
-from orchestrator.base.errors import SiteError
-from orchestrator.images import architecture
-from orchestrator.images.checks import probe, questions
-from orchestrator.images.checks.answers import (
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.environment import clean_environment
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images import architecture
+from torusrun.orchestrator.images.checks import probe, questions
+from torusrun.orchestrator.images.checks.answers import (
     Library,
     MpiLibrary,
     family_of,
@@ -27,9 +27,9 @@ from orchestrator.images.checks.answers import (
     parse_questions,
     same_abi,
 )
-from orchestrator.images.checks.sourced_facts import ImageFacts
-from orchestrator.images.command import ContainerExec, inside
-from orchestrator.images.runtime import own_environment
+from torusrun.orchestrator.images.checks.sourced_facts import ImageFacts
+from torusrun.orchestrator.images.command import ContainerExec, inside
+from torusrun.orchestrator.images.runtime import own_environment
 
 ASKING_S = 60.0
 IMPORTING_S = 180.0  # for torch on a shared file system

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.schedulers import launchers
-from orchestrator.schedulers.launchers.launcher import Pmi
+from torusrun.orchestrator.schedulers import launchers
+from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
 
 
 @dataclass(frozen=True)

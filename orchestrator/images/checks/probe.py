@@ -51,11 +51,11 @@ def libraries() -> dict:  # type: ignore[type-arg]
 
 
 def has_training() -> bool:
-    """Whether `python -m training` finds its package."""
+    """Whether `python -m torusrun.training` finds its package."""
     try:
         from importlib import util
 
-        return util.find_spec("training.__main__") is not None
+        return util.find_spec("torusrun.training.__main__") is not None
     except ImportError:
         return False
 

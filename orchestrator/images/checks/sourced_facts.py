@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.images.checks.answers import Library, MpiLibrary
-from orchestrator.images.runtime import Runtime
+from torusrun.orchestrator.images.checks.answers import Library, MpiLibrary
+from torusrun.orchestrator.images.runtime import Runtime
 
 NOT_ASKED = "not looked at"
 

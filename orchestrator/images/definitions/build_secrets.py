@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-from orchestrator.base import private
-from orchestrator.base.errors import UserError
-from orchestrator.spec.paths import expanded
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.spec.paths import expanded
+from torusrun.training.recipe.near import did_you_mean
 
 LARGEST_BYTES = 1 << 20
 SHORTEST = 4  # characters; a shorter one would hide unrelated words too

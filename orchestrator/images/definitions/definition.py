@@ -11,17 +11,17 @@ import shlex
 import time
 from dataclasses import dataclass
 
-from orchestrator.base import process
-from orchestrator.base.errors import UserError
-from orchestrator.base.render import environment
-from orchestrator.base.render.environment import Text
-from orchestrator.images.definitions import build_secrets
-from orchestrator.images.definitions.image_keys import ImageFile
-from orchestrator.images.definitions.misfits import MPI_CHECKSUM_MISSING
-from orchestrator.images.definitions.package_lock import PackageLock
-from orchestrator.images.definitions.quoting import export, line, shell
-from orchestrator.images.definitions.requirements import BUILD_ONLY, Brought
-from orchestrator.images.mounts import HOST_MPI, TRAINING
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.render import environment
+from torusrun.orchestrator.base.render.environment import Text
+from torusrun.orchestrator.images.definitions import build_secrets
+from torusrun.orchestrator.images.definitions.image_keys import ImageFile
+from torusrun.orchestrator.images.definitions.misfits import MPI_CHECKSUM_MISSING
+from torusrun.orchestrator.images.definitions.package_lock import PackageLock
+from torusrun.orchestrator.images.definitions.quoting import export, line, shell
+from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY, Brought
+from torusrun.orchestrator.images.mounts import HOST_MPI, ON_PATH, TRAINING
 
 PYTHON = "/opt/python"
 OPENMPI = "/opt/openmpi"
@@ -86,13 +86,14 @@ def render(
         post=Text((image_file.post or "").strip("\n")),
         labels=labels(image_file, variant, built_s),
         torch=brought.torch or (from_base and image_file.training != "none"),
-        run_training=Text(shlex.join(process.module(python, "training"))),
+        run_training=Text(shlex.join(process.module(python, "torusrun.training", root=TRAINING))),
         at=_PLACES,
     )
 
 
 _PLACES = {
-    "python": PYTHON, "training": TRAINING, "mpi": OPENMPI, "host_mpi": HOST_MPI, "wheelhouse": WHEELHOUSE,
+    "python": PYTHON, "training": TRAINING, "path": ON_PATH, "mpi": OPENMPI, "host_mpi": HOST_MPI,
+    "wheelhouse": WHEELHOUSE,
     "build_only": BUILD_ONLY, "installed": INSTALLED,
 }  # fmt: skip
 

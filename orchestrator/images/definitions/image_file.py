@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.shipped import shipped
-from orchestrator.images.definitions.dockerfile.instructions import is_dockerfile, is_name
-from orchestrator.images.definitions.image_keys import Base, Cuda, File, ImageFile, ImageMpi, Python
-from orchestrator.images.definitions.misfits import misfits
-from orchestrator.spec.load import read_text
-from orchestrator.spec.paths import expanded
-from orchestrator.spec.problems import Mark, Problem, SpecError
-from orchestrator.spec.read import Marks, read
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.shipped import shipped
+from torusrun.orchestrator.images.definitions.dockerfile.instructions import is_dockerfile, is_name
+from torusrun.orchestrator.images.definitions.image_keys import Base, Cuda, File, ImageFile, ImageMpi, Python
+from torusrun.orchestrator.images.definitions.misfits import misfits
+from torusrun.orchestrator.spec.load import read_text
+from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
+from torusrun.orchestrator.spec.read import Marks, read
+from torusrun.training.recipe.near import did_you_mean
 
 __all__ = ["Base", "Cuda", "File", "ImageFile", "ImageMpi", "Python", "find", "load"]
 

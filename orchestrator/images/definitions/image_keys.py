@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from orchestrator.spec.kinds import LINE, NAME, VARIABLE, Limits, text_kind
-from training.recipe.key import key, needed
+from torusrun.orchestrator.spec.kinds import LINE, NAME, VARIABLE, Limits, text_kind
+from torusrun.training.recipe.key import key, needed
 
 REFERENCE = text_kind(
     "an image reference",

@@ -14,12 +14,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private
-from orchestrator.base.errors import UserError
-from orchestrator.images.definitions.image_keys import ImageFile
-from orchestrator.images.mounts import own_training
-from orchestrator.spec.paths import expanded
-from training.files.checksum import sha256_of
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions.image_keys import ImageFile
+from torusrun.orchestrator.images.mounts import own_training
+from torusrun.orchestrator.spec.paths import expanded
+from torusrun.training.files.checksum import sha256_of
 
 SCHEMA = 2
 BUILD_ONLY = "build-only"  # the folder beside a definition that is bound during the build

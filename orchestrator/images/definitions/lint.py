@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.base.errors import UserError
-from training.counted import counted
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.training.counted import counted
 
 SECTIONS = {"files", "post", "environment", "labels", "test", "runscript", "help"}
 BOOTSTRAPS = {"docker", "oras", "debootstrap", "localimage", "docker-archive", "oci-archive"}

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.images.definitions.image_keys import ImageFile
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions.image_keys import ImageFile
 
 SOURCES = Path("/etc/apt")
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 
-from orchestrator.images.definitions import build_secrets
-from orchestrator.images.definitions.image_keys import Base, ImageFile
+from torusrun.orchestrator.images.definitions import build_secrets
+from torusrun.orchestrator.images.definitions.image_keys import Base, ImageFile
 
 BASES = ("docker", "oras", "folder", "sif", "docker_archive", "oci_archive", "debootstrap")
 REGISTRIES = ("docker", "oras")

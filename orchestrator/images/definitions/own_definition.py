@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.images.definitions import lint
-from orchestrator.images.definitions.inputs import Inputs, base_checksum, there
-from orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
-from orchestrator.spec.load import read_text
-from orchestrator.spec.paths import expanded
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions import lint
+from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, there
+from torusrun.orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
+from torusrun.orchestrator.spec.load import read_text
+from torusrun.orchestrator.spec.paths import expanded
 
 LOCAL = ("localimage", "docker-archive", "oci-archive", "oci")
 NETWORK_FREE = (*LOCAL, "scratch")

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.images.definitions import lint, own_definition, package_lock
-from orchestrator.images.definitions.definition import Variant, render
-from orchestrator.images.definitions.dockerfile import definition as dockerfile
-from orchestrator.images.definitions.image_file import load
-from orchestrator.images.definitions.image_keys import Base, ImageFile
-from orchestrator.images.definitions.inputs import Inputs, base_checksum, collect
-from orchestrator.images.definitions.mirror import completed
-from orchestrator.images.definitions.package_lock import PackageLock
-from orchestrator.images.definitions.requirements import brought
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions import lint, own_definition, package_lock
+from torusrun.orchestrator.images.definitions.definition import Variant, render
+from torusrun.orchestrator.images.definitions.dockerfile import definition as dockerfile
+from torusrun.orchestrator.images.definitions.image_file import load
+from torusrun.orchestrator.images.definitions.image_keys import Base, ImageFile
+from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, collect
+from torusrun.orchestrator.images.definitions.mirror import completed
+from torusrun.orchestrator.images.definitions.package_lock import PackageLock
+from torusrun.orchestrator.images.definitions.requirements import brought
 
 ONLINE_BASES = ("docker", "oras", "debootstrap")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.render.environment import Text
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.render.environment import Text
 
 _STAGE = re.compile("(?i)(bootstrap)(:)")
 

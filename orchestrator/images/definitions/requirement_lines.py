@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
-from orchestrator.spec.paths import expanded
-from orchestrator.spec.problems import shown
+from torusrun.orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
+from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.spec.problems import shown
 
 EDITABLE = re.compile(r"(?:-e|--editable)[\s=]*(?P<place>.+)")
 FIND_LINKS = re.compile(r"(?:-f|--find-links)[\s=]*(?![\s=]|https?://)")

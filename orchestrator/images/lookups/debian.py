@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from orchestrator.base.errors import SiteError
-from orchestrator.images.lookups.web import Web, shown
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.lookups.web import Web, shown
 
 MIRROR = "http://deb.debian.org/debian"  # the source of packages in Debian's own images
 # Debian's own names (x86_64 is amd64), as `dpkg --print-architecture` prints them.

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from orchestrator.base.errors import SiteError
-from orchestrator.images.definitions.requirements import INCLUDE, Brought
-from orchestrator.images.lookups.web import shown, without_tokens
-from orchestrator.images.lookups.wheels import Target
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.definitions.requirements import INCLUDE, Brought
+from torusrun.orchestrator.images.lookups.web import shown, without_tokens
+from torusrun.orchestrator.images.lookups.wheels import Target
 
 INDEX = re.compile(r"(?:^|\s)(-i|--index-url|--pypi-url|--extra-index-url|--no-index)[\s=]*(\S*)")
 LOGIN = re.compile(r"//[^/\s]*@")

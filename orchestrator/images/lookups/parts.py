@@ -9,15 +9,15 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from orchestrator.base.errors import SiteError
-from orchestrator.images.builds import registry
-from orchestrator.images.definitions import definition
-from orchestrator.images.definitions.image_keys import Base, ImageFile
-from orchestrator.images.definitions.inputs import LOCAL, there
-from orchestrator.images.definitions.requirements import Brought
-from orchestrator.images.lookups import debian, lines, wheels
-from orchestrator.images.lookups.debian import DebianPackage, Suite
-from orchestrator.images.lookups.web import Web
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.builds import registry
+from torusrun.orchestrator.images.definitions import definition
+from torusrun.orchestrator.images.definitions.image_keys import Base, ImageFile
+from torusrun.orchestrator.images.definitions.inputs import LOCAL, there
+from torusrun.orchestrator.images.definitions.requirements import Brought
+from torusrun.orchestrator.images.lookups import debian, lines, wheels
+from torusrun.orchestrator.images.lookups.debian import DebianPackage, Suite
+from torusrun.orchestrator.images.lookups.web import Web
 
 BASE, PACKAGE, WHEEL, SOURCE, BUILD_ONLY = "base", "package", "wheel", "source", "for the build"
 

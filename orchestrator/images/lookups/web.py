@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.images.definitions.build_secrets import HIDDEN
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.definitions.build_secrets import HIDDEN
 
 WAIT_S = 30.0
 LARGEST_BYTES = 64 << 20

@@ -24,8 +24,8 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from orchestrator.base.errors import SiteError
-from orchestrator.images.lookups.web import Missing, RemoteFile, Web, shown
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.lookups.web import Missing, RemoteFile, Web, shown
 
 PAGE = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
 NEWEST_GLIBC = 36  # 2.36 is Debian 12's; wheels for a newer one would not be installed there

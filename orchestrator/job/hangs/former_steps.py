@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.whole_lines import TAIL_BYTES
-from orchestrator.folder import ledger, metrics
-from orchestrator.folder.events import Started
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.placement.mapping import Placement
-from orchestrator.runs.state.pace import step_s
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.whole_lines import TAIL_BYTES
+from torusrun.orchestrator.folder import ledger, metrics
+from torusrun.orchestrator.folder.events import Started
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.runs.state.pace import step_s
 
 
 def former_step_s(run: RunFolder, number: int, placement: Placement) -> float | None:

@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.base.proc import Work
-from orchestrator.folder.end_words import ended, listed
-from orchestrator.folder.how_ended import WAITS_FOR_DISK, How
-from orchestrator.folder.records import End
-from orchestrator.job.hangs.patience import CONFIRM_S, Symptom
-from orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.base.proc import Work
+from torusrun.orchestrator.folder.end_words import ended, listed
+from torusrun.orchestrator.folder.how_ended import WAITS_FOR_DISK, How
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.job.hangs.patience import CONFIRM_S, Symptom
+from torusrun.orchestrator.network.placement.mapping import Placement
 
 NOT_BEGUN = "not begun"
 STANDS = {

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from training.reporting.heartbeat import FIRST_STEP, STEPS
+from torusrun.training.reporting.heartbeat import FIRST_STEP, STEPS
 
 UNKNOWN = ""  # nothing has been reported yet
 REPORTS = "reports"  # rows of metrics alone: pauses between them have unknown causes

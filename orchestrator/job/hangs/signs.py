@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from orchestrator.base.private import read_bytes, status
-from orchestrator.folder import attempt_folders
-from orchestrator.folder.beat import Beat
-from orchestrator.folder.node_load import NodeLoad
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job.hangs.patience import REPORTS, UNKNOWN, Sign
-from orchestrator.network.placement.mapping import Placement
-from training.reporting.heartbeat import STEPS
+from torusrun.orchestrator.base.private import read_bytes, status
+from torusrun.orchestrator.folder import attempt_folders
+from torusrun.orchestrator.folder.beat import Beat
+from torusrun.orchestrator.folder.node_load import NodeLoad
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job.hangs.patience import REPORTS, UNKNOWN, Sign
+from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.training.reporting.heartbeat import STEPS
 
 MOST_NODES = 50  # whose records are read in a pause
 LARGEST_WORD_BYTES = 256

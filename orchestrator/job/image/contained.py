@@ -7,14 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import ImageError, SiteError, explained
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.images.command import NO_SECRETS, TMPFS, ContainerExec, ContainerLaunch, SecretVariables, inside
-from orchestrator.job.image import node_folder
-from orchestrator.job.image.mounted import mounted
-from orchestrator.job.image.stage import copied
-from orchestrator.job.start.launch_order import RankImage
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import ImageError, SiteError, explained
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.images.command import (
+    NO_SECRETS,
+    TMPFS,
+    ContainerExec,
+    ContainerLaunch,
+    SecretVariables,
+    inside,
+)
+from torusrun.orchestrator.job.image import node_folder
+from torusrun.orchestrator.job.image.mounted import mounted
+from torusrun.orchestrator.job.image.stage import copied
+from torusrun.orchestrator.job.start.launch_order import RankImage
 
 
 def contained(

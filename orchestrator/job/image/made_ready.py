@@ -7,17 +7,17 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base.errors import TorusrunError
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.images import runtime
-from orchestrator.job.image import stage
-from orchestrator.planning.image import recorded as image_kept
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.plan import Plan
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.images import runtime
+from torusrun.orchestrator.job.image import stage
+from torusrun.orchestrator.planning.image import recorded as image_kept
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.plan import Plan
 
 POLL_S = 0.25
 

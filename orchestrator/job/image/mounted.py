@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.images.command import ContainerExec, start_instance, stop_instance
-from orchestrator.job.image import node_folder
-from training.files import lock, own_folder
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.command import ContainerExec, start_instance, stop_instance
+from torusrun.orchestrator.job.image import node_folder
+from torusrun.training.files import lock, own_folder
 
 STARTING_S = 120.0
 STOPPING_S = 30.0

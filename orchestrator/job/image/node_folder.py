@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError
-from orchestrator.folder.run_folder import Attempt
-from training.files import own_folder
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.training.files import own_folder
 
 MEND = (
     "set '{key}' of the site to a folder that only the job uses, such as $TORUSRUN_SCRATCH if the "

@@ -24,17 +24,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.base import private, process
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.job.image import node_folder
-from training.files import lock, own_folder
-from training.files.checksum import of_stream, sha256_of
-from training.files.trusted import unfinished
-from training.reporting.output import never_fail
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.job.image import node_folder
+from torusrun.training.files import lock, own_folder
+from torusrun.training.files.checksum import of_stream, sha256_of
+from torusrun.training.files.trusted import unfinished
+from torusrun.training.reporting.output import never_fail
 
 if TYPE_CHECKING:
-    from orchestrator.planning.image.recorded import Image
-    from orchestrator.schedulers.interface import Scheduler
+    from torusrun.orchestrator.planning.image.recorded import Image
+    from torusrun.orchestrator.schedulers.interface import Scheduler
 
 BROADCAST_S = 1800.0
 LARGEST_RECORD_BYTES = 64 * 1024
@@ -47,7 +47,7 @@ def broadcast(scheduler: Scheduler, image: Image, folder: str, python: str, atte
     The ranks take the sent file by `copied`, with the same `folder` and `attempt`. The folder's variables must be the
     same on all nodes; on a node with other values, the ranks copy the image themselves.
     """
-    ready = process.module(python, "orchestrator.job.image.stage", folder, image.sha256, attempt)
+    ready = process.module(python, "torusrun.orchestrator.job.image.stage", folder, image.sha256, attempt)
     destination = sent(place(folder, image.sha256), attempt)
     if make := scheduler.reach.broadcast_commands:
         for command in make(os.environ, ready, Path(image.path), destination):

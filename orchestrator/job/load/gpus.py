@@ -12,10 +12,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.environment import clean_environment
-from orchestrator.base.errors import SiteError
-from orchestrator.folder.node_load import GpuLoad
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import clean_environment
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder.node_load import GpuLoad
 
 ASKED = ("index", "utilization.gpu", "memory.used", "memory.total", "power.draw")
 ANSWER_S = 20.0

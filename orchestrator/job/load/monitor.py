@@ -14,16 +14,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.folder.node_load import NodeLoad
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.job.load import cores, interfaces
-from orchestrator.job.load.beat_file import BeatFile
-from orchestrator.job.load.gpus import DRIVER, GpuWatch
-from orchestrator.job.load.step_times import StepsTold, address
-from orchestrator.job.start.launch_order import LaunchOrder
-from orchestrator.network.placement.mapping import Placement
-from training.files import job_memory
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.folder.node_load import NodeLoad
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.job.load import cores, interfaces
+from torusrun.orchestrator.job.load.beat_file import BeatFile
+from torusrun.orchestrator.job.load.gpus import DRIVER, GpuWatch
+from torusrun.orchestrator.job.load.step_times import StepsTold, address
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder
+from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.training.files import job_memory
 
 LEAST_S = 5.0
 MOST_PER_S = 50  # records that all nodes of a run write to their shared file system
@@ -64,7 +64,7 @@ class Monitor:
         try:
             self._watch()
         except Exception as error:
-            from orchestrator.base.defect import report
+            from torusrun.orchestrator.base.defect import report
 
             print(f"torusrun: {report(error, ['load'])}", file=sys.stderr, flush=True)
         finally:

@@ -16,15 +16,15 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object
-from orchestrator.base.typed import record_of
-from orchestrator.folder.beat import Beat
-from orchestrator.folder.node_load import RankSteps
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.job.load.beat_file import BeatFile
-from orchestrator.job.load.recent_steps import RecentSteps
-from training.reporting import step_times
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.folder.beat import Beat
+from torusrun.orchestrator.folder.node_load import RankSteps
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.job.load.beat_file import BeatFile
+from torusrun.orchestrator.job.load.recent_steps import RecentSteps
+from torusrun.training.reporting import step_times
 
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid (unix(7))
 LARGEST_BYTES = 1024

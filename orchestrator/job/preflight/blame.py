@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.folder.node_findings import MeasuredPair
-from orchestrator.job.preflight.schedule import Round
+from torusrun.orchestrator.folder.node_findings import MeasuredPair
+from torusrun.orchestrator.job.preflight.schedule import Round
 
 SLOW = 1 / 3  # of a fast pair's bandwidth
 QUARTILE = 0.75  # with one bad host of three or four, most pairs of the good hosts are still above it

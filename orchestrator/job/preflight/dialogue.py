@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from orchestrator.base.json_files import parsed
-from orchestrator.base.typed import record_of
-from orchestrator.beside.shells.connection import Broken, Connection, Frame
-from orchestrator.folder.node_findings import NodeFindings
+from torusrun.orchestrator.base.json_files import parsed
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.beside.shells.connection import Broken, Connection, Frame
+from torusrun.orchestrator.folder.node_findings import NodeFindings
 
 Said = TypeVar("Said")
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.environment import which
-from orchestrator.base.errors import SiteError
-from orchestrator.folder.node_findings import Judgement, NodeFinding
-from orchestrator.job.load.gpus import restriction
-from orchestrator.job.preflight import nvidia_smi
-from orchestrator.job.preflight.nvidia_smi import GpuHealth
-from orchestrator.job.preflight.order import WantedNode
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import which
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder.node_findings import Judgement, NodeFinding
+from torusrun.orchestrator.job.load.gpus import restriction
+from torusrun.orchestrator.job.preflight import nvidia_smi
+from torusrun.orchestrator.job.preflight.nvidia_smi import GpuHealth
+from torusrun.orchestrator.job.preflight.order import WantedNode
 
 ANSWER_S = 20.0  # without persistence mode the driver is loaded by the first query
 RECENT_S = 86_400.0

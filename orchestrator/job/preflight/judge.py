@@ -7,10 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median_low
 
-from orchestrator.folder.node_findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
-from orchestrator.job.preflight.blame import Blame, blamed, limits, merged
-from orchestrator.job.preflight.ports import gigabits
-from training.counted import counted
+from torusrun.orchestrator.folder.node_findings import (
+    Judgement,
+    MeasuredPair,
+    NodeFinding,
+    NodeFindings,
+    PreflightRecord,
+)
+from torusrun.orchestrator.job.preflight.blame import Blame, blamed, limits, merged
+from torusrun.orchestrator.job.preflight.ports import gigabits
+from torusrun.training.counted import counted
 
 MAJORITY = 3  # hosts; with fewer none is in the minority
 MOST_LINKS = 8  # in words

@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.folder.node_findings import Judgement, NodeFinding
-from orchestrator.job.preflight.order import WantedNode
-from training.files.job_memory import memory
-from training.meeting.addresses import RendezvousError, address_of_host
+from torusrun.orchestrator.folder.node_findings import Judgement, NodeFinding
+from torusrun.orchestrator.job.preflight.order import WantedNode
+from torusrun.training.files.job_memory import memory
+from torusrun.training.meeting.addresses import RendezvousError, address_of_host
 
 MIB = 1024**2
 

@@ -15,21 +15,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from orchestrator.base.errors import TorusrunError
-from orchestrator.beside.shells.connection import Connection
-from orchestrator.beside.shells.proof import CALLING, Proofs
-from orchestrator.folder.node_findings import Judgement, NodeFinding, NodeFindings
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.job.preflight import order as orders
-from orchestrator.job.preflight import pair
-from orchestrator.job.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say
-from orchestrator.job.preflight.gpus import Gpus
-from orchestrator.job.preflight.machine import machine
-from orchestrator.job.preflight.order import NodeOrder, WantedNode
-from orchestrator.job.preflight.ports import ports
-from orchestrator.network.hosts.this_host import this_host
-from training.meeting.addresses import RendezvousError, listen
-from training.reporting.output import never_fail
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.beside.shells.connection import Connection
+from torusrun.orchestrator.beside.shells.proof import CALLING, Proofs
+from torusrun.orchestrator.folder.node_findings import Judgement, NodeFinding, NodeFindings
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.job.preflight import order as orders
+from torusrun.orchestrator.job.preflight import pair
+from torusrun.orchestrator.job.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say
+from torusrun.orchestrator.job.preflight.gpus import Gpus
+from torusrun.orchestrator.job.preflight.machine import machine
+from torusrun.orchestrator.job.preflight.order import NodeOrder, WantedNode
+from torusrun.orchestrator.job.preflight.ports import ports
+from torusrun.orchestrator.network.hosts.this_host import this_host
+from torusrun.training.meeting.addresses import RendezvousError, listen
+from torusrun.training.reporting.output import never_fail
 
 ALONE_S = 25.0  # for all checks together
 OPENING_S = 20.0  # to reach the supervisor

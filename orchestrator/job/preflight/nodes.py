@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from orchestrator.beside.shells.connection import Connection
-from orchestrator.beside.shells.proof import CALLED, Proofs
-from orchestrator.job.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say
-from orchestrator.network.hosts.same_host import same_host
-from training.meeting.addresses import RendezvousError, listen
+from torusrun.orchestrator.beside.shells.connection import Connection
+from torusrun.orchestrator.beside.shells.proof import CALLED, Proofs
+from torusrun.orchestrator.job.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.training.meeting.addresses import RendezvousError, listen
 
 LOOK_S = 0.2
 TICK_S = 0.05

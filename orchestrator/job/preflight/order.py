@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import write_json
-from orchestrator.base.typed import read_record
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.spec.site import Site
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.typed import read_record
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.spec.site import Site
 
 
 @dataclass(frozen=True)

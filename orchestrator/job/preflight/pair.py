@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import selectors
 import socket
 import threading
 import time
@@ -16,8 +17,8 @@ import time
 WINDOW_S = 0.1
 CHUNK_BYTES = 1 << 20
 OPEN_S = 3.0
-TOKEN_S = 0.5  # a stranger who connects and is silent must not hold the listener
 TOKEN_BYTES = 32
+MOST_STRANGERS = 128  # connections that have not sent the token yet
 
 
 def call(address: str, port: int, token: bytes) -> socket.socket:
@@ -28,17 +29,63 @@ def call(address: str, port: int, token: bytes) -> socket.socket:
 
 
 def accept(listener: socket.socket, token: bytes) -> socket.socket:
-    """The connection of the other node, which knows the token of this measurement. Raises OSError without one."""
-    until_s = time.monotonic() + OPEN_S
-    while (left_s := until_s - time.monotonic()) > 0:
-        listener.settimeout(left_s)
-        link, _ = listener.accept()
-        link.settimeout(min(left_s, TOKEN_S))
-        with contextlib.suppress(OSError):
-            if hmac.compare_digest(link.recv(TOKEN_BYTES, socket.MSG_WAITALL), token):
-                return link
-        link.close()
+    """The connection of the other node, which knows the token of this measurement. Raises OSError without one.
+
+    All connections are read at once: strangers who connect and are silent do not keep the other node out.
+    """
+    until_s, sent = time.monotonic() + OPEN_S, dict[socket.socket, bytes]()
+    listener.setblocking(False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        try:
+            while (left_s := until_s - time.monotonic()) > 0:
+                for key, _ in selector.select(left_s):
+                    link = key.fileobj
+                    if link is listener:
+                        _greet(listener, selector, sent)
+                    elif isinstance(link, socket.socket) and _has_sent(link, selector, sent, token):
+                        return link
+        finally:
+            for stranger in sent:
+                stranger.close()
     raise TimeoutError("the other node did not connect")
+
+
+def _greet(listener: socket.socket, selector: selectors.BaseSelector, sent: dict[socket.socket, bytes]) -> None:
+    """Accept a connection; the oldest gives way if there are too many."""
+    with contextlib.suppress(OSError):
+        link, _ = listener.accept()
+        link.setblocking(False)
+        selector.register(link, selectors.EVENT_READ)
+        sent[link] = b""
+        if len(sent) > MOST_STRANGERS:
+            _dismiss(next(iter(sent)), selector, sent)
+
+
+def _has_sent(
+    link: socket.socket, selector: selectors.BaseSelector, sent: dict[socket.socket, bytes], token: bytes
+) -> bool:
+    """Read from a connection; whether it has sent the whole token. It is closed if it has sent another one."""
+    try:
+        data = link.recv(TOKEN_BYTES - len(sent[link]))
+    except BlockingIOError:
+        return False
+    except OSError:
+        data = b""
+    sent[link] += data
+    if hmac.compare_digest(sent[link], token):
+        selector.unregister(link)
+        del sent[link]
+        return True
+    if not data or len(sent[link]) == TOKEN_BYTES:
+        _dismiss(link, selector, sent)
+    return False
+
+
+def _dismiss(link: socket.socket, selector: selectors.BaseSelector, sent: dict[socket.socket, bytes]) -> None:
+    selector.unregister(link)
+    del sent[link]
+    link.close()
 
 
 def received(link: socket.socket, measure_s: float) -> float:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.folder.node_findings import Judgement, NodeFinding
+from torusrun.orchestrator.folder.node_findings import Judgement, NodeFinding
 
 RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 BITS = 8

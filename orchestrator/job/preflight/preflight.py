@@ -19,30 +19,30 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.json_files import write_text
-from orchestrator.folder import ledger
-from orchestrator.folder.bad_nodes.noted import found_bad
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import LeftOut
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.node_findings import Judgement, NodeFinding, NodeFindings, PreflightRecord
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.images import pyxis, runtime
-from orchestrator.job.preflight.judge import ANSWER, compared, judge
-from orchestrator.job.preflight.node import ALONE_S
-from orchestrator.job.preflight.nodes import Nodes, until
-from orchestrator.job.preflight.order import NodeOrder, WantedNode, wanted
-from orchestrator.job.preflight.rounds import measured
-from orchestrator.job.start.launch import launch
-from orchestrator.planning.image import recorded
-from orchestrator.planning.plan import Plan
-from orchestrator.schedulers.launchers.launcher import Launcher
-from training.counted import counted
-from training.meeting.addresses import RendezvousError
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.bad_nodes.noted import found_bad
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import LeftOut
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.node_findings import Judgement, NodeFinding, NodeFindings, PreflightRecord
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.images import pyxis, runtime
+from torusrun.orchestrator.job.preflight.judge import ANSWER, compared, judge
+from torusrun.orchestrator.job.preflight.node import ALONE_S
+from torusrun.orchestrator.job.preflight.nodes import Nodes, until
+from torusrun.orchestrator.job.preflight.order import NodeOrder, WantedNode, wanted
+from torusrun.orchestrator.job.preflight.rounds import measured
+from torusrun.orchestrator.job.start.launch import launch
+from torusrun.orchestrator.planning.image import recorded
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.training.counted import counted
+from torusrun.training.meeting.addresses import RendezvousError
 
 FIRST_S = 60.0  # until the first node reports
 SILENT_S = 20.0  # since the newest report, before the other nodes are given up
@@ -159,7 +159,7 @@ class Preflight:
             launch(self.plan, self.attempt, self.starter, os.environ),
             nodes=len(self.hosts), ranks=len(self.hosts), hostfile=self.attempt.preflight_hosts, mpi=False,
         )  # fmt: skip
-        node = process.module(self.plan.python, "orchestrator.job.preflight.node", self.attempt.folder)
+        node = process.module(self.plan.python, "torusrun.orchestrator.job.preflight.node", self.attempt.folder)
         with open(self.attempt.preflight_output, "ab") as output:
             launched = process.start(
                 [*self.starter.command(one_each), *self.plan.site.launcher_args, *node],

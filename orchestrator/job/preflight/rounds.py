@@ -11,12 +11,12 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from orchestrator.folder.node_findings import MeasuredPair
-from orchestrator.job.preflight.blame import suspects
-from orchestrator.job.preflight.dialogue import Errand, Result
-from orchestrator.job.preflight.nodes import Nodes, until
-from orchestrator.job.preflight.pair import OPEN_S, TOKEN_BYTES
-from orchestrator.job.preflight.schedule import Round, schedule
+from torusrun.orchestrator.folder.node_findings import MeasuredPair
+from torusrun.orchestrator.job.preflight.blame import suspects
+from torusrun.orchestrator.job.preflight.dialogue import Errand, Result
+from torusrun.orchestrator.job.preflight.nodes import Nodes, until
+from torusrun.orchestrator.job.preflight.pair import OPEN_S, TOKEN_BYTES
+from torusrun.orchestrator.job.preflight.schedule import Round, schedule
 
 ROUND_S, CONFIRM_S = 0.5, 1.0
 SPARE_S = 2.0  # for a round, beyond what connecting and measuring may take

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from orchestrator.base import process
-from orchestrator.job.ranks.left_behind import LeftBehind
-from orchestrator.job.start.launch_order import Rank, secrets_of
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.job.ranks.left_behind import LeftBehind
+from torusrun.orchestrator.job.start.launch_order import Rank, secrets_of
 
 OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # if torchrun started torusrun itself: they would mislead the program
 
@@ -60,7 +60,7 @@ def _command(
     """
     program, meets, inherited = rank.order.program, None, dict(os.environ)
     if program.rendezvous:
-        from orchestrator.job.ranks.meeting import meeting, open_meeting
+        from torusrun.orchestrator.job.ranks.meeting import meeting, open_meeting
 
         if rank.number == 0:
             held.enter_context(open_meeting(rank.attempt, rank.order.interface))
@@ -70,7 +70,7 @@ def _command(
     secret = secrets_of(rank.attempt, rank.order.secrets)
     if not rank.order.container:
         return list(argv), {**inherited, **own, **secret.values}
-    from orchestrator.job.image.contained import contained
+    from torusrun.orchestrator.job.image.contained import contained
 
     return contained(rank.order.container, argv, own, inherited, rank.attempt, rank.number, held, secret)
 

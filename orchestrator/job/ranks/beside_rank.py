@@ -13,18 +13,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base.environment import safe, which
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.json_files import read_object, required
-from orchestrator.base.private import write_bytes
-from orchestrator.folder import allocation
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.images import pyxis
-from orchestrator.images.command import TMPFS
-from orchestrator.job.image import node_folder
-from orchestrator.job.image.contained import start
-from orchestrator.job.image.stage import place
-from orchestrator.job.start.launch_order import Rank, ordered, secrets_of
+from torusrun.orchestrator.base.environment import safe, which
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.json_files import read_object, required
+from torusrun.orchestrator.base.private import write_bytes
+from torusrun.orchestrator.folder import allocation
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.images import pyxis
+from torusrun.orchestrator.images.command import TMPFS
+from torusrun.orchestrator.job.image import node_folder
+from torusrun.orchestrator.job.image.contained import start
+from torusrun.orchestrator.job.image.stage import place
+from torusrun.orchestrator.job.start.launch_order import Rank, ordered, secrets_of
 
 SHELL = ("/bin/sh", "-c", "if command -v bash > /dev/null; then exec bash; else exec sh; fi")
 

@@ -13,11 +13,11 @@ import subprocess
 import time
 from typing import IO
 
-from orchestrator.base.errors import SiteError
-from orchestrator.folder.records import Meaning
-from orchestrator.job.ranks.standby import StandbyProgram
-from orchestrator.job.start.launch_order import Rank
-from training import standby
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder.records import Meaning
+from torusrun.orchestrator.job.ranks.standby import StandbyProgram
+from torusrun.orchestrator.job.start.launch_order import Rank
+from torusrun.training import standby
 
 STAYS = (Meaning.FAILED, Meaning.CUT_OFF)  # after such an end the next attempt may need the rank again
 SPARE_S = 10.0  # after the start of an attempt, for its first steps

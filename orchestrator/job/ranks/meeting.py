@@ -10,10 +10,10 @@ from __future__ import annotations
 import socket
 import time
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object, required, write_json
-from orchestrator.folder.run_folder import Attempt
-from training.meeting.addresses import RendezvousError, address_of_host
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object, required, write_json
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.training.meeting.addresses import RendezvousError, address_of_host
 
 LONGEST_S = 600.0  # rank 0 may copy an image first
 LOOK_S = 0.1

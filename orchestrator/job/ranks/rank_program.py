@@ -13,19 +13,19 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.base import proc
-from orchestrator.base.errors import TorusrunError
-from orchestrator.base.json_files import write_json
-from orchestrator.folder import claim
-from orchestrator.folder.log_times import Recorder
-from orchestrator.folder.pulse import host_pulse_s
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.job.ranks import stacks
-from orchestrator.job.start.launch_order import Rank
-from training.reporting.exits import EXIT_CUT_OFF
+from torusrun.orchestrator.base import proc
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.folder import claim
+from torusrun.orchestrator.folder.log_times import Recorder
+from torusrun.orchestrator.folder.pulse import host_pulse_s
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.job.ranks import stacks
+from torusrun.orchestrator.job.start.launch_order import Rank
+from torusrun.training.reporting.exits import EXIT_CUT_OFF
 
 if TYPE_CHECKING:
-    from orchestrator.job.ranks.elastic import ElasticProgram
+    from torusrun.orchestrator.job.ranks.elastic import ElasticProgram
 
 POLL_S = 0.2
 QUERY_S = 6.0  # after a query, the file that has the program leave its attempt is looked for: the supervisor waits 5 s

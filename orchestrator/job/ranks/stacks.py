@@ -11,10 +11,10 @@ import os
 import re
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.environment import which
-from orchestrator.base.errors import SiteError
-from orchestrator.base.private import open_regular
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import which
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.private import open_regular
 
 PY_SPY_S = 3.0  # the supervisor waits a little longer for an answer
 THREAD = re.compile(r"^Thread (\d+) .*$")

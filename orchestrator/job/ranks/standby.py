@@ -14,13 +14,13 @@ import subprocess
 from collections.abc import Sequence
 from typing import IO
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object, required, write_json
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job.ranks.beginning import started
-from orchestrator.job.start.launch_order import Rank, ordered
-from orchestrator.network.hosts.same_host import same_host
-from training import standby
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object, required, write_json
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job.ranks.beginning import started
+from torusrun.orchestrator.job.start.launch_order import Rank, ordered
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.training import standby
 
 LOOK_S = 5.0
 WORD = signal.SIGUSR1

@@ -12,11 +12,11 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job import around, gather
-from orchestrator.job.standby.word import CHANNEL, READY, TAKEN
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job import around, gather
+from torusrun.orchestrator.job.standby.word import CHANNEL, READY, TAKEN
 
 LOOK_S = 1.0  # between looks for the first steps of the attempt
 ANSWER_S = 5.0  # for the supervisor's answer to the word

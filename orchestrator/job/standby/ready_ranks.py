@@ -10,12 +10,12 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.json_files import write_json
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.job.start.launch import command, environment, launcher
-from orchestrator.job.start.launch_order import LaunchOrder, ordered
-from orchestrator.planning.plan import Plan
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.job.start.launch import command, environment, launcher
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, ordered
+from torusrun.orchestrator.planning.plan import Plan
 
 END_S = 5.0  # how long the launcher may take to end its processes
 

@@ -13,15 +13,15 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from orchestrator.base import private, process
-from orchestrator.base.errors import TorusrunError
-from orchestrator.base.states import State
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job.standby import word
-from orchestrator.job.standby.ready_ranks import ReadyRanks
-from orchestrator.job.supervise import supervise
-from orchestrator.planning.plan_files import read_attempt
-from training.reporting.output import never_fail
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job.standby import word
+from torusrun.orchestrator.job.standby.ready_ranks import ReadyRanks
+from torusrun.orchestrator.job.supervise import supervise
+from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.training.reporting.output import never_fail
 
 
 def main() -> None:

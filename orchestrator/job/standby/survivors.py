@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from orchestrator.base.errors import TorusrunError
-from orchestrator.base.private import READABLE, open_regular
-from orchestrator.folder.end_words import listed
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.job.standby import word
-from orchestrator.job.standby.ready_ranks import ReadyRanks
-from orchestrator.planning.plan import Plan
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.base.private import READABLE, open_regular
+from torusrun.orchestrator.folder.end_words import listed
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.job.standby import word
+from torusrun.orchestrator.job.standby.ready_ranks import ReadyRanks
+from torusrun.orchestrator.planning.plan import Plan
 
 WAIT_S = 3.0  # how long the records that they wait may take to appear here
 LOOK_S = 0.02

@@ -7,15 +7,15 @@ import socket
 from collections.abc import Mapping
 from dataclasses import replace
 
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.images import pyxis
-from orchestrator.network.hosts.same_host import same_host
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.plan import Plan
-from orchestrator.schedulers import launchers, remote_shell
-from orchestrator.schedulers.launchers.launcher import PASSED, Launch, Launcher
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.images import pyxis
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.schedulers import launchers, remote_shell
+from torusrun.orchestrator.schedulers.launchers.launcher import PASSED, Launch, Launcher
 
 VERSION_S = 30.0
 STANDBY = "--standby"  # the option of a rank's wrapper that first waits for the next attempt
@@ -47,7 +47,7 @@ def command(
     """
     if image and pyxis.used(plan.site.container.runtime):
         return _in_image(plan, attempt, launcher, inherited, image)
-    rank = process.module(plan.python, "orchestrator.job.rank", attempt.folder, *([STANDBY] if waits else []))
+    rank = process.module(plan.python, "torusrun.orchestrator.job.rank", attempt.folder, *([STANDBY] if waits else []))
     return [*launcher.command(launch(plan, attempt, launcher, inherited)), *plan.site.launcher_args, *rank]
 
 
@@ -55,12 +55,12 @@ def _in_image(
     plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str], image: Image
 ) -> list[str]:
     """The command of a launcher that puts the ranks into their image itself."""
-    from orchestrator.planning.image import run_image  # half of a start's time
+    from torusrun.orchestrator.planning.image import run_image  # half of a start's time
 
     given = {**inherited, **_gpus(plan), **plan.environment}
     started = replace(launch(plan, attempt, launcher, inherited), exported=pyxis.exported(given))
     options = run_image.pyxis_options(plan, image, str(attempt.folder))
-    rank = pyxis.rank("orchestrator.job.rank", attempt.folder)
+    rank = pyxis.rank("torusrun.orchestrator.job.rank", attempt.folder)
     return [*launcher.command(started), *options, *plan.site.launcher_args, *rank]
 
 
@@ -68,7 +68,7 @@ def _gpus(plan: Plan) -> dict[str, str]:
     """The variables by which enroot brings the node's GPUs into the image, or does not."""
     if not (plan.run.image and pyxis.used(plan.site.container.runtime)):
         return {}
-    from orchestrator.planning.image import run_image
+    from torusrun.orchestrator.planning.image import run_image
 
     return dict(pyxis.GPUS if run_image.gpu(plan) else pyxis.NO_GPUS)
 

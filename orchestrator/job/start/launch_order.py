@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import damaged, read_object
-from orchestrator.base.typed import read_record
-from orchestrator.folder.kept_secrets import kept
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.images.command import ContainerExec, SecretVariables
-from orchestrator.network.placement.mapping import Placement, Slot
-from orchestrator.planning.program.contract import master_environment, ranks_environment
-from orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import damaged, read_object
+from torusrun.orchestrator.base.typed import read_record
+from torusrun.orchestrator.folder.kept_secrets import kept
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.images.command import ContainerExec, SecretVariables
+from torusrun.orchestrator.network.placement.mapping import Placement, Slot
+from torusrun.orchestrator.planning.program.contract import master_environment, ranks_environment
+from torusrun.orchestrator.planning.program.what_runs import Program
 
 
 @dataclass(frozen=True)

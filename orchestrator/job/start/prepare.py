@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from orchestrator import schedulers
-from orchestrator.base.environment import absolute_only
-from orchestrator.base.json_files import write_json, write_text
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.images import pyxis, runtime
-from orchestrator.images.mounts import TRAINING, own_training, variables
-from orchestrator.job.start.launch_order import LaunchOrder, RankImage
-from orchestrator.network.placement.binding import beside
-from orchestrator.network.placement.mapping import Placement
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.program import command, training
-from orchestrator.planning.program.what_runs import Program
-from orchestrator.schedulers.launchers.launcher import Launcher
-from orchestrator.schedulers.topology import node_type
-
-FOR_SCRIPTS = "for_scripts"  # the folder below our training that users' scripts may import from
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.environment import absolute_only
+from torusrun.orchestrator.base.json_files import write_json, write_text
+from torusrun.orchestrator.base.process import ENTRY
+from torusrun.orchestrator.base.shipped import ROOT
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.images import pyxis, runtime
+from torusrun.orchestrator.images.mounts import ON_PATH, TRAINING, variables
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage
+from torusrun.orchestrator.network.placement.binding import beside
+from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.program import command, training
+from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.topology import node_type
 
 
 def prepare(
@@ -80,19 +80,18 @@ def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None
     """The program of the ranks: the user's command, or the one that ships with torusrun."""
     threads = {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank)}
     if plan.run.command:
-        for_scripts = f"{TRAINING}/training/{FOR_SCRIPTS}" if image else str(own_training() / FOR_SCRIPTS)
-        program = command.program(plan, run, attempt, for_scripts)
+        program = command.program(plan, run, attempt, ON_PATH if image else str(ROOT / ENTRY))
         return replace(program, environment={**threads, **program.environment})
     path = _python_path(plan, run, image)
     own = {"PYTHONPATH": path} if path else {}
-    program = training.program(plan, attempt, "python3" if image else plan.python)
+    program = training.program(plan, attempt, *(("python3", TRAINING) if image else (plan.python, ROOT)))
     return replace(program, environment={**threads, **plan.environment, **own})
 
 
 def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
-    """PYTHONPATH with our training, the user's own entries and the copy of the user's code; '' to change nothing."""
+    """PYTHONPATH with the user's own entries and the copy of the user's code; '' to change nothing."""
     own = plan.environment.get("PYTHONPATH")
-    entries = [TRAINING] if image and image.bound_training else []
+    entries = []
     if own or (plan.code and not image):
         entries.append(absolute_only(own or os.environ.get("PYTHONPATH", "")))
     if plan.code:
@@ -101,7 +100,7 @@ def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
 
 
 def _rank_image(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> RankImage:
-    from orchestrator.planning.image import run_image  # half of a start's time
+    from torusrun.orchestrator.planning.image import run_image  # half of a start's time
 
     container = run_image.container(plan, image, found)
     known = {**vars(container), "directory": program.directory or container.directory}

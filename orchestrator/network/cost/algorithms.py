@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar
 
-from orchestrator.network.cost.all_reduce import AllReduceTime, Cost
-from orchestrator.network.cost.phases import PhaseLinks
-from training.recipe.train import SyncKeys
+from torusrun.orchestrator.network.cost.all_reduce import AllReduceTime, Cost
+from torusrun.orchestrator.network.cost.phases import PhaseLinks
+from torusrun.training.recipe.train import SyncKeys
 
 TORUS = SyncKeys()
 CLOSE = 1.02  # a factor of time within which the model cannot separate shapes

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Literal
 
-from orchestrator.network.cost import nccl
-from orchestrator.network.cost.nccl import Algorithm
-from orchestrator.network.cost.phases import PhaseLinks
-from training.collectives.chunks import chunk_weights
+from torusrun.orchestrator.network.cost import nccl
+from torusrun.orchestrator.network.cost.nccl import Algorithm
+from torusrun.orchestrator.network.cost.phases import PhaseLinks
+from torusrun.training.collectives.chunks import chunk_weights
 
 Backend = Literal["nccl", "gloo"]
 Cost = Callable[[float], float]  # bytes of gradient -> seconds

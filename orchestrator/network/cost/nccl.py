@@ -20,7 +20,7 @@ import re
 from math import log2
 from typing import Literal
 
-from orchestrator.network.cost.phases import PhaseLinks, TreeLinks
+from torusrun.orchestrator.network.cost.phases import PhaseLinks, TreeLinks
 
 Algorithm = Literal["ring", "tree"]
 Protocol = Literal["LL", "LL128", "Simple"]

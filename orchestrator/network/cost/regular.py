@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from orchestrator.network.cost import double_tree
-from orchestrator.network.cost.algorithms import TORUS, GridTime, best_of, cost_of, unchunked_s
-from orchestrator.network.cost.all_reduce import AllReduceTime, Backend
-from orchestrator.network.cost.links import Level, Network
-from orchestrator.network.cost.nccl import Algorithm
-from orchestrator.network.cost.phases import PhaseLinks, TreeLinks
-from orchestrator.network.cost.shapes import shapes
-from training.recipe.train import SyncKeys
+from torusrun.orchestrator.network.cost import double_tree
+from torusrun.orchestrator.network.cost.algorithms import TORUS, GridTime, best_of, cost_of, unchunked_s
+from torusrun.orchestrator.network.cost.all_reduce import AllReduceTime, Backend
+from torusrun.orchestrator.network.cost.links import Level, Network
+from torusrun.orchestrator.network.cost.nccl import Algorithm
+from torusrun.orchestrator.network.cost.phases import PhaseLinks, TreeLinks
+from torusrun.orchestrator.network.cost.shapes import shapes
+from torusrun.training.recipe.train import SyncKeys
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.tree import Tree
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.tree import Tree
 
 
 def racks(hosts: Sequence[str], pattern: str, rack_nodes: int | None, first: int = 1) -> Tree:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.hostlist import MOST_HOSTS, expand, split
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.hostlist import MOST_HOSTS, expand, split
 
 NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 ATTRIBUTE = re.compile(r"[A-Za-z_-]+=\S*")  # of Open MPI, MPICH and DeepSpeed, as in slots=4

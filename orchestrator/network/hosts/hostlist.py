@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.errors import SiteError
 
 MOST_HOSTS = 1_000_000
 LONGEST_HOST = 253  # characters of a name in the DNS (RFC 1035)

@@ -6,9 +6,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.hostlist import by_numbers
-from orchestrator.network.hosts.tree import Tree
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.hostlist import by_numbers
+from torusrun.orchestrator.network.hosts.tree import Tree
 
 SWITCH = re.compile(r'^Switch\s+\d+\s+"S-(\w+)".*\n((?:^\[.*\n?)*)', re.MULTILINE)  # GUID, ports
 ADAPTER = re.compile(r'^Ca\s+\d+\s+"(H-\w+)"\s*(?:#\s*(.*))?\n((?:^\[.*\n?)*)', re.MULTILINE)

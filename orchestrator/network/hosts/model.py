@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.hostlist import by_numbers
-from orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.hostlist import by_numbers
+from torusrun.orchestrator.network.hosts.same_host import same_host
 
 
 @dataclass(frozen=True)

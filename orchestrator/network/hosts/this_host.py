@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Iterable
 
-from orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.network.hosts.same_host import same_host
 
 LOOKUPS_S = 10.0  # for the addresses of all hosts together
 

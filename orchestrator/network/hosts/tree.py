@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
 
 UPLINK_S = 1e-6  # latency of every uplink on a message's way, added to the network's latency [from memory]
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement.bound import cut_bound_s_per_byte
-from orchestrator.network.placement.charge import Charge, cheapest
-from orchestrator.network.placement.construct import candidates, orders
-from orchestrator.network.placement.exact import LARGEST, exact
-from orchestrator.network.placement.fabric import fabric
-from orchestrator.network.placement.load import Loads, loads
-from orchestrator.network.placement.problem import PlacementProblem
-from orchestrator.network.placement.rings import Rings
-from orchestrator.network.placement.search import anneal, descend
-from orchestrator.network.placement.spares import without_spares
-from training.counted import counted
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.model import Cluster
+from torusrun.orchestrator.network.placement.bound import cut_bound_s_per_byte
+from torusrun.orchestrator.network.placement.charge import Charge, cheapest
+from torusrun.orchestrator.network.placement.construct import candidates, orders
+from torusrun.orchestrator.network.placement.exact import LARGEST, exact
+from torusrun.orchestrator.network.placement.fabric import fabric
+from torusrun.orchestrator.network.placement.load import Loads, loads
+from torusrun.orchestrator.network.placement.problem import PlacementProblem
+from torusrun.orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.network.placement.search import anneal, descend
+from torusrun.orchestrator.network.placement.spares import without_spares
+from torusrun.training.counted import counted
 
 EFFORT = 240_000  # pairs of positions to try, divided among starts and rounds
 LARGE = 200  # positions; from here on a sixth of the effort is spent, because construction gives more

@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from orchestrator.network.hosts.model import NodeType
+from torusrun.orchestrator.network.hosts.model import NodeType
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 
-from orchestrator.network.placement.fabric import Fabric
-from orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.network.placement.fabric import Fabric
+from torusrun.orchestrator.network.placement.rings import Rings
 
 
 def fewest_crossing(rings: Rings, nodes: int) -> float:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.network.cost.algorithms import TORUS, cost_of
-from orchestrator.network.cost.all_reduce import Backend
-from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement.rings import Rings
-from orchestrator.network.placement.timing import HostsLayout
-from training.recipe.train import SyncKeys
+from torusrun.orchestrator.network.cost.algorithms import TORUS, cost_of
+from torusrun.orchestrator.network.cost.all_reduce import Backend
+from torusrun.orchestrator.network.hosts.model import Cluster
+from torusrun.orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.network.placement.timing import HostsLayout
+from torusrun.training.recipe.train import SyncKeys
 
 MOST = 150  # orders to time for one grid
 POSITIONS = 2_000  # positions of all these orders together: the time of one is in proportion to its positions

@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
 
-from orchestrator.network.cost.algorithms import TORUS, best_of, cost_of, unchunked_s
-from orchestrator.network.cost.all_reduce import Backend
-from orchestrator.network.cost.links import Level, Network
-from orchestrator.network.cost.regular import RegularLayout
-from orchestrator.network.cost.shapes import shapes
-from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement.arrange import EFFORT, HUGE, LARGE, Arrangement, arrange
-from orchestrator.network.placement.charge import Charge
-from orchestrator.network.placement.exact import LARGEST
-from orchestrator.network.placement.fabric import Fabric, fabric
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.placement.timing import HostsLayout
-from training.counted import counted
-from training.recipe.train import SyncKeys
+from torusrun.orchestrator.network.cost.algorithms import TORUS, best_of, cost_of, unchunked_s
+from torusrun.orchestrator.network.cost.all_reduce import Backend
+from torusrun.orchestrator.network.cost.links import Level, Network
+from torusrun.orchestrator.network.cost.regular import RegularLayout
+from torusrun.orchestrator.network.cost.shapes import shapes
+from torusrun.orchestrator.network.hosts.model import Cluster
+from torusrun.orchestrator.network.placement.arrange import EFFORT, HUGE, LARGE, Arrangement, arrange
+from torusrun.orchestrator.network.placement.charge import Charge
+from torusrun.orchestrator.network.placement.exact import LARGEST
+from torusrun.orchestrator.network.placement.fabric import Fabric, fabric
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.placement.timing import HostsLayout
+from torusrun.training.counted import counted
+from torusrun.training.recipe.train import SyncKeys
 
 GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
 FEW_NODES = 32  # up to this number, all shapes are placed by construction

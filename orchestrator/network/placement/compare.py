@@ -6,13 +6,13 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.network.cost.algorithms import TORUS, cost_of
-from orchestrator.network.cost.all_reduce import Backend
-from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement.arrange import Arrangement
-from orchestrator.network.placement.load import loads
-from orchestrator.network.placement.timing import HostsLayout
-from training.recipe.train import SyncKeys
+from torusrun.orchestrator.network.cost.algorithms import TORUS, cost_of
+from torusrun.orchestrator.network.cost.all_reduce import Backend
+from torusrun.orchestrator.network.hosts.model import Cluster
+from torusrun.orchestrator.network.placement.arrange import Arrangement
+from torusrun.orchestrator.network.placement.load import loads
+from torusrun.orchestrator.network.placement.timing import HostsLayout
+from torusrun.training.recipe.train import SyncKeys
 
 SHUFFLES = range(5)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from orchestrator.network.placement.problem import PlacementProblem
+from torusrun.orchestrator.network.placement.problem import PlacementProblem
 
 PACKED = 400  # kinds of hosts; beyond them remainders are not packed, which takes the square of their number
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.network.placement.problem import Cost, PlacementProblem, rounded
+from torusrun.orchestrator.network.placement.problem import Cost, PlacementProblem, rounded
 
 LARGEST = 12  # positions
 STEPS = 150_000  # tries; after them the best placement so far is returned

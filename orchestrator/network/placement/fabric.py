@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from orchestrator.network.hosts.model import Cluster, Host
+from torusrun.orchestrator.network.hosts.model import Cluster, Host
 
 
 class Ways(dict[int, tuple[int, ...]]):

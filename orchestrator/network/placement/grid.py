@@ -6,8 +6,8 @@ import heapq
 import math
 from dataclasses import dataclass
 
-from orchestrator.network.cost.shapes import of_levels
-from training.counted import counted
+from torusrun.orchestrator.network.cost.shapes import of_levels
+from torusrun.training.counted import counted
 
 LISTED = 12  # shapes in a message
 MOST_LEVELS = 3

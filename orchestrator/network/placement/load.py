@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from orchestrator.network.hosts.model import Cluster, Link
-from orchestrator.network.placement.fabric import Fabric, fabric
-from orchestrator.network.placement.rings import Flows
+from torusrun.orchestrator.network.hosts.model import Cluster, Link
+from torusrun.orchestrator.network.placement.fabric import Fabric, fabric
+from torusrun.orchestrator.network.placement.rings import Flows
 
 
 @dataclass(frozen=True)

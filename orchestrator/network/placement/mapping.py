@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.same_host import same_host
-from orchestrator.network.placement.grid import Grid
-from training.counted import counted, first_of
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.training.counted import counted, first_of
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from orchestrator.network.placement.bound import fewest_crossing
-from orchestrator.network.placement.fabric import Fabric
-from orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.network.placement.bound import fewest_crossing
+from torusrun.orchestrator.network.placement.fabric import Fabric
+from torusrun.orchestrator.network.placement.rings import Rings
 
 DIGITS = 9  # costs that differ only beyond these digits are equal
 Cost = tuple[float, float]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from orchestrator.network.placement.problem import Cost, PlacementProblem, rounded
+from torusrun.orchestrator.network.placement.problem import Cost, PlacementProblem, rounded
 
 STRICT = 1000.0  # weight of the excess over the floor, against the total
 

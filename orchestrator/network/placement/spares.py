@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.model import Cluster, Host
-from orchestrator.network.placement.construct import candidates
-from orchestrator.network.placement.fabric import fabric
-from orchestrator.network.placement.problem import Cost, PlacementProblem
-from orchestrator.network.placement.rings import Rings
-from training.counted import counted
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.model import Cluster, Host
+from torusrun.orchestrator.network.placement.construct import candidates
+from torusrun.orchestrator.network.placement.fabric import fabric
+from torusrun.orchestrator.network.placement.problem import Cost, PlacementProblem
+from torusrun.orchestrator.network.placement.rings import Rings
+from torusrun.training.counted import counted
 
 
 def without_spares(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> list[Host]:

@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from orchestrator.network.cost import double_tree
-from orchestrator.network.cost.all_reduce import AllReduceTime, Backend
-from orchestrator.network.cost.phases import PhaseLinks, TreeLinks
-from orchestrator.network.cost.shapes import divisors
-from orchestrator.network.hosts.model import Cluster
-from orchestrator.network.placement.fabric import fabric
-from orchestrator.network.placement.load import loads_on
-from orchestrator.network.placement.rings import Flows, Rings
+from torusrun.orchestrator.network.cost import double_tree
+from torusrun.orchestrator.network.cost.all_reduce import AllReduceTime, Backend
+from torusrun.orchestrator.network.cost.phases import PhaseLinks, TreeLinks
+from torusrun.orchestrator.network.cost.shapes import divisors
+from torusrun.orchestrator.network.hosts.model import Cluster
+from torusrun.orchestrator.network.placement.fabric import fabric
+from torusrun.orchestrator.network.placement.load import loads_on
+from torusrun.orchestrator.network.placement.rings import Flows, Rings
 
 
 def timing(rings: Rings, cluster: Cluster, names: Sequence[str], backend: Backend) -> AllReduceTime:

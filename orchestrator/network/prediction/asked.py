@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.network.cost.all_reduce import Cost
-from orchestrator.network.cost.links import Network
-from orchestrator.network.prediction import doubts
-from orchestrator.network.prediction.checkpoints import Saving
-from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.input_time import InputTime
-from orchestrator.network.prediction.interval import Factor, Interval
-from orchestrator.network.prediction.workload import Workload
+from torusrun.orchestrator.network.cost.all_reduce import Cost
+from torusrun.orchestrator.network.cost.links import Network
+from torusrun.orchestrator.network.prediction import doubts
+from torusrun.orchestrator.network.prediction.checkpoints import Saving
+from torusrun.orchestrator.network.prediction.compute import Device
+from torusrun.orchestrator.network.prediction.input_time import InputTime
+from torusrun.orchestrator.network.prediction.interval import Factor, Interval
+from torusrun.orchestrator.network.prediction.workload import Workload
 
 
 @dataclass(frozen=True)

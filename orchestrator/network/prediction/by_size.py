@@ -14,9 +14,9 @@ from math import exp, hypot, log, sqrt
 from statistics import fmean
 from typing import Any
 
-from orchestrator.network.prediction import doubts
-from orchestrator.network.prediction.interval import NORMAL, STUDENT, Interval, middle
-from training.counted import counted
+from torusrun.orchestrator.network.prediction import doubts
+from torusrun.orchestrator.network.prediction.interval import NORMAL, STUDENT, Interval, middle
+from torusrun.training.counted import counted
 
 SCHEMA = 1
 APART = 1.25  # the factor of doubt for every doubling of the ranks beyond the measured sizes [from memory]

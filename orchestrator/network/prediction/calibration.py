@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.errors import UserError
 
 MOST_RANKS, MOST_BYTES, LEAST_S, MOST_S = 10_000_000, 1e15, 1e-9, 1e6
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from training.checkpoint.interval import daly_s, failure_of_ranks_s
+from torusrun.training.checkpoint.interval import daly_s, failure_of_ranks_s
 
 # A save of ResNet-50 on two CPU cores (benchmarks/checkpoints.py) is a part for each tensor, the same for all networks
 # here, and copying and comparing the numbers. On a GPU the copy takes less, which has not been measured.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.network.cost import regular
-from orchestrator.network.cost.links import Network
+from torusrun.orchestrator.network.cost import regular
+from torusrun.orchestrator.network.cost.links import Network
 
 
 def cut_s(size_bytes: float, network: Network) -> float:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from orchestrator.network.prediction import constants
-from orchestrator.network.prediction.interval import Factor
-from orchestrator.network.prediction.speed import factors, images_per_s
-from training.recipe.variant import Variant
+from torusrun.orchestrator.network.prediction import constants
+from torusrun.orchestrator.network.prediction.interval import Factor
+from torusrun.orchestrator.network.prediction.speed import factors, images_per_s
+from torusrun.training.recipe.variant import Variant
 
 BACKWARD_SHARE = 2 / 3
 

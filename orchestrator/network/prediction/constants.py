@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import UserError
-from training.recipe.files import CERTAINTIES, Certainty
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.training.recipe.files import CERTAINTIES, Certainty
 
 DATA = Path(__file__).parent / "data"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import hypot, pi, sqrt
 
-from orchestrator.network.prediction import constants
-from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.interval import NORMAL, Doubt, Factor, Interval, around, together
-from orchestrator.network.prediction.step import Step
-from orchestrator.network.prediction.stragglers import largest_ranks
-from training.reporting.events import MEASURED_STEPS
+from torusrun.orchestrator.network.prediction import constants
+from torusrun.orchestrator.network.prediction.compute import Device
+from torusrun.orchestrator.network.prediction.interval import NORMAL, Doubt, Factor, Interval, around, together
+from torusrun.orchestrator.network.prediction.step import Step
+from torusrun.orchestrator.network.prediction.stragglers import largest_ranks
+from torusrun.training.reporting.events import MEASURED_STEPS
 
 SAME = "compute differs from run to run of one program"
 FEW = "the steps of the measurement differ by {:.2g} % from each other, as on shared cores"

@@ -11,9 +11,9 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from math import log
 
-from orchestrator.network.prediction import constants
-from orchestrator.network.prediction.interval import Interval
-from training.recipe.published import load
+from torusrun.orchestrator.network.prediction import constants
+from torusrun.orchestrator.network.prediction.interval import Interval
+from torusrun.training.recipe.published import load
 
 REFERENCE = "at this batch with LARS (MLPerf's reference; its v0.6 submissions took more)"
 SUBMITTED = "at this batch with LARS (MLPerf v0.6; today's reference ends at {:,})"

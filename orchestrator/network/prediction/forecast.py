@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from orchestrator.network.prediction import doubts, epochs
-from orchestrator.network.prediction.asked import Asked, PhaseSteps
-from orchestrator.network.prediction.checkpoints import CheckpointCost, cost
-from orchestrator.network.prediction.compute import BACKWARD_SHARE
-from orchestrator.network.prediction.epochs import Epochs
-from orchestrator.network.prediction.interval import Doubt, Interval
-from orchestrator.network.prediction.step import EXACT, Step, step
-from orchestrator.network.prediction.stragglers import stragglers
-from orchestrator.network.prediction.workload import Workload
-from training.counted import counted
+from torusrun.orchestrator.network.prediction import doubts, epochs
+from torusrun.orchestrator.network.prediction.asked import Asked, PhaseSteps
+from torusrun.orchestrator.network.prediction.checkpoints import CheckpointCost, cost
+from torusrun.orchestrator.network.prediction.compute import BACKWARD_SHARE
+from torusrun.orchestrator.network.prediction.epochs import Epochs
+from torusrun.orchestrator.network.prediction.interval import Doubt, Interval
+from torusrun.orchestrator.network.prediction.step import EXACT, Step, step
+from torusrun.orchestrator.network.prediction.stragglers import stragglers
+from torusrun.orchestrator.network.prediction.workload import Workload
+from torusrun.training.counted import counted
 
 SCHEMA = 1
 EXACTLY = "gradients go in the groups of the exact plan while backward runs"

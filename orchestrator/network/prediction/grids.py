@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.network.cost import regular
-from orchestrator.network.cost.links import Network
-from orchestrator.network.cost.shapes import divisors
-from orchestrator.network.prediction import schemes
-from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.step import step
-from orchestrator.network.prediction.sweep import BYTES
+from torusrun.orchestrator.network.cost import regular
+from torusrun.orchestrator.network.cost.links import Network
+from torusrun.orchestrator.network.cost.shapes import divisors
+from torusrun.orchestrator.network.prediction import schemes
+from torusrun.orchestrator.network.prediction.compute import Device
+from torusrun.orchestrator.network.prediction.step import step
+from torusrun.orchestrator.network.prediction.sweep import BYTES
 
 # (GPUs, (x, y), name): x ranks in a row. Sony's grids, and which side of 48 x 72 is the row, are from memory; Fujitsu's
 # is verified (ncclReduceScatter in a node of 4, ncclAllReduce over 512 nodes).

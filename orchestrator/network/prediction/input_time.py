@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.network.prediction.interval import Interval
+from torusrun.orchestrator.network.prediction.interval import Interval
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import UserError
-from orchestrator.network.cost.links import Level, Network
-from orchestrator.network.prediction import constants
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.network.cost.links import Level, Network
+from torusrun.orchestrator.network.prediction import constants
 
 MOST = 10_000_000
 KEYS = ("members", "bandwidth_bytes_per_s", "latency_s")

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from orchestrator.network.cost.all_reduce import Cost
-from orchestrator.network.prediction import constants, doubts, epochs, schemes
-from orchestrator.network.prediction.compute import Device, device, measured
-from orchestrator.network.prediction.interval import Interval, around, largest, middle, of_next
-from orchestrator.network.prediction.networks import network
-from orchestrator.network.prediction.records import Duration, PublishedRun, Rate
-from orchestrator.network.prediction.step import EXACT, Grouping, Step, step
-from orchestrator.network.prediction.stragglers import Stragglers, expected_maximum
+from torusrun.orchestrator.network.cost.all_reduce import Cost
+from torusrun.orchestrator.network.prediction import constants, doubts, epochs, schemes
+from torusrun.orchestrator.network.prediction.compute import Device, device, measured
+from torusrun.orchestrator.network.prediction.interval import Interval, around, largest, middle, of_next
+from torusrun.orchestrator.network.prediction.networks import network
+from torusrun.orchestrator.network.prediction.records import Duration, PublishedRun, Rate
+from torusrun.orchestrator.network.prediction.step import EXACT, Grouping, Step, step
+from torusrun.orchestrator.network.prediction.stragglers import Stragglers, expected_maximum
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.network.prediction.constants import Value
-from orchestrator.network.prediction.interval import Interval
+from torusrun.orchestrator.network.prediction.constants import Value
+from torusrun.orchestrator.network.prediction.interval import Interval
 
 CLOSE_PERCENT = 5.0
 

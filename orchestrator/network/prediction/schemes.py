@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from orchestrator.network.cost import regular
-from orchestrator.network.cost.all_reduce import Cost
-from orchestrator.network.cost.links import Network
-from orchestrator.network.cost.nccl import Algorithm
-from orchestrator.network.cost.shapes import divisors, shapes
-from orchestrator.network.prediction.collectives import halving_s, leaders_s
+from torusrun.orchestrator.network.cost import regular
+from torusrun.orchestrator.network.cost.all_reduce import Cost
+from torusrun.orchestrator.network.cost.links import Network
+from torusrun.orchestrator.network.cost.nccl import Algorithm
+from torusrun.orchestrator.network.cost.shapes import divisors, shapes
+from torusrun.orchestrator.network.prediction.collectives import halving_s, leaders_s
 
 FAR_BYTES = 1e9
 RING: tuple[Algorithm, ...] = ("ring",)

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal
 
-from orchestrator.network.prediction import constants
-from orchestrator.network.prediction.interval import Factor, Interval
-from training.recipe.variant import Variant
+from torusrun.orchestrator.network.prediction import constants
+from torusrun.orchestrator.network.prediction.interval import Factor, Interval
+from torusrun.training.recipe.variant import Variant
 
 Where = Literal["host", "gpu", "processor"]
 OTHER_HOST = "the rate is that of torusrun on one card of this type, with other versions"

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from orchestrator.network.cost.all_reduce import Cost
-from orchestrator.network.prediction import tensors
-from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.interval import Interval
-from orchestrator.network.prediction.stragglers import Stragglers
-from training.recipe.facts import Tensor
-from training.sync.buckets import exact, shapes
+from torusrun.orchestrator.network.cost.all_reduce import Cost
+from torusrun.orchestrator.network.prediction import tensors
+from torusrun.orchestrator.network.prediction.compute import Device
+from torusrun.orchestrator.network.prediction.interval import Interval
+from torusrun.orchestrator.network.prediction.stragglers import Stragglers
+from torusrun.training.recipe.facts import Tensor
+from torusrun.training.sync.buckets import exact, shapes
 
 Grouping = tuple[Literal["exact"]] | tuple[Literal["count", "cap_bytes"], float] | tuple[Literal["tensors"], list[int]]
 EXACT: Grouping = ("exact",)

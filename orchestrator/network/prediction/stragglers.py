@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import erfc, exp, log, log1p, pi, sqrt
 
-from orchestrator.network.prediction import constants
-from orchestrator.network.prediction.interval import Interval
+from torusrun.orchestrator.network.prediction import constants
+from torusrun.orchestrator.network.prediction.interval import Interval
 
 FARTHEST, STEP = 9.0, 0.02  # standard deviations
 

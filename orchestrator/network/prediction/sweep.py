@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from orchestrator.network.cost import regular
-from orchestrator.network.cost.links import Network
-from orchestrator.network.prediction import doubts, schemes
-from orchestrator.network.prediction.collectives import cut_s
-from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.interval import Doubt, Interval, around
-from orchestrator.network.prediction.schemes import Scheme
-from orchestrator.network.prediction.step import step
-from orchestrator.network.prediction.stragglers import stragglers
-from orchestrator.network.prediction.tensors import resnet50
+from torusrun.orchestrator.network.cost import regular
+from torusrun.orchestrator.network.cost.links import Network
+from torusrun.orchestrator.network.prediction import doubts, schemes
+from torusrun.orchestrator.network.prediction.collectives import cut_s
+from torusrun.orchestrator.network.prediction.compute import Device
+from torusrun.orchestrator.network.prediction.interval import Doubt, Interval, around
+from torusrun.orchestrator.network.prediction.schemes import Scheme
+from torusrun.orchestrator.network.prediction.step import step
+from torusrun.orchestrator.network.prediction.stragglers import stragglers
+from torusrun.orchestrator.network.prediction.tensors import resnet50
 
 BYTES = sum(tensor.parameters for tensor in resnet50()) * 2.0  # ResNet-50 in half precision
 BROKEN = 2.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import accumulate
 
-from orchestrator.network.prediction import epochs
-from training.models import resnet50 as model
-from training.recipe.facts import DataFacts, Tensor
+from torusrun.orchestrator.network.prediction import epochs
+from torusrun.training.models import resnet50 as model
+from torusrun.training.recipe.facts import DataFacts, Tensor
 
 
 def photographs() -> DataFacts:

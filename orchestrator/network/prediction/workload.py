@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.base.errors import UserError
-from orchestrator.network.cost.algorithms import TORUS
-from orchestrator.network.prediction import tensors
-from orchestrator.network.prediction.checkpoints import BYTES_PER_PARAMETER
-from orchestrator.network.prediction.step import EXACT, Grouping
-from training.recipe.facts import DataFacts, ModelFacts, Tensor, data_facts, model_facts
-from training.recipe.names import MODELS, is_own
-from training.recipe.reading import ConfigError
-from training.recipe.train import ModelKeys, SyncKeys, Train
-from training.recipe.variant import named
-from training.sync.buckets import shapes
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.network.cost.algorithms import TORUS
+from torusrun.orchestrator.network.prediction import tensors
+from torusrun.orchestrator.network.prediction.checkpoints import BYTES_PER_PARAMETER
+from torusrun.orchestrator.network.prediction.step import EXACT, Grouping
+from torusrun.training.recipe.facts import DataFacts, ModelFacts, Tensor, data_facts, model_facts
+from torusrun.training.recipe.names import MODELS, is_own
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import ModelKeys, SyncKeys, Train
+from torusrun.training.recipe.variant import named
+from torusrun.training.sync.buckets import shapes
 
 FOR_PHOTOGRAPHS = ("resnet18", "resnet50")
 BESIDE_GRADIENTS = 2  # numbers that training/sync sends along: the loss, and whether to stop

@@ -9,18 +9,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base import private, process
-from orchestrator.base.errors import SiteError, TorusrunError, UserError
-from orchestrator.base.states import State
-from orchestrator.folder.records import End
-from orchestrator.planning.image import building
-from orchestrator.planning.image.building import Prepared
-from orchestrator.planning.job_request import of_site
-from orchestrator.schedulers import answers, client
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.script import job_script
-from orchestrator.spec.secret import plain
-from orchestrator.spec.site import Site
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.planning.image import building
+from torusrun.orchestrator.planning.image.building import Prepared
+from torusrun.orchestrator.planning.job_request import of_site
+from torusrun.orchestrator.schedulers import answers, client
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.script import job_script
+from torusrun.orchestrator.spec.secret import plain
+from torusrun.orchestrator.spec.site import Site
 
 LOOK_S = 1.0
 POLL_EVERY_S = 10.0

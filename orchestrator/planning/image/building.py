@@ -8,23 +8,23 @@ from dataclasses import dataclass, replace
 from functools import cache as cache_of_calls
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError, explained
-from orchestrator.images import pyxis, runtime
-from orchestrator.images import source as sources
-from orchestrator.images.builds import build as builds
-from orchestrator.images.builds import contents, convert, registry
-from orchestrator.images.builds.cache import SIF, SQUASHFS, Cache, CachedImage
-from orchestrator.images.builds.caches import Caches, users
-from orchestrator.images.checks import image_facts
-from orchestrator.images.command import ContainerExec
-from orchestrator.images.definitions import image_file
-from orchestrator.images.definitions import prepare as preparing
-from orchestrator.images.definitions.definition import Variant
-from orchestrator.images.definitions.inputs import Inputs
-from orchestrator.images.definitions.package_lock import PackageLock
-from orchestrator.planning.image.login import login
-from orchestrator.spec.paths import absolute, expanded
-from orchestrator.spec.site import Site
+from torusrun.orchestrator.base.errors import SiteError, UserError, explained
+from torusrun.orchestrator.images import pyxis, runtime
+from torusrun.orchestrator.images import source as sources
+from torusrun.orchestrator.images.builds import build as builds
+from torusrun.orchestrator.images.builds import contents, convert, registry
+from torusrun.orchestrator.images.builds.cache import SIF, SQUASHFS, Cache, CachedImage
+from torusrun.orchestrator.images.builds.caches import Caches, users
+from torusrun.orchestrator.images.checks import image_facts
+from torusrun.orchestrator.images.command import ContainerExec
+from torusrun.orchestrator.images.definitions import image_file
+from torusrun.orchestrator.images.definitions import prepare as preparing
+from torusrun.orchestrator.images.definitions.definition import Variant
+from torusrun.orchestrator.images.definitions.inputs import Inputs
+from torusrun.orchestrator.images.definitions.package_lock import PackageLock
+from torusrun.orchestrator.planning.image.login import login
+from torusrun.orchestrator.spec.paths import absolute, expanded
+from torusrun.orchestrator.spec.site import Site
 
 
 def cache(site: Site) -> Cache:

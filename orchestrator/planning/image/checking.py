@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base.errors import UserError
-from orchestrator.base.terminal.remarks import busy, say
-from orchestrator.images import architecture, pyxis, source
-from orchestrator.images.checks import check, facts, image_facts
-from orchestrator.images.checks.findings import Finding
-from orchestrator.images.checks.needs import Wanted
-from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
-from orchestrator.images.command import Bind, ContainerExec
-from orchestrator.images.mounts import HOST_MPI, TRAINING
-from orchestrator.images.runtime import Runtime
-from orchestrator.images.shared import is_shared
-from orchestrator.planning.image import login, run_image
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.plan import Plan
-from orchestrator.spec.paths import expanded
-from training.counted import counted
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.terminal.remarks import busy, say
+from torusrun.orchestrator.images import architecture, pyxis, source
+from torusrun.orchestrator.images.checks import check, facts, image_facts
+from torusrun.orchestrator.images.checks.findings import Finding
+from torusrun.orchestrator.images.checks.needs import Wanted
+from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.command import Bind, ContainerExec
+from torusrun.orchestrator.images.mounts import HOST_MPI, ON_PATH
+from torusrun.orchestrator.images.runtime import Runtime
+from torusrun.orchestrator.images.shared import is_shared
+from torusrun.orchestrator.planning.image import login, run_image
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.spec.paths import expanded
+from torusrun.training.counted import counted
 
 FOUND_BY = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME")  # they set where programs and libraries are
 
@@ -145,5 +145,5 @@ def _variables(plan: Plan, image: Image) -> dict[str, str]:
     """The variables that change which programs, libraries and packages the ranks find."""
     given = {name: value for name, value in plan.environment.items() if name in FOUND_BY}
     if own := plan.environment.get("PYTHONPATH"):
-        given["PYTHONPATH"] = os.pathsep.join([*([TRAINING] if image.bound_training else []), own])
+        given["PYTHONPATH"] = os.pathsep.join([*([ON_PATH] if image.bound_training else []), own])
     return given

@@ -7,10 +7,10 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import write_json, write_text
-from orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
-from orchestrator.images.definitions.inputs import file_checksum
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.json_files import write_json, write_text
+from torusrun.orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
+from torusrun.orchestrator.images.definitions.inputs import file_checksum
 
 
 def export(cache: Cache, entry: CachedImage, to: Path) -> Path:

@@ -9,14 +9,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.base import process
-from orchestrator.base.environment import clean_environment, which
-from orchestrator.base.errors import SiteError
-from orchestrator.images import pyxis
-from orchestrator.images.runtime import COMMANDS, Runtime, parse_version
-from orchestrator.spec.secret import plain
-from orchestrator.spec.site import Site
-from orchestrator.spec.software import Software
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import clean_environment, which
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images import pyxis
+from torusrun.orchestrator.images.runtime import COMMANDS, Runtime, parse_version
+from torusrun.orchestrator.spec.secret import plain
+from torusrun.orchestrator.spec.site import Site
+from torusrun.orchestrator.spec.software import Software
 
 LOADING_S = 60.0
 MARK = "TORUSRUN-STEP"  # on the standard error before each step
@@ -60,9 +60,9 @@ def _environment(site: Site, software: Software) -> tuple[dict[str, str], str, s
     own = {**clean_environment(), **plain(site.env)}
     if not (site.modules or site.purge_modules or site.software.given or software.given):
         return own, "", ""
-    from orchestrator.base.render.environment import Text, render
-    from orchestrator.schedulers.script import loading
-    from orchestrator.schedulers.software import activating, in_shell
+    from torusrun.orchestrator.base.render.environment import Text, render
+    from torusrun.orchestrator.schedulers.script import loading
+    from torusrun.orchestrator.schedulers.software import activating, in_shell
 
     lines = [*loading(site), *activating(software)]
     steps = [{"line": Text(in_shell(line)), "said": line} for line in lines]

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from orchestrator.base.errors import SiteError, explained
-from orchestrator.base.json_files import write_json, write_text
-from orchestrator.base.terminal.remarks import busy
-from orchestrator.base.typed import read_record
-from orchestrator.folder.run_folder import RunFolder
-from training.recipe.limits import Pattern
+from torusrun.orchestrator.base.errors import SiteError, explained
+from torusrun.orchestrator.base.json_files import write_json, write_text
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.base.typed import read_record
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.training.recipe.limits import Pattern
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def kept(run: RunFolder) -> Image | None:
 def changed(image: Image) -> str | None:
     """How the file of an image has changed, in words; None if it is the same."""
     # imported late: it is slow, and jobs without an image do not need it
-    from orchestrator.images.definitions.inputs import file_checksum
+    from torusrun.orchestrator.images.definitions.inputs import file_checksum
 
     reading = f"reading {image.path}, whose checksum is compared"
     with explained(f"{image.path}: the image of this run cannot be read"), busy(reading):

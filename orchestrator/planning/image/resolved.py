@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.images import source as sources
-from orchestrator.images.builds.cache import CachedImage
-from orchestrator.images.definitions import build_secrets, image_file
-from orchestrator.images.definitions.definition import Variant
-from orchestrator.images.definitions.image_keys import ImageFile
-from orchestrator.images.definitions.mirror import completed
-from orchestrator.images.definitions.requirements import brought
-from orchestrator.images.lookups.parts import BUILD_ONLY, SOURCE, ImagePart, Lookup
-from orchestrator.images.lookups.web import Web
-from orchestrator.planning.image import run_image
-from orchestrator.spec.site import Site
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.images import source as sources
+from torusrun.orchestrator.images.builds.cache import CachedImage
+from torusrun.orchestrator.images.definitions import build_secrets, image_file
+from torusrun.orchestrator.images.definitions.definition import Variant
+from torusrun.orchestrator.images.definitions.image_keys import ImageFile
+from torusrun.orchestrator.images.definitions.mirror import completed
+from torusrun.orchestrator.images.definitions.requirements import brought
+from torusrun.orchestrator.images.lookups.parts import BUILD_ONLY, SOURCE, ImagePart, Lookup
+from torusrun.orchestrator.images.lookups.web import Web
+from torusrun.orchestrator.planning.image import run_image
+from torusrun.orchestrator.spec.site import Site
 
 INDEX = "https://pypi.org/simple"  # pip's own
 INDEX_SECRETS = ("PIP_INDEX_URL", "PIP_PYPI_URL")  # pip's two names for its index

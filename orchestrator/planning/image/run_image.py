@@ -7,20 +7,20 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.terminal.remarks import busy, warn
-from orchestrator.images import mounts, pyxis, runtime, source
-from orchestrator.images.builds import convert
-from orchestrator.images.builds.cache import CachedImage, changed, sum_beside
-from orchestrator.images.checks.findings import Finding
-from orchestrator.images.command import Bind, ContainerExec, words_needed
-from orchestrator.images.definitions import image_file, prepare
-from orchestrator.images.definitions.inputs import file_checksum
-from orchestrator.planning.image.building import cache, caches
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.plan import Plan
-from orchestrator.spec.site import Site
-from training.data.packed.named import packed_path
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.terminal.remarks import busy, warn
+from torusrun.orchestrator.images import mounts, pyxis, runtime, source
+from torusrun.orchestrator.images.builds import convert
+from torusrun.orchestrator.images.builds.cache import CachedImage, changed, sum_beside
+from torusrun.orchestrator.images.checks.findings import Finding
+from torusrun.orchestrator.images.command import Bind, ContainerExec, words_needed
+from torusrun.orchestrator.images.definitions import image_file, prepare
+from torusrun.orchestrator.images.definitions.inputs import file_checksum
+from torusrun.orchestrator.planning.image.building import cache, caches
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.data.packed.named import packed_path
 
 
 class Unusable(UserError):
@@ -102,7 +102,7 @@ def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
 def _each(named: source.NamedImage, site: Site) -> Iterator[CachedImage]:
     """The newest image of each cache, in the order in which they are used."""
     if pyxis.used(site.container.runtime):
-        from orchestrator.planning.image import squashed  # few sites have it
+        from torusrun.orchestrator.planning.image import squashed  # few sites have it
 
         return squashed.found(named, site)
     compression = site.container.compression or ""

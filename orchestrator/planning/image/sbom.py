@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from orchestrator.base.version import __version__
-from orchestrator.images.builds.cache import CachedImage
-from orchestrator.images.definitions.package_lock import PackageLock
+from torusrun.orchestrator.base.version import __version__
+from torusrun.orchestrator.images.builds.cache import CachedImage
+from torusrun.orchestrator.images.definitions.package_lock import PackageLock
 
 UNKNOWN = "NOASSERTION"  # SPDX's word
 

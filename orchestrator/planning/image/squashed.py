@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.base.environment import which
-from orchestrator.base.errors import UserError
-from orchestrator.base.terminal.remarks import busy
-from orchestrator.images import source as sources
-from orchestrator.images.builds import convert, squash
-from orchestrator.images.builds.cache import SQUASHFS, CachedImage
-from orchestrator.images.builds.squash import Progress
-from orchestrator.images.definitions import image_file, prepare
-from orchestrator.images.definitions.inputs import file_checksum
-from orchestrator.images.source import NamedImage
-from orchestrator.planning.image import building
-from orchestrator.planning.image.login import login
-from orchestrator.spec.site import Site
+from torusrun.orchestrator.base.environment import which
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.images import source as sources
+from torusrun.orchestrator.images.builds import convert, squash
+from torusrun.orchestrator.images.builds.cache import SQUASHFS, CachedImage
+from torusrun.orchestrator.images.builds.squash import Progress
+from torusrun.orchestrator.images.definitions import image_file, prepare
+from torusrun.orchestrator.images.definitions.inputs import file_checksum
+from torusrun.orchestrator.images.source import NamedImage
+from torusrun.orchestrator.planning.image import building
+from torusrun.orchestrator.planning.image.login import login
+from torusrun.orchestrator.spec.site import Site
 
 
 def found(named: NamedImage, site: Site) -> Iterator[CachedImage]:

@@ -6,16 +6,16 @@ import os
 import signal
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.environment import absolute_only
-from orchestrator.base.errors import SiteError
-from orchestrator.folder.checkpoints import newest
-from orchestrator.folder.records import Meaning
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.program.what_runs import MetricsSource, Program
-from orchestrator.planning.saving import failure_s
-from orchestrator.spec.program import ExitCodes
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.environment import absolute_only
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder.checkpoints import newest
+from torusrun.orchestrator.folder.records import Meaning
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.program.what_runs import MetricsSource, Program
+from torusrun.orchestrator.planning.saving import failure_s
+from torusrun.orchestrator.spec.program import ExitCodes
 
 
 def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
@@ -35,10 +35,10 @@ def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
         raise SiteError(f"{error.filename}: the folder of checkpoints cannot be made: {error.strerror}") from None
 
 
-def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> Program:
+def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program:
     """The command of a run, in its copy of the code.
 
-    `for_scripts` is the folder with modules that scripts may import (training/for_scripts).
+    `entry` is the folder in which scripts find the package `torusrun`, and nothing else of ours.
     """
     directory = working_directory(plan, run, attempt)
     kept = checkpoints(plan, run)
@@ -50,7 +50,7 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> P
             **({name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")} if interface else {}),
             "PYTHONUNBUFFERED": "1",  # Python's output is in the log at once
             **plan.environment,
-            "PYTHONPATH": _python_path(plan, directory, for_scripts),
+            "PYTHONPATH": _python_path(plan, directory, entry),
             "TORUSRUN_CHECKPOINTS": str(kept),
             "TORUSRUN_RESUME": str(newest(kept) or ""),
             "TORUSRUN_METRICS": str(attempt.metrics),
@@ -69,13 +69,13 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, for_scripts: str) -> P
     )
 
 
-def _python_path(plan: Plan, directory: Path, for_scripts: str) -> str:
-    """The user's PYTHONPATH, with relative entries below the code, or else the job's; then `for_scripts`."""
+def _python_path(plan: Plan, directory: Path, entry: str) -> str:
+    """The user's PYTHONPATH, with relative entries below the code, or else the job's; then `entry`."""
     own = plan.environment.get("PYTHONPATH")
     if own is None:
         inherited = "" if plan.run.image else absolute_only(os.environ.get("PYTHONPATH", ""))
-        return os.pathsep.join(filter(None, (inherited, for_scripts)))
-    return os.pathsep.join([*(str(directory / entry) for entry in own.split(os.pathsep)), for_scripts])
+        return os.pathsep.join(filter(None, (inherited, entry)))
+    return os.pathsep.join([*(str(directory / entry) for entry in own.split(os.pathsep)), entry])
 
 
 def working_directory(plan: Plan, run: RunFolder, attempt: Attempt) -> Path:

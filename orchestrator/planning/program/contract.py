@@ -6,7 +6,7 @@ itself reads the PET_* as defaults of its options, for ranks that are a torchrun
 
 from __future__ import annotations
 
-from orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.network.placement.mapping import Placement
 
 
 def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int) -> dict[str, str]:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import secrets
 import time
+from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.json_files import write_json
-from orchestrator.folder import allocation
-from orchestrator.folder.records import Meaning
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.program.what_runs import Program
-from orchestrator.planning.saving import failure_s
-from orchestrator.spec.write import as_written
-from training.checkpoint import node_memory
-from training.config import SCHEMA as CONFIG_SCHEMA
-from training.reporting import exits
-from training.standby import ELASTIC, SPARE, STANDBY
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.shipped import ROOT
+from torusrun.orchestrator.folder import allocation
+from torusrun.orchestrator.folder.records import Meaning
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.planning.saving import failure_s
+from torusrun.orchestrator.spec.write import as_written
+from torusrun.training.checkpoint import node_memory
+from torusrun.training.config import SCHEMA as CONFIG_SCHEMA
+from torusrun.training.reporting import exits
+from torusrun.training.standby import ELASTIC, SPARE, STANDBY
 
 RENDEZVOUS_TIMEOUT_S = 120.0
 STAGING_TIMEOUT_S = 3600.0  # if nodes first copy shards to their own disks, which takes different times
 ENDING_S = 600.0  # how much longer than its time limit a job may take, at most, to be gone
 TOKEN_BYTES = 32  # of the secret that only the ranks of an attempt know
-MODULES = {"train": "training", "measure": "training.measure"}
+MODULES = {"train": "torusrun.training", "measure": "torusrun.training.measure"}
 EXIT_CODES = {
     exits.EXIT_DONE: Meaning.DONE,
     exits.EXIT_CUT_OFF: Meaning.CUT_OFF,
@@ -38,23 +40,23 @@ def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
     write_json(attempt.config, configuration(plan, run, attempt), secret=True)  # it contains the token
 
 
-def program(plan: Plan, attempt: Attempt, python: str) -> Program:
-    """The training or the measurement of an attempt."""
+def program(plan: Plan, attempt: Attempt, python: str, root: str | Path = ROOT) -> Program:
+    """The training or the measurement of an attempt; `root` is the folder of our `training` where it runs."""
     waits = SPARE if plan.elastic else STANDBY
     return Program(
-        tuple(process.module(python, MODULES[plan.run.program], attempt.config)),
+        tuple(process.module(python, MODULES[plan.run.program], attempt.config, root=root)),
         exit_codes={str(code): meaning for code, meaning in EXIT_CODES.items()},
         records_done=True,
         shows_stack=True,
         rendezvous=False,
         own_group=False,
-        standby=tuple(process.module(python, MODULES["train"], waits)) if plan.stands_by else (),
-        elastic=tuple(process.module(python, MODULES["train"], ELASTIC)) if plan.elastic else (),
+        standby=tuple(process.module(python, MODULES["train"], waits, root=root)) if plan.stands_by else (),
+        elastic=tuple(process.module(python, MODULES["train"], ELASTIC, root=root)) if plan.elastic else (),
     )
 
 
 def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, object]:
-    """The configuration of `python -m training`."""
+    """The configuration of `python -m torusrun.training`."""
     return {
         "schema": CONFIG_SCHEMA,
         "run": plan.run_id,

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.folder.records import Meaning
+from torusrun.orchestrator.folder.records import Meaning
 
 
 @dataclass(frozen=True)

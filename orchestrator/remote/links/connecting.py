@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import Streams
-from orchestrator.remote.links.host import CONNECT_S, LoginHost
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import Streams
+from torusrun.orchestrator.remote.links.host import CONNECT_S, LoginHost
 
 
 class Channel(Protocol):
@@ -35,10 +35,10 @@ def connect(host: LoginHost, command: str, *, asks: bool = True) -> Channel:
     Raises LinkLost if the host does not answer, HostRefused if it refuses the connection.
     """
     if (host.connect or _fitting(host)) == "openssh":
-        from orchestrator.remote.links.openssh import OpenSSH
+        from torusrun.orchestrator.remote.links.openssh import OpenSSH
 
         return OpenSSH(host, command, asks=asks)
-    from orchestrator.remote.links.through_fabric import ThroughFabric
+    from torusrun.orchestrator.remote.links.through_fabric import ThroughFabric
 
     logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else it prints its errors, which are raised too
     return ThroughFabric(host, command)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orchestrator.base.json_files import parsed
+from torusrun.orchestrator.base.json_files import parsed
 
 LONGEST_HEADER = 16_000_000  # bytes
 LARGEST_PAYLOAD = 1 << 24

@@ -9,9 +9,9 @@ import sys
 import time
 from typing import IO
 
-from orchestrator.base import process
-from orchestrator.base.process import Streams
-from orchestrator.remote.links.host import CONNECT_S, LOGIN_S, SILENCE_S, HostRefused, LinkLost, LoginHost
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.process import Streams
+from torusrun.orchestrator.remote.links.host import CONNECT_S, LOGIN_S, SILENCE_S, HostRefused, LinkLost, LoginHost
 
 BLOCK_BYTES = 1 << 16
 REFUSALS = ("Host key verification failed", "Permission denied", "REMOTE HOST IDENTIFICATION HAS CHANGED")

@@ -6,9 +6,9 @@ import os
 import select
 from typing import Any
 
-from orchestrator.base import ending
-from orchestrator.base.process import Streams
-from orchestrator.base.terminal.raw import raw
+from torusrun.orchestrator.base import ending
+from torusrun.orchestrator.base.process import Streams
+from torusrun.orchestrator.base.terminal.raw import raw
 
 BLOCK_BYTES = 1 << 16
 LOOKS_S = 0.5

@@ -11,8 +11,8 @@ from typing import Any
 
 import paramiko
 
-from orchestrator.base.private import plain
-from orchestrator.remote.links.host import LOGIN_S, HostRefused
+from torusrun.orchestrator.base.private import plain
+from torusrun.orchestrator.remote.links.host import LOGIN_S, HostRefused
 
 SHARE = (
     "let OpenSSH keep a connection that torusrun shares: `connect: openssh` in the site; ControlMaster, ControlPath "

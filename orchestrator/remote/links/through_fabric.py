@@ -17,12 +17,12 @@ from typing import Any
 import paramiko
 from fabric import Connection
 
-from orchestrator.base.process import STANDARD, Streams
-from orchestrator.remote.links import host_keys
-from orchestrator.remote.links.host import CONNECT_S, SILENCE_S, HostRefused, LinkLost, LoginHost
-from orchestrator.remote.links.host_keys import HostKeys
-from orchestrator.remote.links.relay import relay
-from orchestrator.remote.links.second_factor import SHARE, AskingTransport
+from torusrun.orchestrator.base.process import STANDARD, Streams
+from torusrun.orchestrator.remote.links import host_keys
+from torusrun.orchestrator.remote.links.host import CONNECT_S, SILENCE_S, HostRefused, LinkLost, LoginHost
+from torusrun.orchestrator.remote.links.host_keys import HostKeys
+from torusrun.orchestrator.remote.links.relay import relay
+from torusrun.orchestrator.remote.links.second_factor import SHARE, AskingTransport
 
 GREETING_S, AUTHENTICATION_S = 30.0, 30.0  # for a busy login node
 CUT_OFF = ("timeout", "transport shut down")  # paramiko's messages for an authentication in which the link broke

@@ -15,27 +15,27 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private, process
-from orchestrator.base.errors import DONE, SITE_FAILED, SiteError, TorusrunError, UserError
-from orchestrator.base.json_files import write_text
-from orchestrator.base.process import NoAnswer
-from orchestrator.folder import index, patterns
-from orchestrator.folder.sweep_folder import find as find_sweep
-from orchestrator.planning.plan import plan
-from orchestrator.remote.login_node import calls, sent_files
-from orchestrator.report.handle import Run
-from orchestrator.report.sweep_handle import Sweep
-from orchestrator.runs.attempts import in_hold, submit
-from orchestrator.runs.attempts.create import Origin
-from orchestrator.runs.attempts.make_hold import held_plan
-from orchestrator.runs.attempts.reproduce import plan_again, reproduce
-from orchestrator.runs.collect import collect
-from orchestrator.runs.state.account import Account
-from orchestrator.runs.state.awaited import to_wait_for
-from orchestrator.runs.state.poll import views
-from orchestrator.runs.state.view import View
-from orchestrator.sweeps.plans import SweepOptions, plan_sweep
-from orchestrator.sweeps.submit import first as submit_sweep
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, SiteError, TorusrunError, UserError
+from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.folder import index, patterns
+from torusrun.orchestrator.folder.sweep_folder import find as find_sweep
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.remote.login_node import calls, sent_files
+from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.report.sweep_handle import Sweep
+from torusrun.orchestrator.runs.attempts import in_hold, submit
+from torusrun.orchestrator.runs.attempts.create import Origin
+from torusrun.orchestrator.runs.attempts.make_hold import held_plan
+from torusrun.orchestrator.runs.attempts.reproduce import plan_again, reproduce
+from torusrun.orchestrator.runs.collect import collect
+from torusrun.orchestrator.runs.state.account import Account
+from torusrun.orchestrator.runs.state.awaited import to_wait_for
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
+from torusrun.orchestrator.sweeps.submit import first as submit_sweep
 
 VERB_S = 7200.0
 
@@ -156,7 +156,7 @@ def _verb(folder: Path, request: Request) -> Any:
     """The output of a verb of a run file, and its exit code."""
     file, site, settings = _placed(folder, request)
     words = [request["verb"], file, f"--site={site}", *(f"--set={text}" for text in settings), *request["options"]]
-    command = process.module(sys.executable, "orchestrator", *words)
+    command = process.module(sys.executable, "torusrun.orchestrator", *words)
     ended = process.run(command, timeout_s=VERB_S, environment=os.environ)
     printed = [_renamed(text, folder, request) for text in (ended.stdout, ended.stderr)]
     return [*printed, ended.exit_code if ended.exit_code >= 0 else SITE_FAILED]
@@ -192,7 +192,9 @@ def _collect(folder: Path, request: Request) -> Any:
 
 def _report(folder: Path, request: Request) -> Any:
     """The page about runs, as text."""
-    from orchestrator.report.page import made  # imported late: other actions need neither Jinja2 nor predictions
+    from torusrun.orchestrator.report.page import (
+        made,  # imported late: other actions need neither Jinja2 nor predictions
+    )
 
     return made.html([index.find(run) for run in request["runs"]])
 

@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestrator.base.strangers import objection
+    from torusrun.orchestrator.base.strangers import objection
 
 OLDEST = (3, 10)
 MARK = b"torusrun: ready\n"
@@ -125,7 +125,7 @@ def main() -> None:
         return
     use(folder)
     answer(out)
-    from orchestrator.remote.login_node.serve import serve
+    from torusrun.orchestrator.remote.login_node.serve import serve
 
     serve(reads, out)
 

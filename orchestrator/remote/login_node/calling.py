@@ -17,12 +17,12 @@ import time
 import traceback
 from pathlib import Path
 
-from orchestrator.base import private, process
-from orchestrator.base.json_files import write_text
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.json_files import write_text
 
 UNREAD_S = 1800.0
 REPORTS = {"logs", "watch"}
-ACTIONS = "orchestrator.remote.login_node.actions"
+ACTIONS = "torusrun.orchestrator.remote.login_node.actions"
 LOOKS_S = 0.1
 KILLED_AFTER_S = 10.0
 

@@ -23,10 +23,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private, process
-from orchestrator.base.errors import SiteError
-from orchestrator.remote.links.frames import PIECE_BYTES
-from orchestrator.spec.paths import state_folder
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.remote.links.frames import PIECE_BYTES
+from torusrun.orchestrator.spec.paths import state_folder
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 BETWEEN_S = 0.05
@@ -59,7 +59,9 @@ def start(call: str, content: bytes) -> None:
         for file in ("out", "err", "read"):
             (folder / file).touch(mode=0o600)
         with open(folder / "err", "ab") as errors:
-            process.detach(process.module(sys.executable, "orchestrator.remote.login_node.calling", folder), errors)
+            process.detach(
+                process.module(sys.executable, "torusrun.orchestrator.remote.login_node.calling", folder), errors
+            )
     except BaseException:  # the request may hold secrets
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -9,20 +9,20 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from orchestrator.base import process
+from torusrun.orchestrator.base import process
 
 
 def command(words: Sequence[str]) -> str:
     """The command that runs `torusrun WORDS...` on any terminal. It is the same text in every shell."""
     encoded = base64.urlsafe_b64encode(json.dumps(words).encode()).decode()
-    argv = process.module(sys.executable, "orchestrator.remote.login_node.on_terminal", encoded)
+    argv = process.module(sys.executable, "torusrun.orchestrator.remote.login_node.on_terminal", encoded)
     return shlex.join(["env", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}", *argv])
 
 
 def main() -> int:
     os.environ.update(process.login_environment())
     words = json.loads(base64.urlsafe_b64decode(sys.argv[1]))
-    return process.interact(process.module(sys.executable, "orchestrator", *words))
+    return process.interact(process.module(sys.executable, "torusrun.orchestrator", *words))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.remote.login_node import store
-from orchestrator.runs.code.freeze import checksum_of
-from training.files.checksum import sha256_of
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.remote.login_node import store
+from torusrun.orchestrator.runs.code.freeze import checksum_of
+from torusrun.training.files.checksum import sha256_of
 
 CODE = "code"  # the folder of the code in the folder of a call
 

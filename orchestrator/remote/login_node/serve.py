@@ -9,10 +9,10 @@ import signal
 from collections.abc import Callable
 from typing import IO, Any
 
-from orchestrator.base.errors import TorusrunError
-from orchestrator.remote.links.frames import Frame, Unpacker, packed
-from orchestrator.remote.login_node import calls, on_terminal, store
-from orchestrator.remote.login_node.watching import watching
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.remote.links.frames import Frame, Unpacker, packed
+from torusrun.orchestrator.remote.login_node import calls, on_terminal, store
+from torusrun.orchestrator.remote.login_node.watching import watching
 
 IDLE_S = 600  # then a session without a peer ends by itself
 READ_BYTES = 1 << 16

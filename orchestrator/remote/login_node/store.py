@@ -7,10 +7,10 @@ import os
 import re
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError
-from orchestrator.spec.paths import checked, home
-from training.files.checksum import sha256_of
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.spec.paths import checked, home
+from torusrun.training.files.checksum import sha256_of
 
 CHECKSUM = re.compile(r"[0-9a-f]{64}")
 

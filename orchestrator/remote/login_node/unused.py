@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError
-from orchestrator.folder import disk
-from orchestrator.remote.login_node import calls, store
-from orchestrator.runs.cleaning.garbage import Garbage
-from orchestrator.runs.collect import PARTIAL
-from training.counted import counted
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder import disk
+from torusrun.orchestrator.remote.login_node import calls, store
+from torusrun.orchestrator.runs.cleaning.garbage import Garbage
+from torusrun.orchestrator.runs.collect import PARTIAL
+from torusrun.training.counted import counted
 
 
 def sent_code(before_s: float) -> Iterator[Garbage]:

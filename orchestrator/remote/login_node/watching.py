@@ -20,13 +20,13 @@ from concurrent.futures import Future, wait
 from dataclasses import asdict, replace
 from typing import Any
 
-from orchestrator.base import process
-from orchestrator.base.defect import report
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.folder import index
-from orchestrator.report.screen.detail import Detail
-from orchestrator.report.screen.watched import WatchedHere
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.defect import report
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.folder import index
+from torusrun.orchestrator.report.screen.detail import Detail
+from torusrun.orchestrator.report.screen.watched import WatchedHere
+from torusrun.orchestrator.runs.state.view import View
 
 MOST_POINTS = 512  # of a curve; no terminal has more columns
 DETAIL_S = 2.0

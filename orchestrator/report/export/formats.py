@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from orchestrator.base.errors import UserError
-from orchestrator.report.export.table import PLACE, WORDS, MetricTable
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.report.export.table import PLACE, WORDS, MetricTable
 
 TAGS = {  # TensorBoard groups its charts by the part before the slash
     "loss": "train/loss",

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.planning.program.sources.rows import finite
-from orchestrator.report.page.series import Row, series
+from torusrun.orchestrator.planning.program.sources.rows import finite
+from torusrun.orchestrator.report.page.series import Row, series
 
 WORDS = ("run", "event")
 PLACE = ("t", "attempt", "step")  # where a number belongs

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from orchestrator.base.errors import UserError, explained
-from orchestrator.base.private import READABLE, write_bytes
-from orchestrator.report.export.formats import format_of
-from orchestrator.report.export.table import table
-from orchestrator.report.page.series import Row
-from orchestrator.spec.paths import absolute
+from torusrun.orchestrator.base.errors import UserError, explained
+from torusrun.orchestrator.base.private import READABLE, trusted
+from torusrun.orchestrator.report.export.formats import format_of
+from torusrun.orchestrator.report.export.table import table
+from torusrun.orchestrator.report.page.series import Row
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.training.files.below import BY_UMASK
 
 
 def write(run: str, metrics: Iterable[Row], into: Path, kind: str) -> Path:
@@ -22,8 +23,13 @@ def write(run: str, metrics: Iterable[Row], into: Path, kind: str) -> Path:
     made, found = format_of(kind), table(run, metrics)
     if not found.rows:
         raise UserError(f"{run}: it has recorded no steps; `torusrun status {run}` shows its state")
-    path = absolute(into) / run / made.file
-    with explained(f"{path}: cannot be written", UserError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, made.content(found), READABLE)
+    folder, content = absolute(into), made.content(found)
+    path = folder / run / made.file
+    with (
+        explained(f"{path}: cannot be written", UserError),
+        trusted(folder) as below,
+        below.folder(run, BY_UMASK) as of_run,
+        of_run.unfinished(made.file, f".{made.file}.part", READABLE) as file,
+    ):
+        file.write(content)
     return path

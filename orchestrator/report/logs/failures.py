@@ -6,17 +6,17 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder import attempt_folders
-from orchestrator.folder.log_errors.lines import bare
-from orchestrator.folder.log_errors.tracebacks import Tracebacks
-from orchestrator.folder.records import RankEnd
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.report.logs.files import TAIL_LINES, Logs
-from orchestrator.report.logs.source import FollowedFile, LogLine
-from orchestrator.report.logs.tail import tail
-from training.counted import first_of
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder import attempt_folders
+from torusrun.orchestrator.folder.log_errors.lines import bare
+from torusrun.orchestrator.folder.log_errors.tracebacks import Tracebacks
+from torusrun.orchestrator.folder.records import RankEnd
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.report.logs.files import TAIL_LINES, Logs
+from torusrun.orchestrator.report.logs.source import FollowedFile, LogLine
+from torusrun.orchestrator.report.logs.tail import tail
+from torusrun.training.counted import first_of
 
 MOST_READ, READ_BYTES = 100_000, 8 << 20  # of the end of a log that exists already
 
@@ -42,7 +42,7 @@ class Failures:
         set, a traceback that may continue is left for the next call.
         """
         also: dict[str, list[str]] = {}  # first origin of a traceback -> other origins of the same
-        for origin, path in self.logs.files():
+        for origin, path in self._files_by_time():
             known = path in self._files
             for block in self._new_blocks(path, final):
                 self._with_traceback.add(path)
@@ -60,6 +60,12 @@ class Failures:
             if end.rank not in self._ended and (self._since_s is None or end.ended_s >= self._since_s):
                 self._ended.add(end.rank)
                 yield from self._end(end)
+
+    def _files_by_time(self) -> list[tuple[str, Path]]:
+        """The files of the job and of all ranks: those of ranks that failed come first, in the order of their ends."""
+        bad = sorted(bad_ends(self.logs.attempt), key=lambda end: end.cut_off)
+        order = {self.logs.attempt.rank_log(end.rank): place for place, end in enumerate(bad)}
+        return sorted(self.logs.files(), key=lambda file: order.get(file[1], len(order)))
 
     def _new_blocks(self, path: Path, final: bool) -> Iterator[Sequence[LogLine]]:
         if path not in self._files:

@@ -10,17 +10,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import State, Status
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder import attempt_folders
-from orchestrator.folder.events import Ended
-from orchestrator.folder.ledger import last
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.report.logs.tail import tail
-from orchestrator.runs.state.poll import standing
-from orchestrator.runs.state.view import Record, read_record
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder import attempt_folders
+from torusrun.orchestrator.folder.events import Ended
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.report.logs.tail import tail
+from torusrun.orchestrator.runs.state.poll import standing
+from torusrun.orchestrator.runs.state.view import Record, read_record
 
 RANK_LOG = re.compile(r"rank-(\d{4,8})\.log")
 TAIL_LINES = 20

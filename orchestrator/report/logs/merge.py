@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
-from orchestrator.report.logs.source import BLOCK_BYTES, FollowedFile, LogLine
+from torusrun.orchestrator.report.logs.source import BLOCK_BYTES, FollowedFile, LogLine
 
 SMALLEST_BLOCK_BYTES = 4096
 ALL_BLOCKS_BYTES = 32 << 20  # of all files that are read together

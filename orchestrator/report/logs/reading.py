@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.logs.failures import Failures
-from orchestrator.report.logs.files import Logs, all_logs, logs, named
-from orchestrator.report.logs.merge import new_lines
-from orchestrator.report.logs.source import FollowedFile, LogLine
-from orchestrator.runs.state.follow import follow
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.logs.failures import Failures
+from torusrun.orchestrator.report.logs.files import Logs, all_logs, logs, named
+from torusrun.orchestrator.report.logs.merge import new_lines
+from torusrun.orchestrator.report.logs.source import FollowedFile, LogLine
+from torusrun.orchestrator.runs.state.follow import follow
 
 LAST_BYTES = 1 << 28  # of a file, in which its last lines are searched
 

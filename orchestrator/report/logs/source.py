@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.base import whole_lines
-from orchestrator.base.private import open_kept
-from orchestrator.folder.copying import written
-from orchestrator.folder.log_times import LogTimes
-from orchestrator.report.logs.tail import drawn
+from torusrun.orchestrator.base import whole_lines
+from torusrun.orchestrator.base.private import open_kept
+from torusrun.orchestrator.folder.copying import written
+from torusrun.orchestrator.folder.log_times import LogTimes
+from torusrun.orchestrator.report.logs.tail import drawn
 
 BLOCK_BYTES = whole_lines.BLOCK_BYTES
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.base import whole_lines
-from orchestrator.base.terminal.plain import plain
-from orchestrator.base.whole_lines import TAIL_BYTES
+from torusrun.orchestrator.base import whole_lines
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.whole_lines import TAIL_BYTES
 
 LINE_BYTES = 4096
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from orchestrator.base.render.html import Markup
-from orchestrator.base.terminal.plain import plain
-from orchestrator.report import svg
+from torusrun.orchestrator.base.render.html import Markup
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.report import svg
 
 LEAST = 0.002  # of the width: a part that is there is visible
 

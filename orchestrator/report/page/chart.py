@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import inf
 from xml.sax.saxutils import escape
 
-from orchestrator.base.render.html import Markup
-from orchestrator.report import svg
-from orchestrator.report.curve import Axis, Points
-from orchestrator.report.page import ticks
+from torusrun.orchestrator.base.render.html import Markup
+from torusrun.orchestrator.report import svg
+from torusrun.orchestrator.report.curve import Axis, Points
+from torusrun.orchestrator.report.page import ticks
 
 WIDTH, HEIGHT = 360, 216
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 40

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.report.page.chart import Chart, ChartLine
-from orchestrator.report.page.facts import RunFacts
-from orchestrator.report.page.series import Point, Row, Series, by_attempt, series, thinned
+from torusrun.orchestrator.report.page.chart import Chart, ChartLine
+from torusrun.orchestrator.report.page.facts import RunFacts
+from torusrun.orchestrator.report.page.series import Point, Row, Series, by_attempt, series, thinned
 
 LEAST_POINTS = 2
 SINCE, SINCE_STARTS = "since submission", "since each began"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.base.terminal.plain import plain
-from orchestrator.report.page.charts import Drawn
-from orchestrator.report.page.results import results
-from orchestrator.report.page.settings import MISSING, differing
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.report.page.charts import Drawn
+from torusrun.orchestrator.report.page.results import results
+from torusrun.orchestrator.report.page.settings import MISSING, differing
 
 LARGER_IS_BETTER = {"accuracy": True, "loss": False}  # the first that a run has reported counts
 

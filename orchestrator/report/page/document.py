@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from string import ascii_uppercase
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.render.html import page
-from orchestrator.base.version import __version__
-from orchestrator.report.numbers import moment
-from orchestrator.report.page.charts import charts, drawn
-from orchestrator.report.page.comparison import best_first, comparison
-from orchestrator.report.page.facts import RunFacts
-from orchestrator.report.page.part import part
-from orchestrator.report.page.series import COLUMNS
-from orchestrator.report.page.time_use import MOST
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.render.html import page
+from torusrun.orchestrator.base.version import __version__
+from torusrun.orchestrator.report.numbers import moment
+from torusrun.orchestrator.report.page.charts import charts, drawn
+from torusrun.orchestrator.report.page.comparison import best_first, comparison
+from torusrun.orchestrator.report.page.facts import RunFacts
+from torusrun.orchestrator.report.page.part import part
+from torusrun.orchestrator.report.page.series import COLUMNS
+from torusrun.orchestrator.report.page.time_use import MOST
 
 MOST_DRAWN = 12  # the colours and dashes of lines differ
 MOST_RUNS = 200

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.report.folded import folded
-from orchestrator.report.page.facts import RunFacts
-from training.counted import counted
-from training.reporting import events
+from torusrun.orchestrator.report.folded import folded
+from torusrun.orchestrator.report.page.facts import RunFacts
+from torusrun.training.counted import counted
+from torusrun.training.reporting import events
 
 OF_RANKS = {"torch": "torch", "device": "device", "backend": "backend", "cuda": "CUDA", "rocm": "ROCm", "nccl": "NCCL",
             "python": "Python"}  # fmt: skip

@@ -10,29 +10,29 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.errors import explained as explained_error
-from orchestrator.base.json_files import read_object
-from orchestrator.base.private import read_bytes
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder import kept_forecast, kept_secrets, ledger, metrics
-from orchestrator.folder.events import Event
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.secret_names import is_secret_variable
-from orchestrator.network.prediction.forecast import Forecast
-from orchestrator.planning.forecast import forecast_of, named_hosts
-from orchestrator.planning.image.recorded import Image, kept
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.plan_files import read_plan
-from orchestrator.report.explanation import Explanation, explained
-from orchestrator.report.logs.files import logs
-from orchestrator.report.placement import Outlook, outlook
-from orchestrator.report.screen.detail import nodes
-from orchestrator.report.screen.nodes import NodeHeard
-from orchestrator.runs.state.account import Account, account
-from orchestrator.runs.state.slow import Slow
-from orchestrator.runs.state.view import View
-from orchestrator.runs.support.without_secrets import SHORTEST, forms_of, masked
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.errors import explained as explained_error
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.private import is_mine, read_bytes
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder import kept_forecast, kept_secrets, ledger, metrics
+from torusrun.orchestrator.folder.events import Event
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.secret_names import is_secret_variable
+from torusrun.orchestrator.network.prediction.forecast import Forecast
+from torusrun.orchestrator.planning.forecast import forecast_of, named_hosts
+from torusrun.orchestrator.planning.image.recorded import Image, kept
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import read_plan
+from torusrun.orchestrator.report.explanation import Explanation, explained
+from torusrun.orchestrator.report.logs.files import logs
+from torusrun.orchestrator.report.placement import Outlook, outlook
+from torusrun.orchestrator.report.screen.detail import nodes
+from torusrun.orchestrator.report.screen.nodes import NodeHeard
+from torusrun.orchestrator.runs.state.account import Account, account
+from torusrun.orchestrator.runs.state.slow import Slow
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.runs.support.without_secrets import SHORTEST, forms_of, masked
 
 LARGEST_BYTES = 1_000_000  # of a run's file
 LONG = 8  # characters of a value that no other text has by chance
@@ -96,7 +96,7 @@ class RunFacts:
 def read(run: RunFolder, view: View) -> RunFacts:
     """The facts of a run with this view. It queries the source of the site's topology, if it has one."""
     found, attempt = records(run, view), run.attempt(view.attempt)
-    plan = found.plan
+    plan = found.plan if is_mine(run.folder) else None  # its expressions and sources are not another user's to choose
     return replace(
         found,
         explanation=_known(lambda: explained(logs(run, None))) if view.state.over else None,

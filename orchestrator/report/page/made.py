@@ -6,15 +6,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.json_files import write_text
-from orchestrator.base.terminal.remarks import busy
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.page.document import document, refuse_many
-from orchestrator.report.page.facts import read
-from orchestrator.runs.state.poll import PATIENCE_S, views
-from orchestrator.spec.paths import absolute
-from training.counted import counted
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.page.document import document, refuse_many
+from torusrun.orchestrator.report.page.facts import read
+from torusrun.orchestrator.runs.state.poll import PATIENCE_S, views
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.training.counted import counted
 
 
 def html(runs: Sequence[RunFolder]) -> str:

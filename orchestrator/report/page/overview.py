@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.network.placement.grid import Grid
-from orchestrator.report.numbers import moment
-from orchestrator.report.page.facts import RunFacts
-from training.counted import counted
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.report.numbers import moment
+from torusrun.orchestrator.report.page.facts import RunFacts
+from torusrun.training.counted import counted
 
 
 def overview(facts: RunFacts) -> Iterator[tuple[str, str]]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orchestrator.base.render.html import Markup
-from orchestrator.base.terminal.plain import plain
-from orchestrator.report import map_svg
-from orchestrator.report.page.charts import Drawn
-from orchestrator.report.page.environment import environment
-from orchestrator.report.page.facts import RunFacts
-from orchestrator.report.page.overview import overview
-from orchestrator.report.page.ranks import RankTimes, rank_times
-from orchestrator.report.page.results import Figure, results
-from orchestrator.report.page.settings import changes, settings
-from orchestrator.report.page.time_use import TimeUse, time_use
-from orchestrator.report.progress_text import figures, remark
+from torusrun.orchestrator.base.render.html import Markup
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.report import map_svg
+from torusrun.orchestrator.report.page.charts import Drawn
+from torusrun.orchestrator.report.page.environment import environment
+from torusrun.orchestrator.report.page.facts import RunFacts
+from torusrun.orchestrator.report.page.overview import overview
+from torusrun.orchestrator.report.page.ranks import RankTimes, rank_times
+from torusrun.orchestrator.report.page.results import Figure, results
+from torusrun.orchestrator.report.page.settings import changes, settings
+from torusrun.orchestrator.report.page.time_use import TimeUse, time_use
+from torusrun.orchestrator.report.progress_text import figures, remark
 
 MOST_ERROR_LINES = 12
 

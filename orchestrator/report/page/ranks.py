@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.base.render.html import Markup
-from orchestrator.folder.node_load import RankSteps
-from orchestrator.report.numbers import ms
-from orchestrator.report.page.bars import BarPart, bar
-from orchestrator.report.page.facts import RunFacts
-from orchestrator.report.screen.nodes import remark
+from torusrun.orchestrator.base.render.html import Markup
+from torusrun.orchestrator.folder.node_load import RankSteps
+from torusrun.orchestrator.report.numbers import ms
+from torusrun.orchestrator.report.page.bars import BarPart, bar
+from torusrun.orchestrator.report.page.facts import RunFacts
+from torusrun.orchestrator.report.screen.nodes import remark
 
 HEIGHT = 14
 MOST = 64  # rows

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from orchestrator.report.account import forecast_line
-from orchestrator.report.numbers import duration, number, percent, thousands
-from orchestrator.report.page.charts import Drawn
-from orchestrator.report.page.series import Row
-from training.counted import counted
+from torusrun.orchestrator.report.account import forecast_line
+from torusrun.orchestrator.report.numbers import duration, number, percent, thousands
+from torusrun.orchestrator.report.page.charts import Drawn
+from torusrun.orchestrator.report.page.series import Row
+from torusrun.training.counted import counted
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-from training.reporting import events
+from torusrun.training.reporting import events
 
 COLUMNS = 240  # parts of the x axis, for each of which a curve of many points shows one
 

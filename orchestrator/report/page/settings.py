@@ -12,11 +12,11 @@ from typing import Any
 
 import yaml
 
-from orchestrator.folder.secret_names import is_secret_variable
-from orchestrator.report.page.facts import RunFacts
-from orchestrator.runs.support.without_secrets import masked
-from orchestrator.spec.run import RunSpec
-from orchestrator.spec.write import as_written
+from torusrun.orchestrator.folder.secret_names import is_secret_variable
+from torusrun.orchestrator.report.page.facts import RunFacts
+from torusrun.orchestrator.runs.support.without_secrets import masked
+from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.spec.write import as_written
 
 COUNTED_ONLY = ("setup",)  # its lines may set variables
 NAMES = ("name", "site")  # they are said elsewhere, and have no default

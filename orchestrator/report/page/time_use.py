@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.base.render.html import Markup
-from orchestrator.folder.events import Ended
-from orchestrator.folder.ledger import last
-from orchestrator.report.folded import folded
-from orchestrator.report.numbers import moment
-from orchestrator.report.page.bars import BarPart, bar
-from orchestrator.report.page.facts import RunFacts
-from orchestrator.runs.state.account import USES, Account
-from orchestrator.runs.state.attempts import AttemptFacts
-from orchestrator.runs.state.pace import duration
+from torusrun.orchestrator.base.render.html import Markup
+from torusrun.orchestrator.folder.events import Ended
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.report.folded import folded
+from torusrun.orchestrator.report.numbers import moment
+from torusrun.orchestrator.report.page.bars import BarPart, bar
+from torusrun.orchestrator.report.page.facts import RunFacts
+from torusrun.orchestrator.runs.state.account import USES, Account
+from torusrun.orchestrator.runs.state.attempts import AttemptFacts
+from torusrun.orchestrator.runs.state.pace import duration
 
 LANE, WHOLE = 14, 26  # heights
 CUT = 0.006  # the width of the mark at an early end

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from orchestrator.network.prediction import chain
-from orchestrator.network.prediction.forecast import Forecast
-from orchestrator.planning.phase_groups import stretches
-from orchestrator.planning.plan import Plan
-from orchestrator.report.numbers import duration
-from training.counted import counted
+from torusrun.orchestrator.network.prediction import chain
+from torusrun.orchestrator.network.prediction.forecast import Forecast
+from torusrun.orchestrator.planning.phase_groups import stretches
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.report.numbers import duration
+from torusrun.training.counted import counted
 
 
 def attempts_needed(plan: Plan, forecast: Forecast) -> int | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.network.prediction.checkpoints import CheckpointCost, Saving, cost
-from orchestrator.report.numbers import duration, ms, size
+from torusrun.orchestrator.network.prediction.checkpoints import CheckpointCost, Saving, cost
+from torusrun.orchestrator.report.numbers import duration, ms, size
 
 
 def line(found: CheckpointCost) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from orchestrator.network.cost.links import Network
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.prediction import doubts
-from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.grids import Compared, compare
-from orchestrator.report.numbers import ms, thousands
-from orchestrator.report.prediction.predicted import Predicted
-from orchestrator.report.table import Column, Table
+from torusrun.orchestrator.network.cost.links import Network
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.prediction import doubts
+from torusrun.orchestrator.network.prediction.compute import Device
+from torusrun.orchestrator.network.prediction.grids import Compared, compare
+from torusrun.orchestrator.report.numbers import ms, thousands
+from torusrun.orchestrator.report.prediction.predicted import Predicted
+from torusrun.orchestrator.report.table import Column, Table
 
 NOTE = "XxY: X ranks in a row. Sony's grids, and which side of 48x72 is the row, are from memory."
 BOUNDS = "90 % interval: from 1/{0:g} of a time to {0:g} times it; one error for all, so their order is surer."

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.report.curve import Curve
+from torusrun.orchestrator.report.curve import Curve
 
 SCHEMA = 1
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from orchestrator.network.prediction.by_size import ProgramForecast
-from orchestrator.report.numbers import between, with_bounds
-from orchestrator.report.prediction.predicted import Predicted
-from training.counted import counted
+from torusrun.orchestrator.network.prediction.by_size import ProgramForecast
+from torusrun.orchestrator.report.numbers import between, with_bounds
+from torusrun.orchestrator.report.prediction.predicted import Predicted
+from torusrun.training.counted import counted
 
 FEW = 5  # runs that are named
 SCOPE = "a step has the evaluations and checkpoints of the measured steps; not modelled: start-up, faults, changed code"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from orchestrator.network.prediction.interval import Interval
-from orchestrator.network.prediction.published import durations, rows
-from orchestrator.network.prediction.records import CLOSE_PERCENT, Duration, PublishedRun
-from orchestrator.report.numbers import between, thousands
-from orchestrator.report.prediction.predicted import Predicted
-from orchestrator.report.table import Column, Table
+from torusrun.orchestrator.network.prediction.interval import Interval
+from torusrun.orchestrator.network.prediction.published import durations, rows
+from torusrun.orchestrator.network.prediction.records import CLOSE_PERCENT, Duration, PublishedRun
+from torusrun.orchestrator.report.numbers import between, thousands
+from torusrun.orchestrator.report.prediction.predicted import Predicted
+from torusrun.orchestrator.report.table import Column, Table
 
 WORDS = {"baseline": "baseline", "close": "", "off": "over 5 %", "outside": "OUTSIDE", "unpredicted": "not predicted"}
 SIGNED, TENTH = "{:+.1f}".format, "{:.1f}".format

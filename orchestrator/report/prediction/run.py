@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.prediction.forecast import Forecast
-from orchestrator.network.prediction.interval import largest
-from orchestrator.planning.phase_groups import Stretch
-from orchestrator.report.numbers import between, duration, ms, thousands
-from orchestrator.report.prediction import checkpoints
-from orchestrator.report.prediction.predicted import Predicted
-from training.counted import counted
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.prediction.forecast import Forecast
+from torusrun.orchestrator.network.prediction.interval import largest
+from torusrun.orchestrator.planning.phase_groups import Stretch
+from torusrun.orchestrator.report.numbers import between, duration, ms, thousands
+from torusrun.orchestrator.report.prediction import checkpoints
+from torusrun.orchestrator.report.prediction.predicted import Predicted
+from torusrun.training.counted import counted
 
 
 def run(f: Forecast, attempts: Sequence[tuple[Stretch, float]] = ()) -> Predicted:

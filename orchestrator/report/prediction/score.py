@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.base.terminal.plain import plain
-from orchestrator.network.prediction.own_interval import FEWEST, Errors, errors, own_interval
-from orchestrator.report.numbers import duration, ms
-from orchestrator.report.prediction.predicted import Predicted
-from orchestrator.report.table import Column, Table
-from orchestrator.runs.state.score import PARTS, STEP, RunScore, ScoredPart
-from training.counted import counted
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.network.prediction.own_interval import FEWEST, Errors, errors, own_interval
+from torusrun.orchestrator.report.numbers import duration, ms
+from torusrun.orchestrator.report.prediction.predicted import Predicted
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.orchestrator.runs.state.score import PARTS, STEP, RunScore, ScoredPart
+from torusrun.training.counted import counted
 
 NONE = "no run that is over has a forecast: torusrun keeps one at submit, if it knows a rate (torusrun calibrate)"
 

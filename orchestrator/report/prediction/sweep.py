@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from orchestrator.network.cost.links import Network
-from orchestrator.network.placement.grid import Grid
-from orchestrator.network.prediction.compute import Device
-from orchestrator.network.prediction.stragglers import largest_ranks
-from orchestrator.network.prediction.sweep import BYTES, Size, breaks, sizes
-from orchestrator.network.prediction.sweep import sweep as sizes_of
-from orchestrator.report.curve import Axis, Curve
-from orchestrator.report.numbers import between, ms, thousands
-from orchestrator.report.prediction.predicted import Predicted
-from orchestrator.report.table import Column, Table
-from training.counted import counted
+from torusrun.orchestrator.network.cost.links import Network
+from torusrun.orchestrator.network.placement.grid import Grid
+from torusrun.orchestrator.network.prediction.compute import Device
+from torusrun.orchestrator.network.prediction.stragglers import largest_ranks
+from torusrun.orchestrator.network.prediction.sweep import BYTES, Size, breaks, sizes
+from torusrun.orchestrator.network.prediction.sweep import sweep as sizes_of
+from torusrun.orchestrator.report.curve import Axis, Curve
+from torusrun.orchestrator.report.numbers import between, ms, thousands
+from torusrun.orchestrator.report.prediction.predicted import Predicted
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.training.counted import counted
 
 NAMES = {name: name for name in ("ring", "tree", "halving", "leaders", "torus")} | {"levels": "3 levels"}
 PERCENT = "{:.1%}".format

@@ -6,9 +6,9 @@ import textwrap
 from functools import partial
 from typing import Any
 
-from orchestrator.report.recipes.marks import NO_BREAK, legend, weakest, with_mark
-from orchestrator.report.table import Column, Table
-from training.recipe.files import Published, load, names
+from torusrun.orchestrator.report.recipes.marks import NO_BREAK, legend, weakest, with_mark
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.training.recipe.files import Published, load, names
 
 WIDTH = 79
 TITLES = {"who": "who", "time": "time", "accuracy": "accuracy", "batch": "batch", "gpus": "GPUs"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from training.recipe.files import CERTAINTIES, Mark
+from torusrun.training.recipe.files import CERTAINTIES, Mark
 
 NO_BREAK = "\u00a0"
 ORDER = list(CERTAINTIES)

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.report.curve import LABEL, Axis, Curve, foot
-from orchestrator.report.numbers import thousands
-from orchestrator.report.recipes.listing import WIDTH, facts
-from orchestrator.report.recipes.marks import NO_BREAK, legend, weakest, with_mark
-from orchestrator.report.table import Column, Table
-from orchestrator.spec.write import as_written
-from training.counted import counted
-from training.recipe.files import Change, Mark, Published
-from training.recipe.train import Train
-from training.schedule.phases import Course, Phase, phases_of
+from torusrun.orchestrator.report.curve import LABEL, Axis, Curve, foot
+from torusrun.orchestrator.report.numbers import thousands
+from torusrun.orchestrator.report.recipes.listing import WIDTH, facts
+from torusrun.orchestrator.report.recipes.marks import NO_BREAK, legend, weakest, with_mark
+from torusrun.orchestrator.report.table import Column, Table
+from torusrun.orchestrator.spec.write import as_written
+from torusrun.training.counted import counted
+from torusrun.training.recipe.files import Change, Mark, Published
+from torusrun.training.recipe.train import Train
+from torusrun.training.schedule.phases import Course, Phase, phases_of
 
 CURVE = WIDTH - LABEL - len("|")
 TOP = {"batch": "batch", "size": "data.size", "weight_decay": "optimizer.weight_decay"}  # used if phases do not set it

@@ -8,10 +8,10 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from orchestrator.base.terminal.colours import REMARK, of
-from orchestrator.base.terminal.plain import plain
-from orchestrator.report.progress_text import figures, remark
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.terminal.colours import REMARK, of
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.report.progress_text import figures, remark
+from torusrun.orchestrator.runs.state.view import View
 
 LEAST_BAR = 10
 MOST_BAR = 40

@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.private import read_bytes, status
-from orchestrator.base.states import State
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder import allocation, attempt_folders
-from orchestrator.folder.log_errors.last_error import LoggedError, read_last
-from orchestrator.folder.node_load import NodeLoad
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.report.logs.failures import bad_ends
-from orchestrator.report.logs.files import Logs, logs
-from orchestrator.report.logs.tail import LINE_BYTES, tail
-from orchestrator.report.screen.losses import Losses
-from orchestrator.report.screen.nodes import NodeHeard, ordered
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.private import read_bytes, status
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder import allocation, attempt_folders
+from torusrun.orchestrator.folder.log_errors.last_error import LoggedError, read_last
+from torusrun.orchestrator.folder.node_load import NodeLoad
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.report.logs.failures import bad_ends
+from torusrun.orchestrator.report.logs.files import Logs, logs
+from torusrun.orchestrator.report.logs.tail import LINE_BYTES, tail
+from torusrun.orchestrator.report.screen.losses import Losses
+from torusrun.orchestrator.report.screen.nodes import NodeHeard, ordered
+from torusrun.orchestrator.runs.state.view import View
 
 LOOK_S = 2.0  # between looks that read a few files of every node
 RESTS = 5  # the next look waits at least this many times as long as the last one took

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from rich.text import Text
 
-from orchestrator.base.terminal.width import cut
-from orchestrator.report.table import Table
+from torusrun.orchestrator.base.terminal.width import cut
+from torusrun.orchestrator.report.table import Table
 
 Row = TypeVar("Row")
 

@@ -6,16 +6,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State
-from orchestrator.base.terminal import colours, output
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder import metrics
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.folded import folded
-from orchestrator.report.numbers import number, percent, thousands
-from orchestrator.runs.state.view import TAIL_BYTES, View
-from orchestrator.spec.paths import home
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal import colours, output
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder import metrics
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.folded import folded
+from torusrun.orchestrator.report.numbers import number, percent, thousands
+from torusrun.orchestrator.runs.state.view import TAIL_BYTES, View
+from torusrun.orchestrator.spec.paths import home
 
 NAME = 13  # columns of the names, if none is longer
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.base.terminal import output
-from orchestrator.base.terminal.colours import REMARK
-from orchestrator.base.terminal.plain import plain
-from orchestrator.base.terminal.remarks import draws
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.progress_text import words
-from orchestrator.report.screen import printed
-from orchestrator.report.screen.printed import said_by
-from orchestrator.runs.state.follow import follow
-from orchestrator.runs.state.outcome import DONE
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.terminal import output
+from torusrun.orchestrator.base.terminal.colours import REMARK
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.terminal.remarks import draws
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.progress_text import words
+from torusrun.orchestrator.report.screen import printed
+from torusrun.orchestrator.report.screen.printed import said_by
+from torusrun.orchestrator.runs.state.follow import follow
+from torusrun.orchestrator.runs.state.outcome import DONE
+from torusrun.orchestrator.runs.state.view import View
 
 ENDING = f"ending: {DONE}"
 
@@ -30,7 +30,7 @@ def _drawn(run: RunFolder) -> View:
     from rich.live import Live
     from rich.text import Text
 
-    from orchestrator.report.screen.bar import Line
+    from torusrun.orchestrator.report.screen.bar import Line
 
     console, shown = output.console(stderr=True), {""}
     with Live(console=console, auto_refresh=False, redirect_stdout=False) as live:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from orchestrator.folder import metrics
-from orchestrator.report.logs.source import FollowedFile
+from torusrun.orchestrator.folder import metrics
+from torusrun.orchestrator.report.logs.source import FollowedFile
 
 MOST_POINTS = 4096
 MOST_BYTES = 4 << 20  # of earlier metrics: the curve shows the newest

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 from rich.text import Text
 
-from orchestrator.base.states import State
-from orchestrator.base.terminal.plain import plain
-from orchestrator.base.terminal.width import CUT, cut
-from orchestrator.report.folded import folded
-from orchestrator.report.listing import ETA, RESULT, STATE, STEP
-from orchestrator.report.numbers import thousands
-from orchestrator.report.screen.drawn import drawn
-from orchestrator.report.table import LEAST_NAME, Column, Table
-from orchestrator.runs.state.attention import counts
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.terminal.width import CUT, cut
+from torusrun.orchestrator.report.folded import folded
+from torusrun.orchestrator.report.listing import ETA, RESULT, STATE, STEP
+from torusrun.orchestrator.report.numbers import thousands
+from torusrun.orchestrator.report.screen.drawn import drawn
+from torusrun.orchestrator.report.table import LEAST_NAME, Column, Table
+from torusrun.orchestrator.runs.state.attention import counts
+from torusrun.orchestrator.runs.state.view import View
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from orchestrator.base.terminal.plain import plain
-from orchestrator.base.terminal.width import cut
-from orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from orchestrator.folder.pulse import host_pulse_s
-from orchestrator.report.numbers import seconds, size
-from orchestrator.report.table import Column, Long, Table
-from orchestrator.runs.state.pace import short
-from orchestrator.runs.state.slow import TIMES_USUAL
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.terminal.width import cut
+from torusrun.orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.folder.pulse import host_pulse_s
+from torusrun.orchestrator.report.numbers import seconds, size
+from torusrun.orchestrator.report.table import Column, Long, Table
+from torusrun.orchestrator.runs.state.pace import short
+from torusrun.orchestrator.runs.state.slow import TIMES_USUAL
 
 SILENT_S = 30.0  # of few nodes; of many, TIMES_PULSE times what lies between two signs of life
 TIMES_PULSE = 3

@@ -8,21 +8,21 @@ from dataclasses import replace
 from rich.console import RenderableType
 from rich.text import Text
 
-from orchestrator.base.terminal.colours import REMARK
-from orchestrator.base.terminal.plain import plain
-from orchestrator.base.terminal.width import cut, wrapped
-from orchestrator.report.curve import ASCII, BLOCKS, LABEL, Axis, Curve
-from orchestrator.report.folded import folded
-from orchestrator.report.numbers import number
-from orchestrator.report.progress_text import figures
-from orchestrator.report.screen import nodes as of_nodes
-from orchestrator.report.screen.bar import Line
-from orchestrator.report.screen.detail import Detail
-from orchestrator.report.screen.drawn import drawn
-from orchestrator.report.screen.many import Window
-from orchestrator.report.screen.nodes import NodeHeard
-from orchestrator.runs.state.view import View
-from training.counted import counted
+from torusrun.orchestrator.base.terminal.colours import REMARK
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.terminal.width import cut, wrapped
+from torusrun.orchestrator.report.curve import ASCII, BLOCKS, LABEL, Axis, Curve
+from torusrun.orchestrator.report.folded import folded
+from torusrun.orchestrator.report.numbers import number
+from torusrun.orchestrator.report.progress_text import figures
+from torusrun.orchestrator.report.screen import nodes as of_nodes
+from torusrun.orchestrator.report.screen.bar import Line
+from torusrun.orchestrator.report.screen.detail import Detail
+from torusrun.orchestrator.report.screen.drawn import drawn
+from torusrun.orchestrator.report.screen.many import Window
+from torusrun.orchestrator.report.screen.nodes import NodeHeard
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.training.counted import counted
 
 CURVE_ROWS = 6
 LEAST_CURVE_ROWS = 2

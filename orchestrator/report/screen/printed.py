@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from orchestrator.base.states import State
-from orchestrator.base.terminal.remarks import progress
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.logs.tail import newest_line
-from orchestrator.report.progress_text import words
-from orchestrator.runs.state.follow import follow_all
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.remarks import progress
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.logs.tail import newest_line
+from torusrun.orchestrator.report.progress_text import words
+from torusrun.orchestrator.runs.state.follow import follow_all
+from torusrun.orchestrator.runs.state.view import View
 
 LINE_EVERY_S = 10.0
 LINES_PER_S = 1.0  # of all runs together, besides lines about changes

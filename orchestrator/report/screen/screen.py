@@ -13,15 +13,15 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from orchestrator.base import ending
-from orchestrator.base.terminal import output
-from orchestrator.base.terminal.keys import Keys, keys
-from orchestrator.base.terminal.width import cut
-from orchestrator.report.screen import many, one
-from orchestrator.report.screen.many import Window
-from orchestrator.report.screen.watched import OneWatched, WatchedRuns
-from orchestrator.runs.state.attention import rank
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base import ending
+from torusrun.orchestrator.base.terminal import output
+from torusrun.orchestrator.base.terminal.keys import Keys, keys
+from torusrun.orchestrator.base.terminal.width import cut
+from torusrun.orchestrator.report.screen import many, one
+from torusrun.orchestrator.report.screen.many import Window
+from torusrun.orchestrator.report.screen.watched import OneWatched, WatchedRuns
+from torusrun.orchestrator.runs.state.attention import rank
+from torusrun.orchestrator.runs.state.view import View
 
 SLICE_S = 0.2  # between checks of the terminal's size
 MOVES = {"up": -1, "down": 1}

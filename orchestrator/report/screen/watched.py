@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.report.screen import final_table
-from orchestrator.report.screen.detail import Detail, Details
-from orchestrator.runs.state.follow import Followed
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.report.screen import final_table
+from torusrun.orchestrator.report.screen.detail import Detail, Details
+from torusrun.orchestrator.runs.state.follow import Followed
+from torusrun.orchestrator.runs.state.view import View
 
 
 class OneWatched(Protocol):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import NoAnswer
-from orchestrator.folder import ledger
-from orchestrator.folder.events import JobAdded, Submitted
-from orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import JobAdded, Submitted
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 
 def note(run: RunFolder, event: Submitted | JobAdded) -> None:

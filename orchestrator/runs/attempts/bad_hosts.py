@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.folder import ledger
-from orchestrator.folder.bad_nodes import memory
-from orchestrator.folder.bad_nodes.bad_node import BlamedNode
-from orchestrator.folder.bad_nodes.left_out import LeftOutNodes, listed
-from orchestrator.folder.events import RequestChanged, Submitting
-from orchestrator.folder.ledger import last
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.hosts.same_host import same_host
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.job_request import request
-from orchestrator.planning.plan_files import read_attempt
-from orchestrator.planning.without_bad_nodes import without_bad_nodes
-from orchestrator.runs.state import which
-from orchestrator.schedulers import client
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.bad_nodes import memory
+from torusrun.orchestrator.folder.bad_nodes.bad_node import BlamedNode
+from torusrun.orchestrator.folder.bad_nodes.left_out import LeftOutNodes, listed
+from torusrun.orchestrator.folder.events import RequestChanged, Submitting
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.job_request import request
+from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.orchestrator.planning.without_bad_nodes import without_bad_nodes
+from torusrun.orchestrator.runs.state import which
+from torusrun.orchestrator.schedulers import client
 
 
 def given(run: RunFolder, first: int, hosts: Sequence[str]) -> dict[str, str]:

@@ -8,19 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-from orchestrator.base.errors import SiteError, TorusrunError, UserError
-from orchestrator.base.states import State
-from orchestrator.folder import allocation, attempt_folders, claim, holders, index, ledger
-from orchestrator.folder.events import CancelRequested, Ended, KeptGoing, Started
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.plan_files import read_plan
-from orchestrator.runs.attempts import in_hold
-from orchestrator.runs.attempts.jobs_in_turn import alive
-from orchestrator.runs.state import next_job, which
-from orchestrator.runs.state.poll import views
-from orchestrator.runs.state.view import View
-from orchestrator.schedulers import client
-from orchestrator.spec.site import Site
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import allocation, attempt_folders, claim, holders, index, ledger
+from torusrun.orchestrator.folder.events import CancelRequested, Ended, KeptGoing, Started
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.plan_files import read_plan
+from torusrun.orchestrator.runs.attempts import in_hold
+from torusrun.orchestrator.runs.attempts.jobs_in_turn import alive
+from torusrun.orchestrator.runs.state import next_job, which
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.spec.site import Site
 
 WAITED = "cancelled by its user while the next attempt waited"
 LOOK_S = 0.2

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.base.terminal.remarks import busy
-from orchestrator.folder.checkpoints import newest
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.program import command
-from training.checkpoint.manifest import newest_complete
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.folder.checkpoints import newest
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.program import command
+from torusrun.training.checkpoint.manifest import newest_complete
 
 
 def checkpoint(run: RunFolder, plan: Plan) -> tuple[Path | None, float]:

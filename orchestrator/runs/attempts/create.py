@@ -12,25 +12,25 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import read_object, write_json, write_text
-from orchestrator.base.terminal.remarks import busy, say
-from orchestrator.folder import allocation, index, kept_forecast, kept_secrets, ledger, provenance
-from orchestrator.folder.events import Submitting
-from orchestrator.folder.records import reserve
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.images.source import parse
-from orchestrator.planning import packages, secret_values
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.image import recorded as image_kept
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.named_files import named_files
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.plan_files import write_attempt, write_first
-from orchestrator.runs.attempts.script import Scripts
-from orchestrator.runs.code.freeze import chosen, copy_again, freeze, share
-from orchestrator.runs.code.select import SelectedCode
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.json_files import read_object, write_json, write_text
+from torusrun.orchestrator.base.terminal.remarks import busy, say
+from torusrun.orchestrator.folder import allocation, index, kept_forecast, kept_secrets, ledger, provenance
+from torusrun.orchestrator.folder.events import Submitting
+from torusrun.orchestrator.folder.records import reserve
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.images.source import parse
+from torusrun.orchestrator.planning import packages, secret_values
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.image import recorded as image_kept
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.named_files import named_files
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import write_attempt, write_first
+from torusrun.orchestrator.runs.attempts.script import Scripts
+from torusrun.orchestrator.runs.code.freeze import chosen, copy_again, freeze, share
+from torusrun.orchestrator.runs.code.select import SelectedCode
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ def facts_of(plan: Plan, source: Path, origin: Origin | None = None) -> Origin:
 
 def _with_forecast(facts: Origin, plan: Plan) -> Origin:
     if plan.run.command:  # imported late: each is a tenth of the start time
-        from orchestrator.planning.command_runs import forecast_at_submit
+        from torusrun.orchestrator.planning.command_runs import forecast_at_submit
     else:
-        from orchestrator.planning.forecast_at_submit import forecast_at_submit
+        from torusrun.orchestrator.planning.forecast_at_submit import forecast_at_submit
     with busy("predicting how long it takes"):
         found = forecast_at_submit(plan)
     return replace(facts, provenance={**facts.provenance, kept_forecast.KEY: asdict(found)}) if found else facts
@@ -113,7 +113,7 @@ def image_of(plan: Plan, again: RunFolder | None = None) -> Image | None:
     if plan.run.image is None:
         packages.check(plan)
         return None
-    from orchestrator.planning.image import checking  # imported late: a fifth of the start time
+    from torusrun.orchestrator.planning.image import checking  # imported late: a fifth of the start time
 
     return checking.fitting(plan, image_kept.kept(again) if again else None)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import State
-from orchestrator.folder import allocation, index, ledger
-from orchestrator.folder.allocation import AskedOf
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.plan_files import read_plan
-from orchestrator.runs.state.poll import look
-from orchestrator.spec.measured import BY_NAME
-from training.counted import counted
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import allocation, index, ledger
+from torusrun.orchestrator.folder.allocation import AskedOf
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.plan_files import read_plan
+from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.spec.measured import BY_NAME
+from torusrun.training.counted import counted
 
 FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a job that has begun
     "runs",

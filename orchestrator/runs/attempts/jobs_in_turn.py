@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.terminal.remarks import warn
-from orchestrator.folder import ledger
-from orchestrator.folder.events import JobAdded, NoMoreJobs
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.runs.attempts import accepted
-from orchestrator.runs.attempts.script import submitted
-from orchestrator.runs.state import next_job
-from orchestrator.schedulers import client
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.interface import Request
-from training.counted import counted
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.terminal.remarks import warn
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import JobAdded, NoMoreJobs
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.runs.attempts import accepted
+from torusrun.orchestrator.runs.attempts.script import submitted
+from torusrun.orchestrator.runs.state import next_job
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.training.counted import counted
 
 
 def add(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) -> None:

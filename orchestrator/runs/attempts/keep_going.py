@@ -7,18 +7,18 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.folder import ledger, metrics
-from orchestrator.folder.alone import alone
-from orchestrator.folder.attempt_folders import supervised_on
-from orchestrator.folder.bad_nodes.left_out import listed
-from orchestrator.folder.bad_nodes.noted import note
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.checkpoints import content
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import (
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.folder import ledger, metrics
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.attempt_folders import supervised_on
+from torusrun.orchestrator.folder.bad_nodes.left_out import listed
+from torusrun.orchestrator.folder.bad_nodes.noted import note
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.checkpoints import content
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import (
     CancelRequested,
     Ended,
     Event,
@@ -28,17 +28,17 @@ from orchestrator.folder.events import (
     Started,
     Submitting,
 )
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.ledger import last
-from orchestrator.folder.records import End, is_done
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning import plan_files
-from orchestrator.planning.attempt_plan import AttemptPlan, derive
-from orchestrator.runs.attempts import continues_from, submit
-from orchestrator.runs.notices import begin
-from orchestrator.runs.state import which
-from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
-from orchestrator.runs.state.in_vain import (
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.records import End, is_done
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan, derive
+from torusrun.orchestrator.runs.attempts import continues_from, submit
+from torusrun.orchestrator.runs.notices import begin
+from torusrun.orchestrator.runs.state import which
+from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
+from torusrun.orchestrator.runs.state.in_vain import (
     MOST_AT_FIRST,
     Checkpoint,
     attempts_of_submission,
@@ -50,8 +50,8 @@ from orchestrator.runs.state.in_vain import (
     pause_s,
     same_error,
 )
-from orchestrator.runs.state.outcome import resolve
-from orchestrator.schedulers.client import Client
+from torusrun.orchestrator.runs.state.outcome import resolve
+from torusrun.orchestrator.schedulers.client import Client
 
 LOCK_S = 120.0  # a client that resumes the run holds its lock during the submission
 ANSWER_S = 10.0  # for the scheduler's word about the job before; many nodes cannot query it

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.errors import UserError
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.attempt_plan import option
-from orchestrator.planning.plan import Plan, new_id
-from orchestrator.runs.attempts import submit
-from orchestrator.spec.keep_going import KeepGoing
-from orchestrator.spec.kinds import DURATION, NAME
-from orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
-from orchestrator.spec.run import NO_CODE
-from training.recipe.train import Train
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.attempt_plan import option
+from torusrun.orchestrator.planning.plan import Plan, new_id
+from torusrun.orchestrator.runs.attempts import submit
+from torusrun.orchestrator.spec.keep_going import KeepGoing
+from torusrun.orchestrator.spec.kinds import DURATION, NAME
+from torusrun.orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
+from torusrun.orchestrator.spec.run import NO_CODE
+from torusrun.training.recipe.train import Train
 
 LONGEST_NAME = 63
 LOADS_TORCH = "import torch"

@@ -8,20 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError, UserError, explained
-from orchestrator.base.json_files import read_object
-from orchestrator.base.private import read_bytes
-from orchestrator.base.terminal.remarks import busy, say
-from orchestrator.folder import allocation, index, ledger, provenance
-from orchestrator.folder.events import Started
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning import attempt_plan, plan_files
-from orchestrator.planning.fits import misfits
-from orchestrator.planning.image import recorded as image_kept
-from orchestrator.planning.plan import Plan, new_id
-from orchestrator.runs.attempts import create, submit
-from orchestrator.runs.code import freeze
-from orchestrator.spec.paths import absolute
+from torusrun.orchestrator.base.errors import SiteError, UserError, explained
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.private import read_bytes
+from torusrun.orchestrator.base.terminal.remarks import busy, say
+from torusrun.orchestrator.folder import allocation, index, ledger, provenance
+from torusrun.orchestrator.folder.events import Started
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import attempt_plan, plan_files
+from torusrun.orchestrator.planning.fits import misfits
+from torusrun.orchestrator.planning.image import recorded as image_kept
+from torusrun.orchestrator.planning.plan import Plan, new_id
+from torusrun.orchestrator.runs.attempts import create, submit
+from torusrun.orchestrator.runs.code import freeze
+from torusrun.orchestrator.spec.paths import absolute
 
 LARGEST_BYTES = 64_000_000  # of git's diff, or of a run's file
 ANEW = "submit its run file as a new run"

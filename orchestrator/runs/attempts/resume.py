@@ -5,24 +5,24 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.folder import allocation, claim, holders, index, ledger
-from orchestrator.folder.alone import alone
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.events import Started
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.planning import plan_files
-from orchestrator.planning.attempt_plan import AttemptPlan, derive
-from orchestrator.planning.image import recorded as image_kept
-from orchestrator.planning.plan import Plan
-from orchestrator.runs.attempts import continues_from, in_hold, submit
-from orchestrator.runs.attempts.in_hold import Allocation
-from orchestrator.runs.attempts.jobs_in_turn import alive
-from orchestrator.runs.state.decide import History, Policy, Resume, decide
-from orchestrator.runs.state.poll import look
-from orchestrator.runs.state.view import View
-from orchestrator.schedulers import client
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.folder import allocation, claim, holders, index, ledger
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.events import Started
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan, derive
+from torusrun.orchestrator.planning.image import recorded as image_kept
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.runs.attempts import continues_from, in_hold, submit
+from torusrun.orchestrator.runs.attempts.in_hold import Allocation
+from torusrun.orchestrator.runs.attempts.jobs_in_turn import alive
+from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, decide
+from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.schedulers import client
 
 
 class MayNotResume(UserError):
@@ -103,7 +103,7 @@ def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:
     """Raise UserError if the run's image has changed since its beginning, unless `new_image` allows it."""
     before = image_kept.kept(run)
     if before and new_image:
-        from orchestrator.planning.image import checking
+        from torusrun.orchestrator.planning.image import checking
 
         image_kept.keep(run, checking.fitting(plan) or before)
     elif before and (how := image_kept.changed(before)):

@@ -6,16 +6,16 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.environment import absolute_only
-from orchestrator.base.version import __version__
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.job_request import request
-from orchestrator.planning.plan import Plan
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.script import job_script
-from orchestrator.schedulers.software import activating
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import absolute_only
+from torusrun.orchestrator.base.version import __version__
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.job_request import request
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.script import job_script
+from torusrun.orchestrator.schedulers.software import activating
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ def script(
 
     With `standby`, the same for the standby of the attempt after it, whose end the job itself records if it has to.
     """
-    plan, entry, beside = planned.plan, "orchestrator.job.attempt", ""
+    plan, entry, beside = planned.plan, "torusrun.orchestrator.job.attempt", ""
     stdout, stderr = attempt.stdout, attempt.stderr
     if standby:
-        entry, beside = "orchestrator.job.standby.supervisor", "the standby beside "
+        entry, beside = "torusrun.orchestrator.job.standby.supervisor", "the standby beside "
         stdout, stderr = attempt.standby_stdout, attempt.standby_stderr
     return job_script(
         plan.site,
@@ -90,7 +90,7 @@ def _jobs(planned: AttemptPlan, attempt: Attempt, asked: Request) -> str:
         plan.site,
         asked,
         attempt=attempt.folder,
-        entry=process.module(plan.python, "orchestrator.job.keep_going", attempt.folder),
+        entry=process.module(plan.python, "torusrun.orchestrator.job.keep_going", attempt.folder),
         title=f"torusrun {__version__}: run {plan.run_id}, from attempt {planned.number} on",
         environment=python_path(),
         umask=plan.site.umask,

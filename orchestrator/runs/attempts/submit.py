@@ -10,25 +10,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.terminal.remarks import say
-from orchestrator.folder import allocation, index, ledger, settled
-from orchestrator.folder.allocation import AskedOf
-from orchestrator.folder.events import Refused, Submitted, Submitting
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning import attempt_plan
-from orchestrator.planning.attempt_plan import AttemptPlan
-from orchestrator.planning.job_request import request
-from orchestrator.planning.plan import Plan
-from orchestrator.planning.without_bad_nodes import without_bad_nodes
-from orchestrator.runs.attempts import accepted, create, in_hold, jobs_in_turn
-from orchestrator.runs.attempts.in_hold import Allocation
-from orchestrator.runs.attempts.script import Scripts, scripts, submitted
-from orchestrator.runs.state.awaited import Awaited
-from orchestrator.schedulers import client
-from orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.terminal.remarks import say
+from torusrun.orchestrator.folder import allocation, index, ledger, settled
+from torusrun.orchestrator.folder.allocation import AskedOf
+from torusrun.orchestrator.folder.events import Refused, Submitted, Submitting
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import attempt_plan
+from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
+from torusrun.orchestrator.planning.job_request import request
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.planning.without_bad_nodes import without_bad_nodes
+from torusrun.orchestrator.runs.attempts import accepted, create, in_hold, jobs_in_turn
+from torusrun.orchestrator.runs.attempts.in_hold import Allocation
+from torusrun.orchestrator.runs.attempts.script import Scripts, scripts, submitted
+from torusrun.orchestrator.runs.state.awaited import Awaited
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.schedulers.interface import Request
 
 
 def first(

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import socket
 
-from orchestrator.base.errors import TorusrunError
-from orchestrator.base.process import NoAnswer
-from orchestrator.base.states import State
-from orchestrator.folder import ledger
-from orchestrator.folder.alone import alone
-from orchestrator.folder.changes import Changes
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import CancelRequested, Submitted
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning import plan_files
-from orchestrator.planning.attempt_plan import derive
-from orchestrator.planning.phase_groups import stretch_at
-from orchestrator.planning.plan import Plan
-from orchestrator.runs.attempts import submit
-from orchestrator.runs.state import which
-from orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, decide
-from orchestrator.schedulers import client
-from training.checkpoint.manifest import newest_complete
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.changes import Changes
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import CancelRequested, Submitted
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning import plan_files
+from torusrun.orchestrator.planning.attempt_plan import derive
+from torusrun.orchestrator.planning.phase_groups import stretch_at
+from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.runs.attempts import submit
+from torusrun.orchestrator.runs.state import which
+from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, decide
+from torusrun.orchestrator.schedulers import client
+from torusrun.training.checkpoint.manifest import newest_complete
 
 LOCK_S = 120.0  # a client that resumes a run holds its lock during the submission
 

@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, TorusrunError, explained
-from orchestrator.folder import disk, index
-from orchestrator.folder.alone import alone
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.attempts.cancel import is_unsure
-from orchestrator.runs.cleaning.garbage import Garbage
-from orchestrator.runs.remove import check_over
-from orchestrator.runs.state.poll import look
-from orchestrator.runs.state.view import View
-from training.checkpoint.manifest import TEMPORARY_PREFIX, Checkpoint, IncompleteCheckpoint, candidates, verify
-from training.checkpoint.retention import Point, kept
-from training.checkpoint.store import discard
-from training.counted import counted
-from training.recipe.train import CheckpointKeys
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError, explained
+from torusrun.orchestrator.folder import disk, index
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.attempts.cancel import is_unsure
+from torusrun.orchestrator.runs.cleaning.garbage import Garbage
+from torusrun.orchestrator.runs.remove import check_over
+from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.training.checkpoint.manifest import TEMPORARY_PREFIX, Checkpoint, IncompleteCheckpoint, candidates, verify
+from torusrun.training.checkpoint.retention import Point, kept
+from torusrun.training.checkpoint.store import discard
+from torusrun.training.counted import counted
+from torusrun.training.recipe.train import CheckpointKeys
 
 
 def beyond(views: Sequence[View], keep: int, before_s: float) -> Iterator[Garbage]:

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.folder import disk, index
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.images.builds.build import TEMPORARY
-from orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
-from orchestrator.planning.image.recorded import kept
-from orchestrator.runs.cleaning.garbage import Garbage
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.folder import disk, index
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.images.builds.build import TEMPORARY
+from torusrun.orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
+from torusrun.orchestrator.planning.image.recorded import kept
+from torusrun.orchestrator.runs.cleaning.garbage import Garbage
+from torusrun.orchestrator.runs.state.view import View
 
 KEY_SHOWN = 12  # digits of a key in the name of a build's temporary folder
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError, UserError, explained
-from orchestrator.base.private import FOLDER, SECRET, open_regular
-from orchestrator.folder import checkout
-from orchestrator.folder.checkout import Checkout
-from orchestrator.runs.code import limits
-from orchestrator.runs.code.select import Entry, SelectedCode, select, unreadable, walk
-from training.files.checksum import sha256_of
+from torusrun.orchestrator.base.errors import SiteError, UserError, explained
+from torusrun.orchestrator.base.private import FOLDER, SECRET, open_regular
+from torusrun.orchestrator.folder import checkout
+from torusrun.orchestrator.folder.checkout import Checkout
+from torusrun.orchestrator.runs.code import limits
+from torusrun.orchestrator.runs.code.select import Entry, SelectedCode, select, unreadable, walk
+from torusrun.training.files.checksum import sha256_of
 
 BLOCK_BYTES = 1 << 20
 WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH

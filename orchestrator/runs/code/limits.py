@@ -6,9 +6,9 @@ import os
 from collections import Counter
 from functools import partial
 
-from orchestrator.base.errors import UserError
-from orchestrator.runs.code.select import SelectedCode
-from training.counted import counted
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.runs.code.select import SelectedCode
+from torusrun.training.counted import counted
 
 LIMIT_BYTES = 100_000_000
 LIMIT_FILES = 10_000

@@ -8,9 +8,9 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.private import open_regular
-from orchestrator.spec import paths
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.private import open_regular
+from torusrun.orchestrator.spec import paths
 
 # Folders and files in which programs keep keys and logins; a name with a slash is the end of a path.
 SECRET_NAMES = (

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.folder import checkout
-from orchestrator.runs.code.never_copied import is_private_key, is_secret, refuse_home
-from training.counted import first_of
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.folder import checkout
+from torusrun.orchestrator.runs.code.never_copied import is_private_key, is_secret, refuse_home
+from torusrun.training.counted import first_of
 
 MOST_LOOKED_AT = 100_000  # names; a folder with more, as a home can be, is read in part
 LEFT_OUT = {".git", "__pycache__"}

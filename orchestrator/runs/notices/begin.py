@@ -9,15 +9,15 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State
-from orchestrator.folder.events import Event, Notified
-from orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder.events import Event, Notified
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 JOB_WAITS_S = 15.0  # for the notices of its last attempt: a scheduler ends what a job leaves behind
 MOST = 5  # runs for which one command sends
-PROGRAM = "orchestrator.runs.notices.sending"
+PROGRAM = "torusrun.orchestrator.runs.notices.sending"
 WELL = (State.COMPLETED, State.CANCELLED)
 _begun: set[str] = set()  # runs of this process
 _senders: list[subprocess.Popen[bytes]] = []  # of this process, the newest last

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.base.states import State
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Ended, KeptGoing, Started
-from orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Ended, KeptGoing, Started
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 SCHEMA = 1
 NO_RECORD = "it ended without a record"

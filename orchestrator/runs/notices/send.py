@@ -11,11 +11,11 @@ import urllib.request
 from collections.abc import Collection, Iterator
 from typing import IO, Any
 
-from orchestrator.base import process
-from orchestrator.base.environment import jobs_environment, which
-from orchestrator.base.errors import SiteError
-from orchestrator.runs.notices.notice import Notice
-from orchestrator.spec.notify import Notify
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import jobs_environment, which
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.runs.notices.notice import Notice
+from torusrun.orchestrator.spec.notify import Notify
 
 PROGRAM_S = 8.0
 WEBHOOK_S = 8.0  # for its connection, and for its answer

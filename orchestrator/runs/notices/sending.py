@@ -15,16 +15,16 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base import lock
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Notified
-from orchestrator.folder.kept_secrets import kept
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.plan_files import read_plan
-from orchestrator.planning.secret_values import WEBHOOK
-from orchestrator.runs.notices.notice import notice
-from orchestrator.runs.notices.send import MAYBE, send
+from torusrun.orchestrator.base import lock
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Notified
+from torusrun.orchestrator.folder.kept_secrets import kept
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.plan_files import read_plan
+from torusrun.orchestrator.planning.secret_values import WEBHOOK
+from torusrun.orchestrator.runs.notices.notice import notice
+from torusrun.orchestrator.runs.notices.send import MAYBE, send
 
 LONGEST_S = 30  # then the kernel ends this process, whatever it waits for
 TIME_S = 12.0  # for the lock and all ways: a job waits for 15 s, and what is not recorded by then is sent again

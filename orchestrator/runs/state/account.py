@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from orchestrator.base.states import Cause, State
-from orchestrator.folder import kept_forecast, ledger, metrics
-from orchestrator.folder.events import Event
-from orchestrator.folder.kept_forecast import KeptForecast
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state.attempts import AttemptFacts, attempts
-from orchestrator.runs.state.next_job import may_begin_another
-from training.reporting import events as rows_of
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.folder import kept_forecast, ledger, metrics
+from torusrun.orchestrator.folder.events import Event
+from torusrun.orchestrator.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state.attempts import AttemptFacts, attempts
+from torusrun.orchestrator.runs.state.next_job import may_begin_another
+from torusrun.training.reporting import events as rows_of
 
 QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED, IDLE = USES = (
     "queue",  # from the submission of an attempt to its start; in a chain of jobs, from the end of the one before

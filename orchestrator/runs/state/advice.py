@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.base.states import Cause
-from orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.states import Cause
+from torusrun.orchestrator.base.terminal.plain import plain
 
 CONTINUES = "`torusrun resume {run}` continues from the newest checkpoint, if there is one"
 AVOIDS = "its option `--exclude {hosts}` avoids a bad host; `torusrun nodes` lists those that are left out anyway"

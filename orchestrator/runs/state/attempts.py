@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.base.states import Cause, State
-from orchestrator.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
-from training.reporting.events import START
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from torusrun.training.reporting.events import START
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from orchestrator.base.states import State
-from orchestrator.runs.state.view import View
-from training.counted import counted
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.training.counted import counted
 
 ORDER: tuple[State, ...] = (
     State.RUNNING,

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import State
-from orchestrator.folder import allocation, index, ledger
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.planning.phase_groups import stretches
-from orchestrator.planning.plan_files import read_plan
-from orchestrator.runs.state import next_job
-from orchestrator.runs.state.poll import views
-from orchestrator.runs.state.view import View
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import allocation, index, ledger
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.planning.phase_groups import stretches
+from torusrun.orchestrator.planning.plan_files import read_plan
+from torusrun.orchestrator.runs.state import next_job
+from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.runs.state.view import View
 
 
 @dataclass(frozen=True)

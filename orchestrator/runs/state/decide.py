@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from orchestrator.base.states import Cause, State
-from orchestrator.runs.state.in_vain import MOST_AT_FIRST, SAME_BAD_HOST
-from training.counted import counted
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.runs.state.in_vain import MOST_AT_FIRST, SAME_BAD_HOST
+from torusrun.training.counted import counted
 
 FORCE = "if you know that it is not running any more, resume it with --force"
 

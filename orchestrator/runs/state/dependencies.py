@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.base.states import State, Status, never_starts
-from orchestrator.folder import ledger
-from orchestrator.folder.events import Ended, Event, Started, Submitted, Submitting
-from orchestrator.folder.ledger import last
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state.view import Record
+from torusrun.orchestrator.base.states import State, Status, never_starts
+from torusrun.orchestrator.folder import ledger
+from torusrun.orchestrator.folder.events import Ended, Event, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state.view import Record
 
 
 def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:

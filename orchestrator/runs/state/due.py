@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base.errors import TorusrunError
-from orchestrator.base.states import State
-from orchestrator.folder import kept_forecast, metrics
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.prediction import chain
-from orchestrator.runs.state.poll import DEFAULT_TIMEOUT_S
-from orchestrator.runs.state.view import TAIL_BYTES, Record, View, read_record
-from orchestrator.schedulers import starts
-from orchestrator.schedulers.client import Client
-from training.reporting import events as rows_of
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import kept_forecast, metrics
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.prediction import chain
+from torusrun.orchestrator.runs.state.poll import DEFAULT_TIMEOUT_S
+from torusrun.orchestrator.runs.state.view import TAIL_BYTES, Record, View, read_record
+from torusrun.orchestrator.schedulers import starts
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.training.reporting import events as rows_of
 
 
 @dataclass(frozen=True)

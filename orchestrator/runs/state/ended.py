@@ -6,13 +6,13 @@ import contextlib
 import json
 from collections.abc import Collection, Sequence
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State
-from orchestrator.folder import attempt_folders, index, settled
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.settled import Settled
-from orchestrator.runs.state.view import Record, View
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import attempt_folders, index, settled
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.settled import Settled
+from torusrun.orchestrator.runs.state.view import Record, View
 
 
 def ids(runs: Sequence[RunFolder]) -> Collection[str]:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.base import private
-from orchestrator.base.states import State, Status
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.runs.state.poll import standing
-from orchestrator.runs.state.view import Record, View, read_record
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.runs.state.poll import standing
+from torusrun.orchestrator.runs.state.view import Record, View, read_record
 
 LOOK_S = 0.5
 WAITING_LOOK_S = 2.0  # between looks at a run that is not running

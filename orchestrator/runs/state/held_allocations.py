@@ -9,15 +9,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State, Status
-from orchestrator.folder import allocation
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import Started
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.ledger import last
-from orchestrator.runs.state.pace import short
-from orchestrator.runs.state.view import Record
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.folder import allocation
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import Started
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.runs.state.pace import short
+from torusrun.orchestrator.runs.state.view import Record
 
 ENDS_ALL = (State.TIMEOUT, State.NODE_FAIL, State.PREEMPTED, State.OOM)  # these ends of a job also end its attempt
 

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from orchestrator.base.states import Cause
-from orchestrator.folder.events import Ended, Event, GivenBadHosts, Started, Submitting
-from orchestrator.folder.ledger import last
+from torusrun.orchestrator.base.states import Cause
+from torusrun.orchestrator.folder.events import Ended, Event, GivenBadHosts, Started, Submitting
+from torusrun.orchestrator.folder.ledger import last
 
 # Causes outside the program: its launcher, its scheduler, or a host, whose job may have left no record at all.
 OUTSIDE = (Cause.LAUNCHER, Cause.SCHEDULER, Cause.HOST_LOST, Cause.UNKNOWN)

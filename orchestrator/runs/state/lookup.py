@@ -6,20 +6,20 @@ import contextlib
 import math
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.states import State, Status
-from orchestrator.folder import allocation, ledger
-from orchestrator.folder.events import JobAdded, NoMoreJobs, Started, Submitted, Submitting
-from orchestrator.folder.ledger import last
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.sweep_folder import SweepFolder
-from orchestrator.runs.state.in_vain import first_of_submission
-from orchestrator.runs.state.next_job import jobs_of, lacks_jobs
-from orchestrator.runs.state.outcome import SHOWN_AFTER_S
-from orchestrator.runs.state.view import Record, read_record
-from orchestrator.schedulers import answers
-from orchestrator.schedulers.client import Client
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.folder import allocation, ledger
+from torusrun.orchestrator.folder.events import JobAdded, NoMoreJobs, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.runs.state.in_vain import first_of_submission
+from torusrun.orchestrator.runs.state.next_job import jobs_of, lacks_jobs
+from torusrun.orchestrator.runs.state.outcome import SHOWN_AFTER_S
+from torusrun.orchestrator.runs.state.view import Record, read_record
+from torusrun.orchestrator.schedulers import answers
+from torusrun.orchestrator.schedulers.client import Client
 
 CUT_OFF = "the submission of attempt {} was cut off"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.folder.events import (
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.folder.events import (
     CancelRequested,
     Ended,
     Event,
@@ -16,8 +16,8 @@ from orchestrator.folder.events import (
     Submitted,
     Submitting,
 )
-from orchestrator.folder.ledger import last
-from orchestrator.runs.state.in_vain import first_of_submission
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.runs.state.in_vain import first_of_submission
 
 WAITS = "the next waits in the queue"
 BEGINS = "the next begins"

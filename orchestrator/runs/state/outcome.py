@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.base.states import Cause, State, Status
-from orchestrator.folder.end_words import ended
-from orchestrator.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.ledger import last
-from orchestrator.folder.records import End
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.folder.end_words import ended
+from torusrun.orchestrator.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.records import End
 
 # A scheduler knows these ends better than a job that only received a signal.
 SCHEDULER_KNOWS = {State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL, State.OOM, State.CANCELLED}

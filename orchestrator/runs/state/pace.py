@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.folder import metrics
-from training.reporting import events
+from torusrun.orchestrator.folder import metrics
+from torusrun.training.reporting import events
 
 # A pause is reported if it is longer than both. An evaluation or a checkpoint can be such a pause.
 LEAST_PAUSE_S = 10.0

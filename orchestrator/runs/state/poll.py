@@ -9,28 +9,28 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError, TorusrunError
-from orchestrator.base.states import State, Status
-from orchestrator.folder import claim, index, ledger, settled
-from orchestrator.folder.alone import alone
-from orchestrator.folder.end_words import ended as end_of
-from orchestrator.folder.events import Ended, KeptGoing, Started
-from orchestrator.folder.how_ended import How
-from orchestrator.folder.ledger import last
-from orchestrator.folder.records import End, no_room, on_full_disk
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.settled import Settled
-from orchestrator.folder.shown_plan import POLL_INTERVAL_S
-from orchestrator.runs.notices import begin
-from orchestrator.runs.state import dependencies, ended, next_job
-from orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
-from orchestrator.runs.state.lookup import look_up, look_up_added
-from orchestrator.runs.state.view import Record, View, read_record
-from orchestrator.schedulers import answers, last_action
-from orchestrator.schedulers.answers import Answer
-from orchestrator.schedulers.arrays import whole
-from orchestrator.schedulers.client import Client
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.folder import claim, index, ledger, settled
+from torusrun.orchestrator.folder.alone import alone
+from torusrun.orchestrator.folder.end_words import ended as end_of
+from torusrun.orchestrator.folder.events import Ended, KeptGoing, Started
+from torusrun.orchestrator.folder.how_ended import How
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.records import End, no_room, on_full_disk
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.settled import Settled
+from torusrun.orchestrator.folder.shown_plan import POLL_INTERVAL_S
+from torusrun.orchestrator.runs.notices import begin
+from torusrun.orchestrator.runs.state import dependencies, ended, next_job
+from torusrun.orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
+from torusrun.orchestrator.runs.state.lookup import look_up, look_up_added
+from torusrun.orchestrator.runs.state.view import Record, View, read_record
+from torusrun.orchestrator.schedulers import answers, last_action
+from torusrun.orchestrator.schedulers.answers import Answer
+from torusrun.orchestrator.schedulers.arrays import whole
+from torusrun.orchestrator.schedulers.client import Client
 
 DEFAULT_TIMEOUT_S = 30.0
 PATIENCE_S = 5.0  # after this a user believes that `status` hangs; a healthy scheduler answers in a second or two
@@ -207,7 +207,7 @@ def _judged(record: Record, job: Status | None, now_s: float) -> Status:
 
 def _note(record: Record, status: Status) -> None:
     """Write an end into the ledger."""
-    from orchestrator.folder.bad_nodes.noted import note  # imported late: few looks find an end
+    from torusrun.orchestrator.folder.bad_nodes.noted import note  # imported late: few looks find an end
 
     with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
         if not record.ended:

@@ -11,16 +11,16 @@ from itertools import pairwise
 from statistics import mean
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State
-from orchestrator.base.typed import LARGEST_TIME_S
-from orchestrator.folder import kept_forecast, ledger, metrics
-from orchestrator.folder.events import Scored
-from orchestrator.folder.kept_forecast import KeptForecast
-from orchestrator.folder.node_load import NodeLoad, RankSteps
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.state.view import read_record
-from training.reporting import events as rows_of
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.typed import LARGEST_TIME_S
+from torusrun.orchestrator.folder import kept_forecast, ledger, metrics
+from torusrun.orchestrator.folder.events import Scored
+from torusrun.orchestrator.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.folder.node_load import NodeLoad, RankSteps
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.training.reporting import events as rows_of
 
 TRAINING, STEP, COMPUTE, INPUT, WAITING, EXPOSED, STRAGGLERS, EVALUATIONS, SAVE = PARTS = (
     "training",  # all steps and evaluations of a run that is COMPLETED, without disturbances

@@ -11,19 +11,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.states import State
-from orchestrator.folder import index, settled
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.folder.settled import Settled
-from orchestrator.folder.shown_plan import site_name
-from orchestrator.folder.sweep_folder import members_of
-from orchestrator.runs.state import ended as over
-from orchestrator.runs.state.view import View, read_record
-from orchestrator.spec.kinds import seconds
-from orchestrator.spec.paths import exists, expanded
-from orchestrator.spec.problems import shown
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.folder import index, settled
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.settled import Settled
+from torusrun.orchestrator.folder.shown_plan import site_name
+from torusrun.orchestrator.folder.sweep_folder import members_of
+from torusrun.orchestrator.runs.state import ended as over
+from torusrun.orchestrator.runs.state.view import View, read_record
+from torusrun.orchestrator.spec.kinds import seconds
+from torusrun.orchestrator.spec.paths import exists, expanded
+from torusrun.orchestrator.spec.problems import shown
+from torusrun.training.recipe.near import did_you_mean
 
 SHOWN_OVER = 20  # runs that are over, by default
 PATTERN = re.compile(r"[*?\[]")
@@ -137,7 +137,7 @@ def site(text: str, elsewhere: Collection[str] = ()) -> str:
 
     Raises UserError for a site that does not exist and that no run names.
     """
-    from orchestrator.spec.load import site_names  # loads YAML, which `status` rarely needs
+    from torusrun.orchestrator.spec.load import site_names  # loads YAML, which `status` rarely needs
 
     name = site_name(text)
     names = {*site_names(), *elsewhere}

@@ -8,11 +8,11 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import write_json
-from orchestrator.base.typed import read_record
-from orchestrator.folder.node_load import RankSteps
-from training.recipe.limits import Limits
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.base.typed import read_record
+from torusrun.orchestrator.folder.node_load import RankSteps
+from torusrun.training.recipe.limits import Limits
 
 TIMES_USUAL = 1.2
 MOST = 8  # ranks or hosts in a record

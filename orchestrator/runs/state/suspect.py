@@ -11,15 +11,15 @@ import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.private import read_bytes
-from orchestrator.folder import attempt_folders
-from orchestrator.folder.records import RankEnd
-from orchestrator.folder.run_folder import Attempt
-from orchestrator.runs.state.clocks import ahead_s
-from orchestrator.runs.state.pace import duration
-from orchestrator.runs.state.slow import Slow
-from training.counted import first_of
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.private import read_bytes
+from torusrun.orchestrator.folder import attempt_folders
+from torusrun.orchestrator.folder.records import RankEnd
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.runs.state.clocks import ahead_s
+from torusrun.orchestrator.runs.state.pace import duration
+from torusrun.orchestrator.runs.state.slow import Slow
+from torusrun.training.counted import first_of
 
 SILENT_S = 30.0  # the supervisor touches its pulse every 5 s
 LEAVE_S = 10.0  # the time for ranks on living hosts to end and record it, after the first end

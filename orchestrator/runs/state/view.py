@@ -8,21 +8,21 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State, Status
-from orchestrator.base.terminal.plain import plain
-from orchestrator.folder import allocation, attempt_folders, index, kept_forecast, ledger, metrics, shown_plan
-from orchestrator.folder.bad_nodes.left_out import listed
-from orchestrator.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
-from orchestrator.folder.ledger import last
-from orchestrator.folder.records import End, is_done
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.folder.shown_plan import Planned
-from orchestrator.runs.state import next_job, suspect, which
-from orchestrator.runs.state.clocks import now_there_s
-from orchestrator.runs.state.outcome import resolve
-from orchestrator.runs.state.pace import RunProgress, progress
-from orchestrator.runs.state.waiting import waiting
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.folder import allocation, attempt_folders, index, kept_forecast, ledger, metrics, shown_plan
+from torusrun.orchestrator.folder.bad_nodes.left_out import listed
+from torusrun.orchestrator.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.records import End, is_done
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.folder.shown_plan import Planned
+from torusrun.orchestrator.runs.state import next_job, suspect, which
+from torusrun.orchestrator.runs.state.clocks import now_there_s
+from torusrun.orchestrator.runs.state.outcome import resolve
+from torusrun.orchestrator.runs.state.pace import RunProgress, progress
+from torusrun.orchestrator.runs.state.waiting import waiting
 
 TAIL_BYTES = 16_384
 NOT_CHOSEN = "the job chooses it once it knows its hosts"

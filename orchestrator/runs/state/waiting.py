@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.json_files import read_object
-from orchestrator.base.states import State, Status
-from orchestrator.folder import attempt_folders
-from orchestrator.folder.events import Event, Started, Submitting
-from orchestrator.folder.ledger import last
-from orchestrator.folder.run_folder import Attempt
-from training.counted import counted
-from training.reporting.events import START
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.folder import attempt_folders
+from torusrun.orchestrator.folder.events import Event, Started, Submitting
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.training.counted import counted
+from torusrun.training.reporting.events import START
 
 UNMATCHED_S = 60.0  # after the start of a command, whose log should have a step by then
 NO_REASON = "in the queue; the scheduler gives no reason"

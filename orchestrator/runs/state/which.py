@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orchestrator.folder import attempt_folders, ledger
-from orchestrator.folder.events import Ended, Event, Started, Submitted, Submitting
-from orchestrator.folder.ledger import last
-from orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder import attempt_folders, ledger
+from torusrun.orchestrator.folder.events import Ended, Event, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.folder.run_folder import RunFolder
 
 
 def newest(events: Sequence[Event], folders: Sequence[int]) -> int:

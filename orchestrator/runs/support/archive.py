@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import parsed, read_object
-from orchestrator.base.private import read_bytes
-from orchestrator.base.version import __version__
-from orchestrator.base.whole_lines import last_lines
-from orchestrator.folder import kept_secrets
-from orchestrator.folder.run_folder import Attempt, RunFolder
-from orchestrator.runs.support.without_secrets import Cleaner, secret_variables, variables_of
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.json_files import parsed, read_object
+from torusrun.orchestrator.base.private import read_bytes
+from torusrun.orchestrator.base.version import __version__
+from torusrun.orchestrator.base.whole_lines import last_lines
+from torusrun.orchestrator.folder import kept_secrets
+from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.runs.support.without_secrets import Cleaner, secret_variables, variables_of
 
 TAIL_BYTES = 1 << 16  # of each output
 MOST_BYTES = 20_000_000  # of all files; the newest attempts come first

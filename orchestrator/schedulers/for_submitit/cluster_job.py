@@ -7,8 +7,8 @@ from pathlib import Path
 
 from submitit.core import core
 
-from orchestrator.base.states import State
-from orchestrator.schedulers.client import Client
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.schedulers.client import Client
 
 RECORDS_LAG_S = 30.0  # a job leaves a queue some time before the scheduler's records have its end
 

@@ -11,11 +11,11 @@ from typing import ClassVar
 
 from submitit.core import job_environment, utils
 
-from orchestrator import schedulers
-from orchestrator.base import private
-from orchestrator.schedulers import allocated
-from orchestrator.schedulers.gridengine.scheduler import GridEngine
-from orchestrator.schedulers.pbs.scheduler import PBS
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.schedulers import allocated
+from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
+from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 
 CONTINUES = "TORUSRUN_CONTINUES"  # the variable with the id of the job that this job continues
 

@@ -17,19 +17,19 @@ from typing import Any, ClassVar
 
 from submitit.core import core, plugins, utils
 
-from orchestrator import schedulers
-from orchestrator.base import private, process
-from orchestrator.base.environment import safe, which
-from orchestrator.base.render.environment import Text, render
-from orchestrator.schedulers import remote_shell
-from orchestrator.schedulers.client import Client
-from orchestrator.schedulers.for_submitit.cluster_job import ClusterJob, Watcher
-from orchestrator.schedulers.for_submitit.environments import CONTINUES
-from orchestrator.schedulers.gridengine.scheduler import GridEngine
-from orchestrator.schedulers.interface import Request
-from orchestrator.schedulers.launchers.openmpi import remote_words
-from orchestrator.schedulers.pbs.scheduler import PBS
-from orchestrator.schedulers.words import filled, fitting
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.environment import safe, which
+from torusrun.orchestrator.base.render.environment import Text, render
+from torusrun.orchestrator.schedulers import remote_shell
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.for_submitit.cluster_job import ClusterJob, Watcher
+from torusrun.orchestrator.schedulers.for_submitit.environments import CONTINUES
+from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.launchers.openmpi import remote_words
+from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
+from torusrun.orchestrator.schedulers.words import filled, fitting
 
 COMMAND_TIMEOUT_S = 60.0
 
@@ -162,7 +162,9 @@ class ClusterExecutor(core.Executor):
 
     def _text(self, request: Request) -> str:
         p = {**SHARED, **OWN, **self.parameters}
-        task = f"{self.python} {shlex.join(process.module('', 'orchestrator.schedulers.for_submitit.task')[1:])}"
+        task = (
+            f"{self.python} {shlex.join(process.module('', 'torusrun.orchestrator.schedulers.for_submitit.task')[1:])}"
+        )
         if self._num_tasks() > 1:
             spread = f"--oversubscribe -np {self._num_tasks()} --map-by ppr:{request.ranks_per_node}:node"
             ignoring = """sh -c 'trap "" USR2; exec "$@"' sh"""  # mpirun's daemons on other nodes do not ignore it

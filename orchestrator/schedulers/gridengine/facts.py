@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.base.errors import SiteError
-from orchestrator.schedulers.cluster_facts import (
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.schedulers.cluster_facts import (
     Ask,
     ClusterFacts,
     NodeKind,
@@ -18,9 +18,9 @@ from orchestrator.schedulers.cluster_facts import (
     optional,
     size_bytes,
 )
-from orchestrator.schedulers.gridengine import topology
-from orchestrator.schedulers.gridengine.states import xml
-from training.counted import first_of
+from torusrun.orchestrator.schedulers.gridengine import topology
+from torusrun.orchestrator.schedulers.gridengine.states import xml
+from torusrun.training.counted import first_of
 
 VERSION = ("qstat", "-help")
 QUEUES = ("qconf", "-sq", "*")

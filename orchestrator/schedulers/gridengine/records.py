@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from signal import SIGKILL
 
-from orchestrator.base.signals import signal_name
-from orchestrator.base.states import State, Status
+from torusrun.orchestrator.base.signals import signal_name
+from torusrun.orchestrator.base.states import State, Status
 
 PROLOG_S = 60  # how long a site may prepare a job before its time begins to count
 # The codes of `failed` of a job that ran to its end all the same: its exit status counts.

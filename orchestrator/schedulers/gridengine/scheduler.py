@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import Status
-from orchestrator.schedulers.gridengine import facts, states, topology
-from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
-from orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
-from training.counted import counted
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import Status
+from torusrun.orchestrator.schedulers.gridengine import facts, states, topology
+from torusrun.orchestrator.schedulers.interface import Request, Scheduler
+from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
+from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
+from torusrun.training.counted import counted
 
 LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)
 # Variables of the login environment that a job would lack; the script sets PYTHONPATH and the site's variables.

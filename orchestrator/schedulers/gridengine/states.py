@@ -6,11 +6,11 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State, Status, never_starts
-from orchestrator.schedulers.arrays import with_arrays
-from orchestrator.schedulers.gridengine.records import READ, Record, ended
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State, Status, never_starts
+from torusrun.orchestrator.schedulers.arrays import with_arrays
+from torusrun.orchestrator.schedulers.gridengine.records import READ, Record, ended
 
 # The letters of qstat's states (sge_status(5)), and the meaning of the unusual ones.
 LETTERS = set("dEhqrRsSTtw")

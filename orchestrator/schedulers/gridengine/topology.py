@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.tree import Tree
-from orchestrator.schedulers.cluster_facts import Ask
-from orchestrator.schedulers.traits import SwitchSource
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.tree import Tree
+from torusrun.orchestrator.schedulers.cluster_facts import Ask
+from torusrun.orchestrator.schedulers.traits import SwitchSource
 
 GROUPS = ("qconf", "-shgrpl")
 RACK = "@rack"  # how the names of racks' host groups begin, unless topology.attribute says otherwise

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from orchestrator.base.errors import SiteError
-from orchestrator.schedulers.launchers.hydra import Hydra
-from orchestrator.schedulers.launchers.launcher import Launcher
-from orchestrator.schedulers.launchers.openmpi import OpenMPI
-from orchestrator.schedulers.launchers.spawn import Spawn
-from orchestrator.schedulers.launchers.srun import Srun
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.schedulers.launchers.hydra import Hydra
+from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.launchers.openmpi import OpenMPI
+from torusrun.orchestrator.schedulers.launchers.spawn import Spawn
+from torusrun.orchestrator.schedulers.launchers.srun import Srun
 
 FAMILIES: tuple[type[Launcher], ...] = (Srun, OpenMPI, Hydra, Spawn)
 # Programs whose name is enough; the others belong to an MPI, which their version text names.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import signal
 
-from orchestrator.schedulers.launchers.launcher import Launch, Launcher
+from torusrun.orchestrator.schedulers.launchers.launcher import Launch, Launcher
 
 OWN_PLACES = {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "disable"}  # else Intel MPI uses the scheduler's; from its manual
 EXTRA_WORDS = ("HYDRA_LAUNCHER_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS")  # MPICH's, and Intel's

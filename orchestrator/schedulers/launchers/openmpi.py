@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.schedulers.launchers.launcher import Launch, Launcher
+from torusrun.orchestrator.schedulers.launchers.launcher import Launch, Launcher
 
 LOST = re.compile(
     r"(?:ORTE|PRTE) has lost communication with a remote daemon\..*?Remote daemon: *\S+ on node (\S+)", re.DOTALL

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.base import process
-from orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi
 
 
 class Spawn(Launcher):
@@ -20,4 +20,4 @@ class Spawn(Launcher):
 
     def command(self, launch: Launch) -> list[str]:
         words = (str(launch.ranks), f"{launch.kill_after_s:g}")
-        return process.module(launch.python, "orchestrator.schedulers.launchers.spawner", *words)
+        return process.module(launch.python, "torusrun.orchestrator.schedulers.launchers.spawner", *words)

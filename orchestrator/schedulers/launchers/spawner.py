@@ -13,9 +13,9 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from orchestrator.base import process
-from orchestrator.schedulers.launchers.spawn import Spawn
-from training.reporting.output import never_fail
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.schedulers.launchers.spawn import Spawn
+from torusrun.training.reporting.output import never_fail
 
 POLL_S = 0.1
 LATER_S = 10.0  # beyond the time of a rank for its program and for the writer of its checkpoint

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import signal
 
-from orchestrator.network.hosts.hostlist import numbers
-from orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi, firsts
+from torusrun.orchestrator.network.hosts.hostlist import numbers
+from torusrun.orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi, firsts
 
 LOST = re.compile(r"srun: error: Node failure on (\S+)")
 KILLED = re.compile(r"^srun: error: \S+: tasks? ([\d,-]+): ([A-Z][A-Za-z ]+?)(?: \(core dumped\))?$", re.MULTILINE)

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from orchestrator.schedulers.local.sessions import WAITING, found
+from torusrun.orchestrator.schedulers.local.sessions import WAITING, found
 
 POLL_S = 0.2
 PR_SET_NAME = 15  # <linux/prctl.h>

@@ -13,14 +13,14 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from orchestrator.base import private, process
-from orchestrator.base.environment import safe
-from orchestrator.schedulers.local.sessions import job_id_of
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.environment import safe
+from torusrun.orchestrator.schedulers.local.sessions import job_id_of
 
 
 def main() -> None:
     script, token, awaited = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
-    begin = process.module(sys.executable, "orchestrator.schedulers.local.begin", script, token, *awaited)
+    begin = process.module(sys.executable, "torusrun.orchestrator.schedulers.local.begin", script, token, *awaited)
     with _appended(script.with_suffix(".out")) as out, _appended(script.with_suffix(".err")) as err:
         job = subprocess.Popen(
             begin if awaited else ["bash", str(script), token],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, optional
+from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, optional
 
 CORES = ("nproc",)
 MEMORY = ("cat", "/proc/meminfo")

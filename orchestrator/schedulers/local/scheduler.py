@@ -8,14 +8,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import Finished
-from orchestrator.base.states import Status
-from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.local import facts
-from orchestrator.schedulers.local.sessions import found
-from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import Status
+from torusrun.orchestrator.schedulers.interface import Request, Scheduler
+from torusrun.orchestrator.schedulers.local import facts
+from torusrun.orchestrator.schedulers.local.sessions import found
+from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 
 OWN_ID = (
     'read -r -a torusrun_stat < "/proc/$$/stat"',
@@ -51,7 +51,9 @@ class Local(Scheduler):
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
         after = (*request.after, *request.after_any)
-        return process.module(sys.executable, "orchestrator.schedulers.local.detach", script, request.called, *after)
+        return process.module(
+            sys.executable, "torusrun.orchestrator.schedulers.local.detach", script, request.called, *after
+        )
 
     def job_id(self, stdout: str) -> str:
         if not re.fullmatch(r"\d+\.\d+", stdout.strip()):

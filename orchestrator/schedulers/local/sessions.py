@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.states import State, Status
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State, Status
 
 WAITING = "torusrun-waits"  # the name of a process that waits for other jobs before it begins
 

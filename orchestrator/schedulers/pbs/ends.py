@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from signal import Signals
 
-from orchestrator.base.states import State, Status
-from training.counted import first_of
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.training.counted import first_of
 
 NOT_STARTED = "its script could not be started (PBS's log on {first} says why)"
 DAEMON = "the job ended as PBS's daemon on {first} was started again"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from orchestrator.base.errors import SiteError
-from orchestrator.schedulers.cluster_facts import (
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.schedulers.cluster_facts import (
     Ask,
     ClusterFacts,
     NodeKind,
@@ -16,7 +16,7 @@ from orchestrator.schedulers.cluster_facts import (
     duration_s,
     size_bytes,
 )
-from orchestrator.schedulers.pbs import topology
+from torusrun.orchestrator.schedulers.pbs import topology
 
 QUEUES = ("qstat", "-Q", "-f")
 SERVER = ("qstat", "-B", "-f")

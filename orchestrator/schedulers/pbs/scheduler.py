@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import Status
-from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
-from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.pbs import facts, states, topology
-from orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
-from orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import Status
+from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
+from torusrun.orchestrator.schedulers.interface import Request, Scheduler
+from torusrun.orchestrator.schedulers.pbs import facts, states, topology
+from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
+from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
 # PBS sets PATH in /etc/profile.d, which some login shells skip. Its folder comes last: its mpiexec starts no ranks.

@@ -12,10 +12,10 @@ import re
 import time
 from collections.abc import Mapping
 
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State, Status, never_starts
-from orchestrator.schedulers.pbs.ends import exit_words, server_ended
-from orchestrator.schedulers.pbs.topology import records
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State, Status, never_starts
+from torusrun.orchestrator.schedulers.pbs.ends import exit_words, server_ended
+from torusrun.orchestrator.schedulers.pbs.topology import records
 
 UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255, for some of the named jobs; the others are reported
 NO_HISTORY = "not configured to maintain job history"

@@ -9,10 +9,10 @@ import json
 import re
 from collections.abc import Mapping
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.same_host import same_host
-from orchestrator.network.hosts.tree import Tree
-from orchestrator.schedulers.traits import SwitchSource
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.same_host import same_host
+from torusrun.orchestrator.network.hosts.tree import Tree
+from torusrun.orchestrator.schedulers.traits import SwitchSource
 
 COMMAND = ("pbsnodes", "-av")  # without -v it merges the vnodes of a host, and lacks some of their resources
 RESOURCE = "resources_available."

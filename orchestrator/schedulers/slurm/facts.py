@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.user import user_name
-from orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, optional
-from orchestrator.schedulers.slurm import topology
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.user import user_name
+from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, optional
+from torusrun.orchestrator.schedulers.slurm import topology
 
 VERSION = ("sinfo", "--version")
 PARTITIONS = ("scontrol", "show", "partition", "--oneliner")

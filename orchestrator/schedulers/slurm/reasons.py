@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.base.signals import signal_name
-from training.counted import first_of
+from torusrun.orchestrator.base.signals import signal_name
+from torusrun.training.counted import first_of
 
 RELEASE = "`scontrol release {job}` releases it"
 

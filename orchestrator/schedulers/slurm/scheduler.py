@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import Status
-from orchestrator.network.hosts.hostlist import expand
-from orchestrator.schedulers.interface import Request, Scheduler
-from orchestrator.schedulers.slurm import facts, states, topology
-from orchestrator.schedulers.traits import ClusterQueries, Query, Reach, Traits, Variables
-from orchestrator.schedulers.words import directives, printed_id
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import Status
+from torusrun.orchestrator.network.hosts.hostlist import expand
+from torusrun.orchestrator.schedulers.interface import Request, Scheduler
+from torusrun.orchestrator.schedulers.slurm import facts, states, topology
+from torusrun.orchestrator.schedulers.traits import ClusterQueries, Query, Reach, Traits, Variables
+from torusrun.orchestrator.schedulers.words import directives, printed_id
 
 OTHER_CLUSTER = re.compile(r"\s*(-M|--cl(u(s(t(e(rs?)?)?)?)?)?([=\s]|$))")  # getopt_long takes abbreviations, too
 # What sbatch prints without --parsable, as a site's own sbatch may, and with it; a federation adds a cluster's name.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from orchestrator.base.errors import SiteError
-from orchestrator.base.process import Finished
-from orchestrator.base.states import State, Status, never_starts
-from orchestrator.network.hosts.hostlist import expand
-from orchestrator.schedulers.arrays import with_arrays
-from orchestrator.schedulers.slurm import reasons
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import State, Status, never_starts
+from torusrun.orchestrator.network.hosts.hostlist import expand
+from torusrun.orchestrator.schedulers.arrays import with_arrays
+from torusrun.orchestrator.schedulers.slurm import reasons
 
 WORDS = {
     State.PENDING: "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT RESV_DEL_HOLD",

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.hostlist import expand
-from orchestrator.network.hosts.tree import Tree
-from orchestrator.schedulers.cluster_facts import Ask
-from orchestrator.schedulers.slurm import topology_yaml
-from orchestrator.schedulers.traits import SwitchSource
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.hostlist import expand
+from torusrun.orchestrator.network.hosts.tree import Tree
+from torusrun.orchestrator.schedulers.cluster_facts import Ask
+from torusrun.orchestrator.schedulers.slurm import topology_yaml
+from torusrun.orchestrator.schedulers.traits import SwitchSource
 
 COMMAND = ("scontrol", "show", "topology")
 AS_YAML = ("scontrol", "show", "topoconf")

@@ -11,11 +11,11 @@ from math import prod
 
 import yaml
 
-from orchestrator.base.errors import SiteError
-from orchestrator.network.hosts.hostlist import expand
-from orchestrator.network.hosts.tree import Tree
-from orchestrator.spec.nodes import compose, mark_of
-from orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.network.hosts.hostlist import expand
+from torusrun.orchestrator.network.hosts.tree import Tree
+from torusrun.orchestrator.spec.nodes import compose, mark_of
+from torusrun.orchestrator.spec.problems import SpecError
 
 SOURCE = "Slurm's topology.yaml"
 AXES = ("x", "y", "z")

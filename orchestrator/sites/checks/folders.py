@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base import private
-from orchestrator.base.errors import SiteError
-from orchestrator.sites.checks.check import Check, failed, ok, warning
-from orchestrator.sites.machine import file_system, is_shared
-from orchestrator.spec.paths import absolute
-from orchestrator.spec.site import Site
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.sites.checks.check import Check, failed, ok, warning
+from torusrun.orchestrator.sites.machine import file_system, is_shared
+from torusrun.orchestrator.spec.paths import absolute
+from torusrun.orchestrator.spec.site import Site
 
 LEAST_BYTES, FEW_BYTES = 100 * 2**20, 10 * 2**30
 LEAST_INODES, FEW_INODES = 1_000, 100_000

@@ -1,4 +1,4 @@
-"""Checks from this machine whether the nodes' Python has torusrun, the modules load, and the launcher exists."""
+"""Checks from this machine whether the nodes' Python can run torusrun, the modules load, and the launcher exists."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import orchestrator
-from orchestrator import schedulers
-from orchestrator.base import process
-from orchestrator.base.environment import which
-from orchestrator.base.errors import SiteError
-from orchestrator.base.version import __version__
-from orchestrator.planning.image.login import Login
-from orchestrator.schedulers.launchers import ASKED, KNOWN, family, named
-from orchestrator.sites.checks.check import Check, failed, ok, version_line, warning
-from orchestrator.sites.machine import file_system, is_shared
-from orchestrator.spec.site import Site
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import which
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.shipped import ROOT
+from torusrun.orchestrator.planning.image.login import Login
+from torusrun.orchestrator.schedulers.launchers import ASKED, KNOWN, family, named
+from torusrun.orchestrator.sites.checks.check import Check, failed, ok, version_line, warning
+from torusrun.orchestrator.sites.machine import file_system, is_shared
+from torusrun.orchestrator.spec.site import Site
 
 ASKING_S = 60.0
+OLDEST = (3, 10)
 PROBE = (
-    "import importlib.util as u, sys, yaml, jinja2, orchestrator.base.version as v, training; "
-    "print(v.__version__, u.find_spec('torch') is not None, '%d.%d' % sys.version_info[:2])"
+    "import importlib.util as u, sys, yaml, jinja2; "
+    "print(u.find_spec('torch') is not None, '%d.%d' % sys.version_info[:2])"
 )
 
 
@@ -38,7 +38,7 @@ def checks(site: Site, login: Login, *, job: bool) -> Iterator[Check]:
 
 def _python(site: Site, job: bool) -> Iterator[Check]:
     python = site.interpreter
-    mend = f"write python: PATH into the site, of a Python that has torusrun {__version__}"
+    mend = "write python: PATH into the site, of a Python of 3.10 or newer into which torusrun was installed"
     try:
         done = process.run(process.program(python, PROBE), timeout_s=ASKING_S)
     except SiteError as error:
@@ -47,13 +47,13 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
     if done.exit_code:
         yield failed("python", f"{python}: {_last(done.stderr)}", mend)
         return
-    answer = re.search(r"^(\S+) (True|False) (\d+\.\d+)$", done.stdout, re.MULTILINE)
+    answer = re.search(r"^(True|False) (\d+)\.(\d+)$", done.stdout, re.MULTILINE)
     if answer is None:
         yield failed("python", f"{python} is not a Python: it printed {done.stdout[:80]!r}", mend)
         return
-    version, has_torch, number = answer.groups()
-    said = f"{python}: Python {number}, torusrun {version}"
-    if version != __version__:
+    has_torch, *number = answer.groups()
+    said = f"{python}: Python {'.'.join(number)}"
+    if tuple(map(int, number)) < OLDEST:
         yield failed("python", said, mend)
     elif has_torch != "True":
         yield warning("python", f"{said}, without PyTorch", "install torch there, unless all runs have an image")
@@ -66,7 +66,7 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
 
 def _own_disk(python: str) -> Path | None:
     """The path of Python or torusrun that is on a file system which is not known to be shared, or None."""
-    places = (Path(python), Path(orchestrator.__file__).resolve().parent)
+    places = (Path(python), ROOT)
     return next((place for place in places if not is_shared(file_system(place))), None)
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator import schedulers
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.states import State
-from orchestrator.planning.job_request import of_site
-from orchestrator.schedulers import client
-from orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
-from orchestrator.schedulers.topology import DESCRIBED, tree_of
-from orchestrator.sites.checks.check import Check, failed, ok, warning
-from orchestrator.sites.propose import shown
-from orchestrator.spec.site import Site
-from training.counted import counted
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.planning.job_request import of_site
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
+from torusrun.orchestrator.schedulers.topology import DESCRIBED, tree_of
+from torusrun.orchestrator.sites.checks.check import Check, failed, ok, warning
+from torusrun.orchestrator.sites.propose import shown
+from torusrun.orchestrator.spec.site import Site
+from torusrun.training.counted import counted
 
 ASKED_S = 60.0
 NO_JOB = "999999999"  # an id that belongs to no job

@@ -82,7 +82,7 @@ class BadPython(Fault):
         trial.place.run(["mkdir", "-p", "injected"])
         trial.place.run(["rm", "-f", self._file(trial)])  # of an earlier campaign in the same folder
         trial.place.put("injected/sitecustomize.py", INJECTED.read_text())
-        find = "import orchestrator, pathlib; print(pathlib.Path(orchestrator.__file__).parents[1])"
+        find = "from torusrun.orchestrator.base.shipped import ROOT; print(ROOT / 'src')"
         ours = trial.place.run(["python", "-c", find]).stdout.strip()
         path = f"{trial.place.folder}/injected:{ours}"
         return [f"env.PYTHONPATH={path}", f"env.CAMPAIGN_STRIKE={trial.place.folder}/{self._file(trial)}"]

@@ -93,7 +93,7 @@ class ResumeRaces(Fault):
 
     @staticmethod
     def _resume(place, run: str) -> list[str]:
-        return ["python", "-m", "orchestrator", "resume", run, "--force"]
+        return ["python", "-m", "torusrun", "resume", run, "--force"]
 
 
 FAULTS = [Cancel("cancel", (0.0, 0.6)), Cancel("cancel-late", (0.985, 0.999)), OutsideCancel(), TimeLimit(),

@@ -27,7 +27,7 @@ def environment(settings: Settings, interpreter: str) -> dict[str, str]:
         "LOGNAME": settings.user,
         "SHELL": "/bin/bash",
         "PATH": path,
-        "PYTHONPATH": str(settings.src),
+        "PYTHONPATH": str(settings.src / "src"),
     }
 
 

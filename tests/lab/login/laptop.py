@@ -30,7 +30,7 @@ class Laptop:
             "USER": USER,
             "LOGNAME": USER,
             "PATH": str(self._bin),
-            "PYTHONPATH": str(source),
+            "PYTHONPATH": str(source / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
             "LANG": "C.UTF-8",
             "TERM": "xterm",
@@ -101,18 +101,18 @@ class Laptop:
         )  # fmt: skip
 
     def torusrun(self, *words: str, timeout_s: float = 120, stdin: str = "") -> Said:
-        return self.sh([self.python, "-m", "orchestrator", *words], timeout_s, stdin)
+        return self.sh([self.python, "-m", "torusrun", *words], timeout_s, stdin)
 
     def on_terminal(self, *words: str) -> Terminal:
         """Start `torusrun WORDS` as its user on a terminal."""
-        argv = self._argv([self.python, "-m", "orchestrator", *words])
+        argv = self._argv([self.python, "-m", "torusrun", *words])
         argv = ["env", "-i", "-C", str(self.home), *(f"{name}={value}" for name, value in self.env.items()), *argv]
         return Terminal("import os, sys; os.execvp(sys.argv[1], sys.argv[1:])", *argv)
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
         """Start `torusrun WORDS` as its user."""
         return subprocess.Popen(
-            self._argv([self.python, "-m", "orchestrator", *words]), env=self.env, cwd=self.home, text=True,
+            self._argv([self.python, "-m", "torusrun", *words]), env=self.env, cwd=self.home, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 

@@ -3,12 +3,18 @@
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.images.checks.answers import MpiLibrary, parse_mpi, parse_questions, parse_slurm_pmi, parse_slurm_pmix
-from orchestrator.images.checks.image_facts import Inside, by_its_python, by_its_shell
-from orchestrator.images.checks.needs import Wanted
-from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
-from orchestrator.images.command import ContainerExec
-from orchestrator.images.runtime import Runtime
+from torusrun.orchestrator.images.checks.answers import (
+    MpiLibrary,
+    parse_mpi,
+    parse_questions,
+    parse_slurm_pmi,
+    parse_slurm_pmix,
+)
+from torusrun.orchestrator.images.checks.image_facts import Inside, by_its_python, by_its_shell
+from torusrun.orchestrator.images.checks.needs import Wanted
+from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.command import ContainerExec
+from torusrun.orchestrator.images.runtime import Runtime
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "containers"
 NEW = Runtime("apptainer", "apptainer", (1, 4, 5))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.images.checks.answers import (
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.checks.answers import (
     Library,
     MpiLibrary,
     family_of,
@@ -19,7 +19,7 @@ from orchestrator.images.checks.answers import (
     parse_slurm_pmi,
     parse_slurm_pmix,
 )
-from orchestrator.images.runtime import Runtime, parse_version
+from torusrun.orchestrator.images.runtime import Runtime, parse_version
 
 OMPI_INFO = """package:Debian OpenMPI
 ompi:version:full:4.1.4

@@ -14,22 +14,22 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.images.builds import complaints
-from orchestrator.images.builds.build import BuildFailed, Options, _why, build, command
-from orchestrator.images.builds.cache import Cache
-from orchestrator.images.command import Bind
-from orchestrator.images.definitions import package_lock
-from orchestrator.images.definitions.definition import Variant, render
-from orchestrator.images.definitions.image_file import Base, ImageFile, Python, load
-from orchestrator.images.definitions.inputs import Inputs
-from orchestrator.images.definitions.package_lock import PackageLock
-from orchestrator.images.definitions.prepare import prepare
-from orchestrator.images.definitions.requirements import Brought
-from orchestrator.images.runtime import Runtime
-from orchestrator.planning.image import building
-from orchestrator.planning.image.build_job import _pass_on, build_in_job
-from orchestrator.spec.load import load_site
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.images.builds import complaints
+from torusrun.orchestrator.images.builds.build import BuildFailed, Options, _why, build, command
+from torusrun.orchestrator.images.builds.cache import Cache
+from torusrun.orchestrator.images.command import Bind
+from torusrun.orchestrator.images.definitions import package_lock
+from torusrun.orchestrator.images.definitions.definition import Variant, render
+from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile, Python, load
+from torusrun.orchestrator.images.definitions.inputs import Inputs
+from torusrun.orchestrator.images.definitions.package_lock import PackageLock
+from torusrun.orchestrator.images.definitions.prepare import prepare
+from torusrun.orchestrator.images.definitions.requirements import Brought
+from torusrun.orchestrator.images.runtime import Runtime
+from torusrun.orchestrator.planning.image import building
+from torusrun.orchestrator.planning.image.build_job import _pass_on, build_in_job
+from torusrun.orchestrator.spec.load import load_site
 
 # As pip 23 of Debian 12 said them.
 RETRY = (

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.errors import UserError
-from orchestrator.images.definitions.build_secrets import HIDDEN, SHORTEST, Secrets, hiding, read
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions.build_secrets import HIDDEN, SHORTEST, Secrets, hiding, read
 
 
 def test_secrets_come_from_variables_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.images.builds import lock
-from orchestrator.images.builds.cache import Cache, CachedImage
-from orchestrator.images.builds.caches import Caches, one_of, users
-from orchestrator.images.definitions.inputs import file_checksum
-from orchestrator.planning.image import building
-from orchestrator.spec.load import load_site
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.images.builds import lock
+from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
+from torusrun.orchestrator.images.builds.caches import Caches, one_of, users
+from torusrun.orchestrator.images.definitions.inputs import file_checksum
+from torusrun.orchestrator.planning.image import building
+from torusrun.orchestrator.spec.load import load_site
 
 KEY = "a" * 64
 
@@ -362,8 +362,8 @@ def test_a_closed_cache_of_others_is_a_miss_with_a_remark(mode: int, tmp_path: P
     group.sidecar(KEY).chmod(0o600)
     group.folder.chmod(mode)
     program = (
-        "import os, sys; from pathlib import Path; from orchestrator.images.builds.cache import Cache\n"
-        "from orchestrator.images.builds.caches import Caches\n"
+        "import os, sys; from pathlib import Path; from torusrun.orchestrator.images.builds.cache import Cache\n"
+        "from torusrun.orchestrator.images.builds.caches import Caches\n"
         "os.fchdir(int(sys.argv[1])); os.setgid(65534); os.setuid(65534)\n"
         "caches = Caches((Cache(Path('group'), (0,)),), Cache(Path('own')))\n"
         f"print(caches.get({KEY!r}), caches.entries())\n"

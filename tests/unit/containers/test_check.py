@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.images.checks.answers import Library
-from orchestrator.images.checks.check import check, refused
-from orchestrator.images.checks.sourced_facts import ImageFacts
 from tests.unit.containers.recorded_facts import (
     BY_MPIRUN,
     COMMAND,
@@ -18,6 +15,9 @@ from tests.unit.containers.recorded_facts import (
     ON_CPUS,
     TRAINING,
 )
+from torusrun.orchestrator.images.checks.answers import Library
+from torusrun.orchestrator.images.checks.check import check, refused
+from torusrun.orchestrator.images.checks.sourced_facts import ImageFacts
 
 
 @pytest.mark.parametrize("image", [CUDA_TORCH, CPU_TORCH], ids=["GPUs", "CPUs"])

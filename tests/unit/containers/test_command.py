@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.images.command import Bind, ContainerExec, inside, passes
-from orchestrator.images.mounts import needed, variables
-from orchestrator.images.runtime import Runtime, find
+from torusrun.orchestrator.images.command import Bind, ContainerExec, inside, passes
+from torusrun.orchestrator.images.mounts import needed, variables
+from torusrun.orchestrator.images.runtime import Runtime, find
 
 OLD = ContainerExec(Runtime("singularity", "singularity", (2, 6, 1)), "x.sif")
 BINDS = ("BIND", "BINDPATH", "MOUNT")
@@ -29,11 +29,11 @@ def test_the_words_and_the_environment() -> None:
         "SINGULARITYENV_SPY": "1", "APPTAINER_CACHEDIR": "/kept",
     }  # fmt: skip
     launch = inside(
-        container, ["python", "-m", "training", "c"], {"NCCL_IB_HCA": "mlx5_0,mlx5_1", "RANK": "3"}, inherited
+        container, ["python", "-m", "torusrun.training", "c"], {"NCCL_IB_HCA": "mlx5_0,mlx5_1", "RANK": "3"}, inherited
     )
     assert launch.argv == (
         "/usr/bin/apptainer", "--quiet", "exec", "--cleanenv", "--no-eval", "--nv", "--bind", "/data:/data",
-        "--bind", "/my mpi:/opt/host-mpi:ro", "--pwd", "/work", "/c/x.sif", "python", "-m", "training", "c",
+        "--bind", "/my mpi:/opt/host-mpi:ro", "--pwd", "/work", "/c/x.sif", "python", "-m", "torusrun.training", "c",
     )  # fmt: skip
     handed_in = {k[13:]: v for k, v in launch.environment.items() if k.startswith("APPTAINERENV_")}
     assert handed_in == {"NCCL_IB_HCA": "mlx5_0,mlx5_1", "RANK": "3", "SLURM_PROCID": "3", "PMIX_RANK": "3"}
@@ -141,7 +141,7 @@ def test_what_an_image_needs_bound() -> None:
     training, mpi = needed(True, "/apps/openmpi/4.1")
     assert Path(training.host, "__main__.py").is_file() and training.inside == "/opt/torusrun/training"
     assert str(mpi) == "/apps/openmpi/4.1:/opt/host-mpi:ro" and needed(False) == ()
-    assert variables(True) == {"PYTHONPATH": str(Path(training.inside).parent)} and variables(False) == {}
+    assert variables(True) == {"PYTHONPATH": f"{training.inside}/entry"} and variables(False) == {}
 
 
 def test_values_that_cannot_be_expressed_are_refused() -> None:
@@ -159,6 +159,6 @@ def test_values_that_cannot_be_expressed_are_refused() -> None:
 
 def test_a_rank_pays_little_for_it() -> None:
     """The command is made beside every rank, so its module may load nothing that takes long."""
-    program = "import sys, orchestrator.images.command; print(*sys.modules)"
-    said = subprocess.run(["python3", "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    program = "import sys, torusrun.orchestrator.images.command; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert not {"yaml", "jinja2", "spython", "submitit"} & set(said.stdout.split()) and said.stdout

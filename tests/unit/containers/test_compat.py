@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.images.checks import compat
+from torusrun.orchestrator.images.checks import compat
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.shipped import shipped
-from orchestrator.images.definitions import lint
-from orchestrator.images.definitions.definition import Variant, render
-from orchestrator.images.definitions.image_file import Base, ImageFile, ImageMpi, find, load
-from orchestrator.images.definitions.inputs import file_checksum
-from orchestrator.images.definitions.requirements import brought
 from tests.unit.golden_text import assert_golden, differences
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.shipped import shipped
+from torusrun.orchestrator.images.definitions import lint
+from torusrun.orchestrator.images.definitions.definition import Variant, render
+from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile, ImageMpi, find, load
+from torusrun.orchestrator.images.definitions.inputs import file_checksum
+from torusrun.orchestrator.images.definitions.requirements import brought
 
 GOLDEN = Path(__file__).parent / "golden"
 IMAGE_FILES = sorted(path.stem for path in shipped("containers").glob("*.yaml"))

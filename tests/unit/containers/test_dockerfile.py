@@ -10,16 +10,16 @@ from random import Random
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.cli.main import main
-from orchestrator.images.definitions import image_file, lint
-from orchestrator.images.definitions.definition import Variant
-from orchestrator.images.definitions.dockerfile import words
-from orchestrator.images.definitions.inputs import Inputs
-from orchestrator.images.definitions.prepare import prepare, sources
-from orchestrator.images.source import parse
-from orchestrator.spec.load import load
 from tests.unit.golden_text import assert_golden
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.images.definitions import image_file, lint
+from torusrun.orchestrator.images.definitions.definition import Variant
+from torusrun.orchestrator.images.definitions.dockerfile import words
+from torusrun.orchestrator.images.definitions.inputs import Inputs
+from torusrun.orchestrator.images.definitions.prepare import prepare, sources
+from torusrun.orchestrator.images.source import parse
+from torusrun.orchestrator.spec.load import load
 
 HERE = Path(__file__).parent / "dockerfile"
 SITE = "scheduler: local\nlauncher: spawn\nnode: {ranks: 1}\nruns: runs\ncontainer: {cache: images}\n"
@@ -28,7 +28,9 @@ TINY = "FROM debian:bookworm-slim\n"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("orchestrator.images.architecture.os.uname", lambda: type("", (), {"machine": "x86_64"}))
+    monkeypatch.setattr(
+        "torusrun.orchestrator.images.architecture.os.uname", lambda: type("", (), {"machine": "x86_64"})
+    )
     home = tmp_path / "training"
     (home / "src").mkdir(parents=True)
     for name in ("requirements.txt", "train.py", "data.tar.gz", "src/model.py", "src/notes.md"):
@@ -101,10 +103,39 @@ def test_clones_have_one_key(folder: Path) -> None:
     assert inputs_of(clone, f"{TINY}COPY . /to\n").key == before
 
 
-def test_links_to_folders_are_copied(folder: Path) -> None:
+@pytest.mark.parametrize("ignored", ["", "nothing\n"], ids=["whole folder", "with rules"])
+@pytest.mark.parametrize(
+    ("link", "to", "copied"),
+    [
+        ("src/key", "../../outside/a.txt", "src"),
+        ("src/key", "../../outside/a.txt", "src/key"),
+        ("src/keys", "../../outside", "src"),
+        ("src/keys", "../../outside", "src/keys"),
+        ("src/keys", "../../outside", "src/keys/a.txt"),
+        ("src/keys", "../../outside", "src/keys/*.txt"),
+        ("src/deep/keys", "/etc", "."),
+    ],
+)
+def test_nothing_behind_a_link_out_of_the_context_is_copied(
+    folder: Path, link: str, to: str, copied: str, ignored: str
+) -> None:
+    """A checkout of somebody else could lead to the keys of whoever builds its image."""
     (folder.parent / "outside").mkdir()
     (folder.parent / "outside" / "a.txt").touch()
-    (folder / "src" / "data").symlink_to("../../outside")
+    (folder / ".dockerignore").write_text(ignored)
+    (folder / link).parent.mkdir(exist_ok=True)
+    (folder / link).symlink_to(to)
+    with pytest.raises(UserError, match=r"this link leads to .*, out of .*; put a copy into that folder, or leave"):
+        inputs_of(folder, f"{TINY}COPY {copied} /to/\n")
+    (folder / ".dockerignore").write_text(f"{link}\n")
+    if copied in ("src", "."):
+        assert inputs_of(folder, f"{TINY}COPY {copied} /to/\n").files
+
+
+def test_links_to_folders_are_copied(folder: Path) -> None:
+    (folder / "outside").mkdir()
+    (folder / "outside" / "a.txt").touch()
+    (folder / "src" / "data").symlink_to("../outside")
     names = [name for name, _ in inputs_of(folder, f"{TINY}COPY src /to\n").files]
     assert names == ["files/0/model.py", "files/0/data/a.txt"]
     (folder / "src" / "up").symlink_to("..")
@@ -188,7 +219,9 @@ def test_a_base_is_read_once_for_all_keys(folder: Path, monkeypatch: pytest.Monk
     (folder / "base.sif").touch()
     definition(folder, TINY, "base: {sif: base.sif}")
     read: list[Path] = []
-    monkeypatch.setattr("orchestrator.images.definitions.inputs.sha256_of", lambda path: read.append(path) or "0")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(
+        "torusrun.orchestrator.images.definitions.inputs.sha256_of", lambda path: read.append(path) or "0"
+    )  # type: ignore[func-returns-value]
     sources(folder / "image.yaml", False, "")
     assert read == [folder / "base.sif"]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.images import architecture
-from orchestrator.images.checks import facts, image_facts, probe, questions
-from orchestrator.images.checks.answers import parse_probe, parse_questions
-from orchestrator.images.checks.image_facts import complaint, not_started
-from orchestrator.images.checks.sourced_facts import ImageFacts
-from orchestrator.images.shared import file_system, is_shared
+from torusrun.orchestrator.images import architecture
+from torusrun.orchestrator.images.checks import facts, image_facts, probe, questions
+from torusrun.orchestrator.images.checks.answers import parse_probe, parse_questions
+from torusrun.orchestrator.images.checks.image_facts import complaint, not_started
+from torusrun.orchestrator.images.checks.sourced_facts import ImageFacts
+from torusrun.orchestrator.images.shared import file_system, is_shared
 
 # The beginning of a SIF that Apptainer 1.4.5 built on x86_64.
 HEADER = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\x0001\x0002\0"

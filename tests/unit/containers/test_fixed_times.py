@@ -5,11 +5,11 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.images.builds import fixed_times
-from orchestrator.images.builds.build import Options, build
-from orchestrator.images.builds.cache import Cache
-from orchestrator.images.runtime import Runtime
 from tests.unit.containers.test_build import ready
+from torusrun.orchestrator.images.builds import fixed_times
+from torusrun.orchestrator.images.builds.build import Options, build
+from torusrun.orchestrator.images.builds.cache import Cache
+from torusrun.orchestrator.images.runtime import Runtime
 
 TIMES = [1700000000, 1700000001]
 

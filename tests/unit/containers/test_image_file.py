@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.shipped import shipped
-from orchestrator.images.definitions.image_file import ImageFile, find, load
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.schema import schema
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.shipped import shipped
+from torusrun.orchestrator.images.definitions.image_file import ImageFile, find, load
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.schema import schema
 
 GOOD = "name: mine\nbase: {debootstrap: bookworm}\n"
 

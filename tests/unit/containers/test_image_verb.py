@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import main
-from orchestrator.images.builds.cache import Cache, CachedImage
 from tests.unit.containers.test_cache import KEY, entry
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
 
 SITE = "scheduler: local\nlauncher: spawn\ncontainer: {{cache: {folder}/images}}\n"
 

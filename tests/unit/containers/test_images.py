@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.images.definitions.inputs import file_checksum
-from orchestrator.planning.image import recorded as image_kept
-from orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.images.definitions.inputs import file_checksum
+from torusrun.orchestrator.planning.image import recorded as image_kept
+from torusrun.orchestrator.planning.image.recorded import Image
 
 
 @pytest.fixture

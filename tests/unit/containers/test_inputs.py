@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.images.definitions.image_file import Base, File, ImageFile, Python
-from orchestrator.images.definitions.inputs import Inputs, base_checksum, checksum_of_tree, collect
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions.image_file import Base, File, ImageFile, Python
+from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, checksum_of_tree, collect
 
 
 def test_the_key_follows_everything_that_goes_in(tmp_path: Path) -> None:

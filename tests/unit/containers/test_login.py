@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.planning.image.login import login
-from orchestrator.spec.site import ContainerSettings, Site
+from torusrun.orchestrator.planning.image.login import login
+from torusrun.orchestrator.spec.site import ContainerSettings, Site
 
 # What environment-modules and Lmod give a shell: a function that changes its variables.
 MODULE = """module() {

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.images.definitions.image_file import Base, ImageFile
-from orchestrator.images.definitions.mirror import completed, own
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile
+from torusrun.orchestrator.images.definitions.mirror import completed, own
 
 OLD = (
     "# deb http://old.example.org/debian x main\ndeb [signed-by=/k.gpg] http://near.example.org/debian/ bookworm main\n"

@@ -4,13 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.images.checks.answers import Library, MpiLibrary
-from orchestrator.images.checks.check import check
-from orchestrator.images.checks.findings import KINDS, Finding
-from orchestrator.images.checks.needs import Wanted
-from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
-from orchestrator.images.definitions.image_file import Base, ImageFile
-from orchestrator.images.runtime import Runtime
 from tests.unit.containers.recorded_facts import (
     BOUND,
     BUSYBOX,
@@ -33,6 +26,13 @@ from tests.unit.containers.recorded_facts import (
     TWO_MPIS,
     UNKNOWN_OPENMPI,
 )
+from torusrun.orchestrator.images.checks.answers import Library, MpiLibrary
+from torusrun.orchestrator.images.checks.check import check
+from torusrun.orchestrator.images.checks.findings import KINDS, Finding
+from torusrun.orchestrator.images.checks.needs import Wanted
+from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile
+from torusrun.orchestrator.images.runtime import Runtime
 
 Row = tuple[str, Wanted, HostFacts, ImageFacts | ImageFile, str, str, str]  # an image file is not built yet
 BUILDS, UNBUILT = replace(ON_CPUS, builds=True), ImageFile("x", Base(docker="debian"))

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.images.command import ContainerExec
-from orchestrator.images.runtime import Runtime
-from orchestrator.job.image import mounted as mounts
-from orchestrator.job.image import node_folder
-from orchestrator.job.image.mounted import mounted
-from training.files import own_folder
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.command import ContainerExec
+from torusrun.orchestrator.images.runtime import Runtime
+from torusrun.orchestrator.job.image import mounted as mounts
+from torusrun.orchestrator.job.image import node_folder
+from torusrun.orchestrator.job.image.mounted import mounted
+from torusrun.training.files import own_folder
 
 RANKS = 8
 

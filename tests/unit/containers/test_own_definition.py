@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.images.definitions.definition import Variant
-from orchestrator.images.definitions.prepare import prepare, sources, text
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions.definition import Variant
+from torusrun.orchestrator.images.definitions.prepare import prepare, sources, text
 
 OWN = """Bootstrap: localimage
 From: base.sif

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.base.json_files import write_json
-from orchestrator.images.builds.cache import Cache, CachedImage
-from orchestrator.images.builds.contents import parse
-from orchestrator.images.definitions import lint, package_lock
-from orchestrator.images.definitions.definition import Variant, render
-from orchestrator.images.definitions.image_file import Base, ImageFile, Python
-from orchestrator.images.definitions.package_lock import PackageLock, PythonPackage, SystemPackage
-from orchestrator.images.definitions.prepare import prepare
-from orchestrator.images.definitions.requirements import Brought
-from orchestrator.planning.image import export, sbom
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
+from torusrun.orchestrator.images.builds.contents import parse
+from torusrun.orchestrator.images.definitions import lint, package_lock
+from torusrun.orchestrator.images.definitions.definition import Variant, render
+from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile, Python
+from torusrun.orchestrator.images.definitions.package_lock import PackageLock, PythonPackage, SystemPackage
+from torusrun.orchestrator.images.definitions.prepare import prepare
+from torusrun.orchestrator.images.definitions.requirements import Brought
+from torusrun.orchestrator.planning.image import export, sbom
 
 A, B = "a" * 64, "b" * 64
 LOCAL = "file:///mnt/archives/0/local-2.0-py3-none-any.whl"

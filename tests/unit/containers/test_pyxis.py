@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -11,23 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.cli.main import main
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.images import pyxis, sif, source
-from orchestrator.images.builds import squash
-from orchestrator.images.builds.cache import Cache, CachedImage
-from orchestrator.images.command import Bind
-from orchestrator.images.definitions.inputs import file_checksum
-from orchestrator.job.start import launch
-from orchestrator.job.witness import words
-from orchestrator.planning.image import run_image, squashed
-from orchestrator.planning.image.login import Login
-from orchestrator.planning.image.recorded import Image
-from orchestrator.planning.plan import Plan, plan
-from orchestrator.schedulers import launchers
-from orchestrator.sites.checks import images
-from orchestrator.spec.load import load_site
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.process import ENTRY
+from torusrun.orchestrator.base.shipped import ROOT
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.images import pyxis, sif, source
+from torusrun.orchestrator.images.builds import squash
+from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
+from torusrun.orchestrator.images.command import Bind
+from torusrun.orchestrator.images.definitions.inputs import file_checksum
+from torusrun.orchestrator.job.start import launch
+from torusrun.orchestrator.job.witness import words
+from torusrun.orchestrator.planning.image import run_image, squashed
+from torusrun.orchestrator.planning.image.login import Login
+from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.schedulers import launchers
+from torusrun.orchestrator.sites.checks import images
+from torusrun.orchestrator.spec.load import load_site
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "pyxis"
 SITE = "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2}\npython: /opt/py\n"
@@ -77,7 +80,7 @@ def test_srun_puts_the_wrapper_of_each_rank_into_the_image(tmp_path: Path, home:
     (export,) = (word for word in argv if word.startswith("--export="))
     assert {"NCCL_DEBUG", "NVIDIA_VISIBLE_DEVICES"} < {*export.partition("=")[2].split(",")}
     assert "PATH" not in export, "the host's folders must not come into the image"
-    assert argv[argv.index("/bin/sh") :][-2:] == ["orchestrator.job.rank", f"{made.folder}/attempts/1"]
+    assert argv[argv.index("/bin/sh") :][-2:] == ["torusrun.orchestrator.job.rank", f"{made.folder}/attempts/1"]
 
 
 def test_an_image_that_may_be_written_and_gpus_that_are_not_there(tmp_path: Path, home: Path) -> None:
@@ -92,11 +95,13 @@ def test_an_image_that_may_be_written_and_gpus_that_are_not_there(tmp_path: Path
 
 def test_the_image_s_own_python_runs_the_wrapper_after_the_variables_of_a_sif(tmp_path: Path) -> None:
     """The same words on this machine: the module is found in the named folder alone."""
-    (tmp_path / "wrapper").mkdir()
-    (tmp_path / "wrapper" / "a_rank.py").write_text("import sys, os\nprint(sys.argv[1:], os.environ['OF_SIF'])\n")
+    shutil.copytree(ROOT / ENTRY, tmp_path / "wrapper" / ENTRY)
+    (tmp_path / "wrapper" / "training" / "a_rank.py").write_text(
+        "import sys, os\nprint(sys.argv[1:], os.environ['OF_SIF'])\n"
+    )
     (tmp_path / "90.sh").write_text("OF_SIF='a b'; export OF_SIF\n")
     (tmp_path / "python3").symlink_to(sys.executable)
-    argv = pyxis.rank("a_rank", "it's; $HOME")
+    argv = pyxis.rank("torusrun.training.a_rank", "it's; $HOME")
     argv = [word.replace(pyxis.WRAPPER, f"{tmp_path}/wrapper") for word in argv]
     argv[2] = argv[2].replace("/.singularity.d/env", str(tmp_path))
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.images.builds.registry import Reference, parse, parse_challenge, pinned
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.builds.registry import Reference, parse, parse_challenge, pinned
 
 DIGEST = "sha256:" + "0" * 64
 

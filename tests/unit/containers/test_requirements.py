@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.images.definitions.image_file import Python
-from orchestrator.images.definitions.requirements import brought, gather
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions.image_file import Python
+from torusrun.orchestrator.images.definitions.requirements import brought, gather
 
 
 def test_included_files_and_wheels_are_numbered(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from threading import Thread
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.cli.main import main
-from orchestrator.images.definitions.requirements import Brought
-from orchestrator.images.lookups import lines
-from orchestrator.images.lookups.debian import Suite, suite_of
-from orchestrator.images.lookups.web import Web, shown
-from orchestrator.images.lookups.wheels import Target, resolve
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.images.definitions.requirements import Brought
+from torusrun.orchestrator.images.lookups import lines
+from torusrun.orchestrator.images.lookups.debian import Suite, suite_of
+from torusrun.orchestrator.images.lookups.web import Web, shown
+from torusrun.orchestrator.images.lookups.wheels import Target, resolve
 
 TARGET = Target((3, 11))
 SUITE = """Package: base-files

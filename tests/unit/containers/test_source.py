@@ -8,11 +8,11 @@ from typing import Literal
 
 import pytest
 
-from orchestrator.base.errors import UserError
-from orchestrator.images import source
-from orchestrator.images.builds import convert, one_of_layout
-from orchestrator.images.builds.build import Options, command
-from orchestrator.images.runtime import Runtime
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images import source
+from torusrun.orchestrator.images.builds import convert, one_of_layout
+from torusrun.orchestrator.images.builds.build import Options, command
+from torusrun.orchestrator.images.runtime import Runtime
 
 SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0more"
 NEW = Runtime("apptainer", "apptainer", (1, 4, 5))

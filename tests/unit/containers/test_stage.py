@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base import process
-from orchestrator.base.errors import SiteError
-from orchestrator.job.image import stage
-from orchestrator.job.image.stage import copied, place, sent
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.job.image import stage
+from torusrun.orchestrator.job.image.stage import copied, place, sent
 
 CONTENT = b"image" * 1000
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -225,7 +225,7 @@ def test_a_node_is_made_ready_by_our_own_code(node: Path, attempt: Path, tmp_pat
     left = sent(place(str(node), SHA), attempt)
     left.parent.mkdir(mode=0o700)
     left.write_bytes(b"of the same attempt, put back in the queue")
-    command = process.module(sys.executable, "orchestrator.job.image.stage", str(node), SHA, attempt)
+    command = process.module(sys.executable, "torusrun.orchestrator.job.image.stage", str(node), SHA, attempt)
     said = process.run(command, timeout_s=30, cwd=hostile)
     assert said.exit_code == 0, said.stderr
     assert mode(private_folder(node)) == 0o700 and not left.exists() and not (hostile / "pwned").exists()
@@ -235,6 +235,6 @@ def test_a_node_is_made_ready_by_our_own_code(node: Path, attempt: Path, tmp_pat
 
 
 def test_a_rank_pays_little_for_it() -> None:
-    program = "import sys, orchestrator.job.image.contained; print(*sys.modules)"
+    program = "import sys, torusrun.orchestrator.job.image.contained; print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert not {"yaml", "jinja2", "spython", "submitit"} & set(said.stdout.split())

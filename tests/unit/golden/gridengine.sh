@@ -95,4 +95,4 @@ while [[ -n "$torusrun_rest" ]]; do
   torusrun_rest="${torusrun_rest#*:}"
 done
 export PYTHONPATH
-/opt/env/bin/python -u -c 'import sys; sys.path[:] = [p for p in sys.path if p]; import runpy; runpy.run_module(sys.argv.pop(1), None, "__main__", True)' orchestrator.job.attempt /shared/runs/digits-1/attempts/1
+/opt/env/bin/python -u /opt/torusrun/training/entry/torusrun torusrun.orchestrator.job.attempt /shared/runs/digits-1/attempts/1

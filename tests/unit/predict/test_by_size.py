@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.states import State
-from orchestrator.cli.main import main
-from orchestrator.folder import index, kept_forecast
-from orchestrator.folder.records import End
-from orchestrator.folder.run_folder import RunFolder
-from orchestrator.network.prediction.by_size import MeasuredRun, forecast
-from orchestrator.planning.command_runs import forecast_at_submit
-from orchestrator.planning.plan import plan
-from orchestrator.report.listing import listing
-from orchestrator.report.progress_text import words
-from orchestrator.runs.state.view import read_record
-from training.reporting.metrics import Metrics
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.folder import index, kept_forecast
+from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.network.prediction.by_size import MeasuredRun, forecast
+from torusrun.orchestrator.planning.command_runs import forecast_at_submit
+from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.report.listing import listing
+from torusrun.orchestrator.report.progress_text import words
+from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.training.reporting.metrics import Metrics
 
 Said = pytest.CaptureFixture[str]
 STEP_S = 0.25

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cli.main import main
-from orchestrator.network.prediction import doubts, published
-from orchestrator.network.prediction.compute import Device, device
-from orchestrator.network.prediction.interval import Doubt, Interval, around, middle, of_next
-from orchestrator.network.prediction.step import step
-from orchestrator.network.prediction.stragglers import expected_maximum, largest_ranks, stragglers
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.network.prediction import doubts, published
+from torusrun.orchestrator.network.prediction.compute import Device, device
+from torusrun.orchestrator.network.prediction.interval import Doubt, Interval, around, middle, of_next
+from torusrun.orchestrator.network.prediction.step import step
+from torusrun.orchestrator.network.prediction.stragglers import expected_maximum, largest_ranks, stragglers
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")

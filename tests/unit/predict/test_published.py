@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.network.prediction import constants, epochs, published
-from orchestrator.network.prediction.grids import RECORDS
-from orchestrator.network.prediction.records import PublishedRun
+from torusrun.orchestrator.network.prediction import constants, epochs, published
+from torusrun.orchestrator.network.prediction.grids import RECORDS
+from torusrun.orchestrator.network.prediction.records import PublishedRun
 
 # Each row without its own number: the stragglers and the rates of other programs come from the other rows.
 ERRORS_PERCENT = {

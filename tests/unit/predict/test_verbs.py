@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cli.main import main
-from orchestrator.network.prediction import calibration, constants
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.network.prediction import calibration, constants
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")

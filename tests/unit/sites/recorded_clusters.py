@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.errors import SiteError
 
 RECORDED = Path(__file__).parents[1] / "recorded"
 Ask = Callable[[Sequence[str]], str]

@@ -4,13 +4,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from orchestrator.base.errors import SiteError
-from orchestrator.schedulers.cluster_facts import NodeKind, Queue, duration_s
-from orchestrator.schedulers.gridengine import facts as gridengine_cluster
-from orchestrator.schedulers.local import facts as local_cluster
-from orchestrator.schedulers.pbs import facts as pbs_cluster
-from orchestrator.schedulers.pbs.topology import vnodes
-from orchestrator.schedulers.slurm import facts as slurm_cluster
 from tests.unit.sites.recorded_clusters import (
     GRIDENGINE,
     GRIDENGINE_WITH_GPUS,
@@ -23,6 +16,13 @@ from tests.unit.sites.recorded_clusters import (
     Ask,
     recorded,
 )
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.schedulers.cluster_facts import NodeKind, Queue, duration_s
+from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
+from torusrun.orchestrator.schedulers.local import facts as local_cluster
+from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
+from torusrun.orchestrator.schedulers.pbs.topology import vnodes
+from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
 
 
 def test_slurm_reports_partitions_nodes_accounts_and_switches() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from orchestrator.schedulers.gridengine import facts as gridengine_cluster
-from orchestrator.schedulers.pbs import facts as pbs_cluster
-from orchestrator.sites.clusters import KnownCluster, Recognition, clusters, recognised
-from orchestrator.spec.load import load_site
 from tests.unit.sites.recorded_clusters import GRIDENGINE, PBS
+from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
+from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
+from torusrun.orchestrator.sites.clusters import KnownCluster, Recognition, clusters, recognised
+from torusrun.orchestrator.spec.load import load_site
 
 CERTAIN, POSSIBLE = Recognition.CERTAIN, Recognition.POSSIBLE
 ABCI_H = ("rt_HF", "rt_HG", "rt_HC")

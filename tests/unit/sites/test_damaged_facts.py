@@ -8,21 +8,21 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.base.errors import SiteError, UserError
-from orchestrator.schedulers.cluster_facts import ClusterFacts
-from orchestrator.schedulers.gridengine import facts as gridengine_cluster
-from orchestrator.schedulers.local import facts as local_cluster
-from orchestrator.schedulers.pbs import facts as pbs_cluster
-from orchestrator.schedulers.slurm import facts as slurm_cluster
-from orchestrator.sites.choices import Choices
-from orchestrator.sites.detect import Reached
-from orchestrator.sites.machine import Machine
-from orchestrator.sites.propose import propose
-from orchestrator.sites.text import text
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.read import read
-from orchestrator.spec.site import Site
 from tests.unit.sites.recorded_clusters import GRIDENGINE, LOCAL, PBS_WITH_ROUTES, SLURM, Ask
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts
+from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
+from torusrun.orchestrator.schedulers.local import facts as local_cluster
+from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
+from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
+from torusrun.orchestrator.sites.choices import Choices
+from torusrun.orchestrator.sites.detect import Reached
+from torusrun.orchestrator.sites.machine import Machine
+from torusrun.orchestrator.sites.propose import propose
+from torusrun.orchestrator.sites.text import text
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.read import read
+from torusrun.orchestrator.spec.site import Site
 
 DESCRIBED: dict[str, tuple[Callable[[Ask], ClusterFacts], Ask]] = {
     "slurm": (lambda ask: slurm_cluster.describe(ask, "labuser"), SLURM),

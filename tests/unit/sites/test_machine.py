@@ -4,8 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sites.machine import Adapter, adapters, file_system, interfaces, is_shared, modules, preferred
 from tests.unit.sites.recorded_clusters import RECORDED
+from torusrun.orchestrator.sites.machine import (
+    Adapter,
+    adapters,
+    file_system,
+    interfaces,
+    is_shared,
+    modules,
+    preferred,
+)
 
 
 def port(folder: Path, adapter: str, state: str, layer: str, rate: str) -> None:

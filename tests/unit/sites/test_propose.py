@@ -10,24 +10,24 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.base.errors import UserError
-from orchestrator.images.checks.answers import MpiLibrary
-from orchestrator.images.runtime import Runtime
-from orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind, Queue
-from orchestrator.schedulers.gridengine import facts as gridengine_cluster
-from orchestrator.schedulers.local import facts as local_cluster
-from orchestrator.schedulers.pbs import facts as pbs_cluster
-from orchestrator.schedulers.slurm import facts as slurm_cluster
-from orchestrator.sites.choices import Choices
-from orchestrator.sites.clusters import KnownCluster, clusters
-from orchestrator.sites.detect import Reached
-from orchestrator.sites.machine import Adapter, Machine
-from orchestrator.sites.propose import propose
-from orchestrator.sites.text import text
-from orchestrator.spec.problems import SpecError
-from orchestrator.spec.read import read
-from orchestrator.spec.site import Site
 from tests.unit.sites.recorded_clusters import GRIDENGINE, LOCAL, PBS, PBS_WITH_ROUTES, SLURM
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.checks.answers import MpiLibrary
+from torusrun.orchestrator.images.runtime import Runtime
+from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind, Queue
+from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
+from torusrun.orchestrator.schedulers.local import facts as local_cluster
+from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
+from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
+from torusrun.orchestrator.sites.choices import Choices
+from torusrun.orchestrator.sites.clusters import KnownCluster, clusters
+from torusrun.orchestrator.sites.detect import Reached
+from torusrun.orchestrator.sites.machine import Adapter, Machine
+from torusrun.orchestrator.sites.propose import propose
+from torusrun.orchestrator.sites.text import text
+from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.spec.read import read
+from torusrun.orchestrator.spec.site import Site
 
 BARE = Machine((), (), None, None, False, False, ())
 FULL = Machine(

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.main import main
-from orchestrator.planning.image.login import login
-from orchestrator.schedulers.local.scheduler import Local
-from orchestrator.schedulers.traits import ClusterQueries
-from orchestrator.sites.checks import folders, programs, scheduler
-from orchestrator.sites.checks.check import Check
-from orchestrator.spec.load import load_site
-from orchestrator.spec.read import read
-from orchestrator.spec.site import Site
 from tests.unit.sites.recorded_clusters import RECORDED
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.planning.image.login import login
+from torusrun.orchestrator.schedulers.local.scheduler import Local
+from torusrun.orchestrator.schedulers.traits import ClusterQueries
+from torusrun.orchestrator.sites.checks import folders, programs, scheduler
+from torusrun.orchestrator.sites.checks.check import Check
+from torusrun.orchestrator.spec.load import load_site
+from torusrun.orchestrator.spec.read import read
+from torusrun.orchestrator.spec.site import Site
 
 HERE = ["--scheduler", "local", "--yes"]
 

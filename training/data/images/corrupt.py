@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from training.data.images.stored import Stored
-from training.recipe.reading import ConfigError
+from torusrun.training.data.images.stored import Stored
+from torusrun.training.recipe.reading import ConfigError
 
 A_FEW = 10
 SHOWN = 3

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from training.data.view import View
+from torusrun.training.data.view import View
 
 TRIES = 10
 

@@ -10,16 +10,16 @@ from functools import partial
 
 import torch
 
-from training.data import colour
-from training.data.images import crops, decode, rectangles
-from training.data.images.ahead import Ahead, Batch, Decoding, Samples
-from training.data.images.corrupt import Register
-from training.data.images.image_options import SIDE, ImageSettings
-from training.data.images.rectangles import Cut, Middle
-from training.data.images.sizes import Sizes
-from training.data.images.stored import Split, Stored
-from training.data.normal import IMAGENET, Normal
-from training.data.view import View
+from torusrun.training.data import colour
+from torusrun.training.data.images import crops, decode, rectangles
+from torusrun.training.data.images.ahead import Ahead, Batch, Decoding, Samples
+from torusrun.training.data.images.corrupt import Register
+from torusrun.training.data.images.image_options import SIDE, ImageSettings
+from torusrun.training.data.images.rectangles import Cut, Middle
+from torusrun.training.data.images.sizes import Sizes
+from torusrun.training.data.images.stored import Split, Stored
+from torusrun.training.data.normal import IMAGENET, Normal
+from torusrun.training.data.view import View
 
 CHANNELS = 3
 MOST_WORKERS = 8  # if the recipe gives no number; ranks of a node share its cores

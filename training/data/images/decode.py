@@ -22,12 +22,12 @@ from PIL.PpmImagePlugin import PpmImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from training.data import colour
-from training.data.images.crops import Box
-from training.recipe.reading import ConfigError
+from torusrun.training.data import colour
+from torusrun.training.data.images.crops import Box
+from torusrun.training.recipe.reading import ConfigError
 
 if TYPE_CHECKING:
-    from training.data.images.rectangles import Middle
+    from torusrun.training.data.images.rectangles import Middle
 
 # Loaded before the first thread decodes: Pillow imports formats when it needs them, and threads could miss some.
 FORMATS = [

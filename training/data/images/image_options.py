@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from training.data.images.stored import ROOT, Split, Stored
-from training.recipe.facts import DataFacts
-from training.recipe.reading import ConfigError
-from training.recipe.train import DataKeys
+from torusrun.training.data.images.stored import ROOT, Split, Stored
+from torusrun.training.recipe.facts import DataFacts
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import DataKeys
 
 SIDE = 224  # of images, in pixels, if the recipe gives none
 COUNTS = ("samples", "test_samples", "classes")

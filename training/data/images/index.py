@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from training.files import lock
-from training.files.trusted import open_own, open_own_folder, put
-from training.reporting.output import warn
+from torusrun.training.files import lock
+from torusrun.training.files.trusted import open_own, open_own_folder, put
+from torusrun.training.reporting.output import warn
 
 SCHEMA = 2  # some older indexes of shards lack samples: those of links, and of joined tar files
 

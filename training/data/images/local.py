@@ -23,11 +23,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from training.data.images.shards import Stamps
-from training.files import lock, own_folder
-from training.files.checksum import BLOCK_BYTES
-from training.files.trusted import sync, unfinished
-from training.recipe.reading import ConfigError
+from torusrun.training.data.images.shards import Stamps
+from torusrun.training.files import lock, own_folder
+from torusrun.training.files.checksum import BLOCK_BYTES
+from torusrun.training.files.trusted import sync, unfinished
+from torusrun.training.recipe.reading import ConfigError
 
 KEY = "train.data.options.local"
 COPIES = 4  # at a time

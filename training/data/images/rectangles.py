@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from training.data.images.crops import Box
+from torusrun.training.data.images.crops import Box
 
 WIDEST = 4.0  # wider than ordinary photographs; an image of 60,000 x 1 pixels would make its whole batch as long
 

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from training.data.images import index
-from training.data.images.index import Index
-from training.data.images.stored import ROOT, SUFFIXES, Split, telling
-from training.recipe.reading import ConfigError
+from torusrun.training.data.images import index
+from torusrun.training.data.images.index import Index
+from torusrun.training.data.images.stored import ROOT, SUFFIXES, Split, telling
+from torusrun.training.recipe.reading import ConfigError
 
 HALVES = ("train", "val")
 HEADER_BYTES = 512

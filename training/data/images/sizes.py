@@ -9,9 +9,9 @@ from array import array
 from concurrent.futures import Executor
 from functools import partial
 
-from training.data.images import decode, index
-from training.data.images.stored import Stored
-from training.recipe.reading import ConfigError
+from torusrun.training.data.images import decode, index
+from torusrun.training.data.images.stored import Stored
+from torusrun.training.recipe.reading import ConfigError
 
 KIND = "sizes"
 HEAD_BYTES = 1 << 15

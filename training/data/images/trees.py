@@ -12,10 +12,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from training.data.images import index
-from training.data.images.index import Index
-from training.data.images.stored import ROOT, SUFFIXES, Split, telling
-from training.recipe.reading import ConfigError
+from torusrun.training.data.images import index
+from torusrun.training.data.images.index import Index
+from torusrun.training.data.images.stored import ROOT, SUFFIXES, Split, telling
+from torusrun.training.recipe.reading import ConfigError
 
 HALVES = ("train", "val")
 Stamps = list[tuple[str, str, int]]

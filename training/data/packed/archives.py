@@ -13,7 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from training.data.packed.sources import Layout, Source
+from torusrun.training.data.packed.sources import Layout, Source
 
 MOST_BYTES = 1 << 28  # of one file in an archive
 SUB, UP, AVERAGE = 1, 2, 3  # filters of PNG; 0 is none, 4 Paeth's

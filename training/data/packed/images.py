@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from training.data import colour
-from training.data.normal import Normal
-from training.data.order import draws
-from training.data.packed.sources import Source
-from training.data.view import View
+from torusrun.training.data import colour
+from torusrun.training.data.normal import Normal
+from torusrun.training.data.order import draws
+from torusrun.training.data.packed.sources import Source
+from torusrun.training.data.view import View
 
 TEST_BATCH = 500
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training.data.images.image_options import folder_of
-from training.data.packed import packed_file
-from training.data.packed.sources import SOURCES, Source
-from training.recipe.facts import DataFacts
-from training.recipe.reading import ConfigError
-from training.recipe.train import DataKeys
+from torusrun.training.data.images.image_options import folder_of
+from torusrun.training.data.packed import packed_file
+from torusrun.training.data.packed.sources import SOURCES, Source
+from torusrun.training.recipe.facts import DataFacts
+from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.recipe.train import DataKeys
 
 if TYPE_CHECKING:
-    from training.data.packed.images import PackedImages
+    from torusrun.training.data.packed.images import PackedImages
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Named:
 
     def build(self, *, seed: int, root: str = "") -> PackedImages:
         """The images in the packed file, which is in `root` or in the user's own folder. Raises ConfigError."""
-        from training.data.packed.images import PackedImages
+        from torusrun.training.data.packed.images import PackedImages
 
         path = self.path(root)
         try:

@@ -11,12 +11,12 @@ import os
 from math import prod
 from pathlib import Path
 
-from training.data.packed.archives import halves_of
-from training.data.packed.sources import Source
-from training.files.checksum import of_stream
-from training.files.trusted import open_regular, sync, sync_folder, unfinished
-from training.recipe.facts import DataFacts
-from training.recipe.reading import ConfigError
+from torusrun.training.data.packed.archives import halves_of
+from torusrun.training.data.packed.sources import Source
+from torusrun.training.files.checksum import of_stream
+from torusrun.training.files.trusted import open_regular, sync, sync_folder, unfinished
+from torusrun.training.recipe.facts import DataFacts
+from torusrun.training.recipe.reading import ConfigError
 
 FORMAT = "torusrun images 1"
 READABLE = 0o644

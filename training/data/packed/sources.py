@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from training.recipe.facts import DataFacts
+from torusrun.training.recipe.facts import DataFacts
 
 Layout = Literal["idx", "json by class", "png rows"]
 

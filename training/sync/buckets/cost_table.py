@@ -8,8 +8,8 @@ import time
 import torch
 import torch.distributed as dist
 
-from training.collectives import device as devices
-from training.collectives.interface import AllReduce
+from torusrun.training.collectives import device as devices
+from torusrun.training.collectives.interface import AllReduce
 
 SMALLEST_BYTES, GROWTH = 4096, 4
 REPEATS = 3  # after a first one, which opens connections

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training.files.trusted import put
-from training.reporting.output import warn
-from training.sync.buckets.layout import Layout
+from torusrun.training.files.trusted import put
+from torusrun.training.reporting.output import warn
+from torusrun.training.sync.buckets.layout import Layout
 
 SCHEMA = 1
 NAME = "buckets.json"  # beside the metrics

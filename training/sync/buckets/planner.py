@@ -8,12 +8,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training.sync.buckets import cost_table, exact, plan_file
-from training.sync.buckets.layout import Layout
-from training.sync.buckets.measured_cost import MeasuredCost
-from training.sync.buckets.plan_file import KeptPlan
-from training.sync.buckets.ready_times import ReadyTimes
-from training.sync.gradients import Gradients
+from torusrun.training.sync.buckets import cost_table, exact, plan_file
+from torusrun.training.sync.buckets.layout import Layout
+from torusrun.training.sync.buckets.measured_cost import MeasuredCost
+from torusrun.training.sync.buckets.plan_file import KeptPlan
+from torusrun.training.sync.buckets.ready_times import ReadyTimes
+from torusrun.training.sync.gradients import Gradients
 
 PROFILED_STEPS = 6
 

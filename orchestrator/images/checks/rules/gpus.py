@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.images.checks.compat import oldest_driver, runs_on, version
-from orchestrator.images.checks.findings import Finding, Severity, fits, unknown
-from orchestrator.images.checks.needs import Wanted
-from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
-from orchestrator.images.runtime import dotted
+from torusrun.orchestrator.images.checks.compat import oldest_driver, runs_on, version
+from torusrun.orchestrator.images.checks.findings import Finding, Severity, fits, unknown
+from torusrun.orchestrator.images.checks.needs import Wanted
+from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.runtime import dotted
 
 
 def cuda(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:

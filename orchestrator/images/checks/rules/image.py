@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.images.checks.findings import Finding, fits, unknown
-from orchestrator.images.checks.needs import Wanted
-from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.checks.findings import Finding, fits, unknown
+from torusrun.orchestrator.images.checks.needs import Wanted
+from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
 
 RUNS_TOO = {("i686", "x86_64"), ("armv7l", "aarch64")}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from orchestrator.images.checks.findings import Finding, Severity, fits, unknown
-from orchestrator.images.checks.needs import Wanted
-from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.checks.findings import Finding, Severity, fits, unknown
+from torusrun.orchestrator.images.checks.needs import Wanted
+from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
 
 NAMED_BY_DRIVER = re.compile("mlx[45]|bnxt_re|irdma|hns|efa")  # mlx5 drives mlx5_0; other names may be anything
 

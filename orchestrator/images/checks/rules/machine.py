@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.images.checks.compat import OLDEST_RUNTIME
-from orchestrator.images.checks.findings import Finding, fits, unknown
-from orchestrator.images.checks.needs import Wanted
-from orchestrator.images.checks.sourced_facts import HostFacts
-from orchestrator.images.definitions.image_file import ImageFile
-from orchestrator.images.runtime import Runtime, dotted, own_environment
+from torusrun.orchestrator.images.checks.compat import OLDEST_RUNTIME
+from torusrun.orchestrator.images.checks.findings import Finding, fits, unknown
+from torusrun.orchestrator.images.checks.needs import Wanted
+from torusrun.orchestrator.images.checks.sourced_facts import HostFacts
+from torusrun.orchestrator.images.definitions.image_file import ImageFile
+from torusrun.orchestrator.images.runtime import Runtime, dotted, own_environment
 
 ASK_BY_JOB = "the job finds it on its node, or ends; 'container.runtime' of the site can name its path"
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from orchestrator.images.checks.answers import Library, MpiLibrary, family_of, same_abi
-from orchestrator.images.checks.compat import PMIX_MEETS, SLURM_PMI, version
-from orchestrator.images.checks.findings import Finding, Severity, fits, unknown
-from orchestrator.images.checks.needs import Wanted
-from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
-from orchestrator.schedulers.launchers.launcher import Pmi
+from torusrun.orchestrator.images.checks.answers import Library, MpiLibrary, family_of, same_abi
+from torusrun.orchestrator.images.checks.compat import PMIX_MEETS, SLURM_PMI, version
+from torusrun.orchestrator.images.checks.findings import Finding, Severity, fits, unknown
+from torusrun.orchestrator.images.checks.needs import Wanted
+from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
 
 
 def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:

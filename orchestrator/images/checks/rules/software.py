@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.images.checks.compat import OLDEST_PYTHON, OLDEST_TORCH, version
-from orchestrator.images.checks.findings import Finding, fits, unknown
-from orchestrator.images.checks.needs import Wanted
-from orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
-from orchestrator.images.runtime import dotted
+from torusrun.orchestrator.images.checks.compat import OLDEST_PYTHON, OLDEST_TORCH, version
+from torusrun.orchestrator.images.checks.findings import Finding, fits, unknown
+from torusrun.orchestrator.images.checks.needs import Wanted
+from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.runtime import dotted
 
 
 def program(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:

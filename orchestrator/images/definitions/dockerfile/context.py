@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.images.definitions.dockerfile.instructions import Instruction
-from orchestrator.images.definitions.inputs import is_copied, refuse_loops
-from orchestrator.spec.problems import Mark, Problem, SpecError
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions.dockerfile.instructions import Instruction
+from torusrun.orchestrator.images.definitions.inputs import is_copied, refuse_loops
+from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
 
 NAMED = "'context' of an image file, or --context, names another folder"
 MARKS = (".git", ".dockerignore", "pyproject.toml", "setup.py", "requirements.txt")  # of the folder of a project
@@ -44,6 +45,8 @@ class Context:
             found = [self.folder / inner] if (self.folder / inner).exists() else []
         else:
             found = sorted(self.folder.glob(inner))
+        for path in found:
+            self._refuse_outside(path)
         kept = [path for path in found if self._has_files(path)]
         if not kept:
             left_out = ".dockerignore leaves it out, or it is an empty folder"
@@ -51,7 +54,19 @@ class Context:
             if self._above and (found or any(self._above.glob(inner))):
                 why += f", but {self._above} has it; {NAMED}"
             raise one.wrong(f"{pattern}: {why}")
+        for path in kept:
+            for _ in self.files(path) if path.is_dir() else ():
+                pass  # which refuses links out of the folder
         return kept
+
+    def _refuse_outside(self, path: Path) -> None:
+        """Raise UserError for what lies behind a link out of the folder: a checkout of others could name any file."""
+        real = os.path.realpath(path)
+        if not Path(real).is_relative_to(os.path.realpath(self.folder)):
+            raise UserError(
+                f"{path}: this link leads to {real}, out of {self.folder}, from which a Dockerfile copies; put a copy "
+                "into that folder, or leave the link out in .dockerignore"
+            )
 
     @property
     def note(self) -> str:
@@ -85,11 +100,17 @@ class Context:
         return path.is_file() or not self._rules
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """The files below a folder that are copied, those in targets of links, too. Raises UserError for a loop."""
+        """The files below a folder that are copied, those in targets of links within the context, too.
+
+        Raises UserError for a link that leads out of the context, or to a folder that holds it.
+        """
         for where, folders, names in os.walk(folder, followlinks=True):
             folders[:] = sorted(n for n in folders if is_copied(n) and self._enters(Path(where, n)))
             copied = sorted(n for n in names if is_copied(n) and not self.ignores(Path(where, n)))
             refuse_loops(folder, where, [*folders, *copied])
+            for path in (Path(where, name) for name in (*folders, *copied)):
+                if path.is_symlink():
+                    self._refuse_outside(path)
             yield from (Path(where, name) for name in copied)
 
 

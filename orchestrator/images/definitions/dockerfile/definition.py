@@ -10,24 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.render import environment
-from orchestrator.base.render.environment import Text
-from orchestrator.images.definitions import build_secrets, lint
-from orchestrator.images.definitions.definition import WHEELHOUSE, Variant, header
-from orchestrator.images.definitions.dockerfile import instructions, stages
-from orchestrator.images.definitions.dockerfile.context import Context
-from orchestrator.images.definitions.dockerfile.recipe import COPIED, Recipe
-from orchestrator.images.definitions.dockerfile.stages import Dockerfile
-from orchestrator.images.definitions.image_keys import Base, ImageFile
-from orchestrator.images.definitions.inputs import Inputs
-from orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
-from orchestrator.images.definitions.quoting import line, shell
-from orchestrator.images.definitions.requirements import BUILD_ONLY
-from orchestrator.images.mounts import HOST_MPI, TRAINING
-from orchestrator.spec.load import read_text
-from orchestrator.spec.paths import absolute, expanded
-from orchestrator.spec.problems import Mark, Problem, SpecError
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.render import environment
+from torusrun.orchestrator.base.render.environment import Text
+from torusrun.orchestrator.images.definitions import build_secrets, lint
+from torusrun.orchestrator.images.definitions.definition import WHEELHOUSE, Variant, header
+from torusrun.orchestrator.images.definitions.dockerfile import instructions, stages
+from torusrun.orchestrator.images.definitions.dockerfile.context import Context
+from torusrun.orchestrator.images.definitions.dockerfile.recipe import COPIED, Recipe
+from torusrun.orchestrator.images.definitions.dockerfile.stages import Dockerfile
+from torusrun.orchestrator.images.definitions.image_keys import Base, ImageFile
+from torusrun.orchestrator.images.definitions.inputs import Inputs
+from torusrun.orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
+from torusrun.orchestrator.images.definitions.quoting import line, shell
+from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
+from torusrun.orchestrator.images.mounts import HOST_MPI, TRAINING
+from torusrun.orchestrator.spec.load import read_text
+from torusrun.orchestrator.spec.paths import absolute, expanded
+from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
 
 OFFLINE = ("export PIP_NO_INDEX=1", f"export PIP_FIND_LINKS={WHEELHOUSE}")
 

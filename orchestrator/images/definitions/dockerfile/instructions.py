@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.base.errors import UserError
-from orchestrator.spec.problems import Mark, Problem, SpecError
-from training.recipe.near import did_you_mean
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
+from torusrun.training.recipe.near import did_you_mean
 
 WORDS = (
     "ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL", "MAINTAINER", "ONBUILD",
@@ -139,7 +139,7 @@ def _begun(one: Instruction) -> list[tuple[str, str, str]]:
     """('-' or '', its quote, its name) of every here-document of an instruction: a word that begins with `<<`."""
     if one.word not in WITH_DOCUMENTS or "<<" not in one.text:
         return []
-    from orchestrator.images.definitions.dockerfile.words import split  # imported late: it imports jinja2
+    from torusrun.orchestrator.images.definitions.dockerfile.words import split  # imported late: it imports jinja2
 
     try:
         found = [HERE.match(word) for word in split(one.text, one.escape)]

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from orchestrator.base.errors import UserError
-from orchestrator.base.render.environment import Text
-from orchestrator.images.definitions import quoting
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.render.environment import Text
+from torusrun.orchestrator.images.definitions import quoting
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 UNSAFE = re.compile(r"[\n\r\0]|\{\{|(?i:bootstrap:)")  # no quotes protect a default inside ${NAME:-...}

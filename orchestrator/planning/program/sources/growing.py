@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from orchestrator.base.private import open_regular
+from torusrun.orchestrator.base.private import open_regular
 
 BLOCK_BYTES = 1 << 20
 BREAK = re.compile(rb"[\r\n]")  # a progress bar ends its lines with a carriage return alone

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from orchestrator.base.json_files import parsed
-from orchestrator.base.terminal.plain import uncoloured
-from orchestrator.planning.program.sources.growing import Growing, Lines
-from orchestrator.planning.program.sources.rows import STEPS, LossName, Row, finite, row, whole
-from orchestrator.spec.problems import shown
-from training.counted import counted
+from torusrun.orchestrator.base.json_files import parsed
+from torusrun.orchestrator.base.terminal.plain import uncoloured
+from torusrun.orchestrator.planning.program.sources.growing import Growing, Lines
+from torusrun.orchestrator.planning.program.sources.rows import STEPS, LossName, Row, finite, row, whole
+from torusrun.orchestrator.spec.problems import shown
+from torusrun.training.counted import counted
 
 UNMATCHED_S = 60.0  # of output, after which a pattern should have matched
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from training.reporting.events import LARGEST, TOTALS
+from torusrun.training.reporting.events import LARGEST, TOTALS
 
 Row = dict[str, Any]
 

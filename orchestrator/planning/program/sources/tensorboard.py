@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from orchestrator.planning.program.sources.event import TensorBoardEvent, parse
-from orchestrator.planning.program.sources.growing import Growing
-from orchestrator.planning.program.sources.rows import EVALUATED, LossName, Row, finite, row, whole
-from orchestrator.planning.program.sources.tfrecord import Records
+from torusrun.orchestrator.planning.program.sources.event import TensorBoardEvent, parse
+from torusrun.orchestrator.planning.program.sources.growing import Growing
+from torusrun.orchestrator.planning.program.sources.rows import EVALUATED, LossName, Row, finite, row, whole
+from torusrun.orchestrator.planning.program.sources.tfrecord import Records
 
 MOST_FILES = 16  # the newest ones are read
 MOST_FOLDERS = 200

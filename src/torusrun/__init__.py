@@ -1,0 +1,1 @@
+../../training/entry/torusrun/__init__.py
