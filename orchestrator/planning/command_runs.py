@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any
 
@@ -22,8 +24,9 @@ from torusrun.training.reporting.events import STEP
 NEWEST = 200  # runs that are looked at
 SAME = ("command", "site", "image", "env")  # keys of runs that are compared
 WARM_UP = 5  # one in so many of the reported steps: the first ones compile, and fill caches
-FEWEST = 5  # reported steps besides
-PARTS = 5  # of the steps, whose means differ by their spread
+FEWEST, FEWEST_TIMES = 5, 3  # steps besides, and times of steps
+AT_ONCE = 0.25  # of the mean step: rows that are nearer to each other were read together
+PARTS = 5  # of the steps, whose means differ
 NOTHING = (
     "the time of this command is not known: `torusrun calibrate RUN.yaml` measures it, and finished runs of the same "
     "command count if they report `step` (docs/guides/programs.md)"
@@ -66,7 +69,7 @@ def _measured(run: RunFolder, own: Mapping[str, Any]) -> MeasuredRun | None:
         attempt = rows[-1]["attempt"] if rows else 1
         end = End.read(run.attempt(attempt).end)
         times = _times([row for row in rows if row["event"] == STEP and row["attempt"] == attempt])
-        if end and len(times) > FEWEST:
+        if end and len(times) >= FEWEST_TIMES and times[-1][0] - times[0][0] >= FEWEST:
             return MeasuredRun(run.run_id, kept["ranks"], *_step(times), _total(rows, end))
     return None
 
@@ -80,27 +83,40 @@ def _comparable(kept: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
 
 
 def _times(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
-    """Steps with their times, each step once, without the first ones."""
+    """Steps with their times, without the first ones; the last step of those that were read from a log at once.
+
+    A log without times gets those of its reading: only the last of such steps has just been taken.
+    """
     found = list(_rising(rows))
-    return found[len(found) // WARM_UP :]
+    if len(found) < 2:
+        return []
+    mean_s = (found[-1][1] - found[0][1]) / (found[-1][0] - found[0][0])
+    ends = [
+        (step, t) for (step, t), (_, later_s) in pairwise([*found, (0, math.inf)]) if later_s - t > AT_ONCE * mean_s
+    ]
+    return ends[len(ends) // WARM_UP :]
 
 
 def _rising(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, float]]:
     newest: tuple[int, float] | None = None
     for row in rows:
         step, t = row.get("step"), row.get("t")
-        if step is not None and t is not None and (newest is None or (step > newest[0] and t > newest[1])):
+        if step is not None and t is not None and (newest is None or (step > newest[0] and t >= newest[1])):
             newest = step, t
             yield newest
 
 
 def _step(times: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """The mean seconds of a step, and the standard deviation of that of its parts as a share of it."""
+    """The mean seconds of a step, and its standard error by the parts of the run, as a share of it.
+
+    A step that was read from a log may have been taken a step's time before.
+    """
     (first, began_s), (last, ended_s) = times[0], times[-1]
-    mean_s = (ended_s - began_s) / (last - first)
     ends = [times[len(times) * part // PARTS] for part in range(PARTS)] + [times[-1]]
-    parts = [(t - s) / (b - a) for (a, s), (b, t) in zip(ends, ends[1:], strict=False) if b > a]
-    return mean_s, stdev(parts) / fmean(parts) if len(parts) > 1 else 0.0
+    parts = [(t - s) / (b - a) for (a, s), (b, t) in pairwise(ends) if b > a]
+    spread = stdev(parts) / fmean(parts) / math.sqrt(len(parts)) if len(parts) > 1 else 0.0
+    skipped = last - first > len(times)
+    return (ended_s - began_s) / (last - first), max(spread, skipped / (last - first))
 
 
 def _total(rows: Sequence[Mapping[str, Any]], end: End) -> int | None:

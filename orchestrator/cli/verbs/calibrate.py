@@ -17,19 +17,22 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torusrun.orchestrator.base.errors import DONE, UserError
-from torusrun.orchestrator.base.terminal.remarks import busy, say
+from torusrun.orchestrator.base.errors import DONE, TorusrunError, UserError
+from torusrun.orchestrator.base.terminal.remarks import say
 from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.folder.run_folder import RunFolder
     from torusrun.orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.runs.state.view import View
 
 STEPS, FEWEST_STEPS, MOST_STEPS = 50, 10, 1_000_000
+LEAST_S = 5.0  # of steps: those of a log are read about once a second
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,11 +83,9 @@ def _sizes(nodes: str | None, planned: Plan) -> list[list[str]]:
     """The settings of each size: numbers of nodes, or of ranks of one node; the second is the run's own."""
     grid = ["grid=auto"] if planned.run.grid else []
     if nodes is None:
-        many, key = (
-            (planned.run.nodes, "nodes") if planned.run.nodes > 1 else (planned.ranks_per_node, "ranks_per_node")
-        )
-        few = [*grid, f"{key}={many // 2}"]
-        return [few, []] if many > 1 else [[]]
+        key = "nodes" if planned.run.nodes > 1 else "ranks_per_node"
+        many = planned.run.nodes if planned.run.nodes > 1 else planned.ranks_per_node
+        return [[*grid, f"{key}={many // 2}"], []] if many > 1 else [[]]
     try:
         named = sorted({int(number) for number in nodes.split(",")})
     except ValueError:
@@ -95,24 +96,35 @@ def _sizes(nodes: str | None, planned: Plan) -> list[list[str]]:
 
 
 def _reported(folder: RunFolder, steps: int) -> None:
-    """Wait until a run has reported so many steps, and cancel it. Raises UserError if it fails before."""
-    from torusrun.orchestrator.base.states import State
-    from torusrun.orchestrator.report.progress_text import words
-    from torusrun.orchestrator.runs.attempts.cancel import cancel
-    from torusrun.orchestrator.runs.state.follow import follow
+    """Wait until a run has reported so many steps, in some seconds, and cancel it. Raises UserError if it fails before.
 
-    first, asked = None, False
-    with busy(f"measuring {folder.run_id}"):
-        for view in follow(folder):
-            first = view.step if first is None else first
-            enough = view.step is not None and first is not None and view.step - first >= steps
-            if enough and not asked and not view.state.over:
-                asked = True
-                with contextlib.suppress(UserError):  # it has ended meanwhile
-                    cancel(folder)
-    if view.state is not State.COMPLETED and not asked:
+    The run is cancelled if the wait is interrupted, too.
+    """
+    from torusrun.orchestrator.base.states import State
+    from torusrun.orchestrator.report.screen import live
+    from torusrun.orchestrator.runs.attempts.cancel import cancel
+
+    reported: list[tuple[int, float]] = []  # the first step with its time, and that with which it is enough
+
+    def seen(view: View) -> None:
+        if view.step is None or view.state.over or len(reported) > 1:
+            return
+        now = view.step, time.monotonic()
+        if not reported or (now[0] - reported[0][0] >= steps and now[1] - reported[0][1] >= LEAST_S):
+            reported.append(now)
+        if len(reported) > 1:
+            with contextlib.suppress(UserError):  # it has ended meanwhile
+                cancel(folder)
+
+    try:
+        view = live.show(folder, seen)
+    except BaseException:
+        with contextlib.suppress(TorusrunError):
+            cancel(folder)
+            say(f"{folder.run_id} is cancelled")
+        raise
+    if view.state is not State.COMPLETED and len(reported) < 2:
         raise UserError(f"{view.run} is {view.state.value} ({view.reason}): its steps were not measured")
-    say(words(view, ""))
 
 
 def _measured(args: argparse.Namespace) -> RunFolder:

@@ -19,9 +19,10 @@ from torusrun.orchestrator.network.prediction.interval import NORMAL, STUDENT, I
 from torusrun.training.counted import counted
 
 SCHEMA = 1
+WITHIN_FREEDOM = 4  # of a standard error by five parts of a run
 APART = 1.25  # the factor of doubt for every doubling of the ranks beyond the measured sizes [from memory]
 SPREAD = "the step differs from run to run by {:.2g} % ({})"
-WITHIN = "the step differs within a run by {:.2g} %, and no size was measured twice"
+WITHIN = "the mean step of a run is uncertain by {:.2g} %, and no size was measured twice"
 BETWEEN = "{:,} ranks were not measured: the step there is between those of {:,} and {:,} ranks"
 BEYOND = "{:,} ranks are outside what was measured, {}: this is extrapolated"
 NO_TOTAL = (
@@ -32,7 +33,7 @@ NO_TOTAL = (
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A run of the program that is over: its mean step, how much parts of it differ (a share), and its steps if known.
+    """A run of the program that is over: its mean step with its standard error (a share), and its steps if known.
 
     A step has the evaluations and checkpoints that fell between the steps that were measured.
     """
@@ -147,7 +148,7 @@ def _spread(runs: Sequence[MeasuredRun]) -> tuple[float, str]:
     repeated = doubts.number("same_program") - 1
     if not freedom:
         within = max(run.spread for run in runs)
-        return 1 + hypot(repeated, NORMAL * within), WITHIN.format(100 * within)
+        return 1 + hypot(repeated, STUDENT[WITHIN_FREEDOM - 1] * within), WITHIN.format(100 * within)
     squares = sum((each - fmean(logs)) ** 2 for logs in groups for each in logs)
     deviation = sqrt(squares / freedom)
     student = STUDENT[freedom - 1] if freedom <= len(STUDENT) else NORMAL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from torusrun.orchestrator.base.terminal import output
 from torusrun.orchestrator.base.terminal.colours import REMARK
@@ -19,12 +20,12 @@ from torusrun.orchestrator.runs.state.view import View
 ENDING = f"ending: {DONE}"
 
 
-def show(run: RunFolder) -> View:
-    """Follow a run to its end on the terminal; returns its last view."""
-    return _drawn(run) if draws() else printed.show([run])[0]
+def show(run: RunFolder, seen: Callable[[View], None] = lambda view: None) -> View:
+    """Follow a run to its end on the terminal, and call `seen` with every view; returns the last one."""
+    return _drawn(run, seen) if draws() else printed.show([run], seen)[0]
 
 
-def _drawn(run: RunFolder) -> View:
+def _drawn(run: RunFolder, seen: Callable[[View], None]) -> View:
     """Draw one line for each new view. Remarks that do not fit into it are printed once above it."""
     from rich.cells import cell_len
     from rich.live import Live
@@ -36,6 +37,7 @@ def _drawn(run: RunFolder) -> View:
     with Live(console=console, auto_refresh=False, redirect_stdout=False) as live:
         console.show_cursor()  # Live hides it; a killed `watch` could not show it again
         for view in follow(run):
+            seen(view)
             remarks = "" if view.state.over else plain(view.remarks)
             gist = re.sub(r"[0-9.]+", "", remarks)  # 'no step for 4 min' changes every minute
             fits = view.step is None and cell_len(words(view, "")) <= console.width

@@ -171,6 +171,20 @@ def test_a_completed_run_says_how_many_steps_it_takes(run_file: Path, capsys: Sa
     assert predicted(capsys, run_file)["steps"] == 20
 
 
+def test_steps_that_are_read_from_a_log_at_once_count_by_the_last_of_them(run_file: Path, capsys: Said) -> None:
+    """Ten steps a second, of which a log is read once a second."""
+    run = finished(run_file, steps=1, end=State.CANCELLED)
+    run.metrics.unlink()
+    written = Metrics(run.metrics, 1)
+    for step in range(1, 61):
+        read_s = -(-step // 10)
+        written.write("step", step=step, total_steps=60, t=1000.0 + read_s + 1e-3 * (step % 10))
+    found = predicted(capsys, run_file)
+    assert found["step_s"] == pytest.approx(0.1, rel=0.02)
+    low, high = found["intervals"]["step_s"]
+    assert low < 0.1 < high and high / low < 1.3
+
+
 def test_a_run_that_is_not_over_shows_its_forecast(run_file: Path, capsys: Said) -> None:
     finished(run_file)
     run = finished(run_file, end=None)
