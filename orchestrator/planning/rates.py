@@ -18,6 +18,10 @@ from torusrun.training.schedule.phases import Course
 GIVEN = "--images-per-s"
 AT_WHICH = f"it is unknown at which batch of a rank {GIVEN} was measured: RATE@BATCH says it"
 
+FIXED = (
+    "the fixed part of a step, {:.1f} ms, is not that of this program, and the rate is that of {:g} images, not {:g}"
+)
+
 
 @dataclass(frozen=True)
 class Otherwise:
@@ -86,11 +90,14 @@ def _given(plan: Plan, trained: Workload, other: Otherwise, rate: float) -> Devi
     fixed_s = here.fixed_s if here else of_gpu.fixed_s if of_gpu else 0.0
     at = other.at or (reference_batch(name) if name else batch)
     made = replace(measured(GIVEN, at, at / rate, fixed_s), passes=train.accumulate)
-    if other.at:
+    if not made.fixed_s:  # nothing is known of it
         return replace(made, batches=(at, at))
-    shortest = batch / rate / made.step_s(batch)  # if it was measured at this very batch
-    doubt = (Factor(AT_WHICH, Interval(min(1.0, shortest), max(1.0, shortest))),)
-    return replace(made, factors=doubt if abs(shortest - 1) > 1e-9 else ())
+    if at == batch:
+        return made
+    share, given = made.fixed_s / made.step_s(batch), batch / rate / made.step_s(batch)
+    shortest = 1 - share if other.at else min(1 - share, given)  # it may have been measured at this very batch
+    why = FIXED.format(1e3 * made.fixed_s, at, batch) if other.at else AT_WHICH
+    return replace(made, factors=(Factor(why, Interval(shortest, 1 + share)),))
 
 
 def _measured_here(plan: Plan, train: Train, batch: float) -> Device | None:

@@ -269,7 +269,8 @@ def test_ours_are_imported_below_torusrun_alone() -> None:
 def test_the_package_of_a_checkout_has_what_is_installed() -> None:
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has none")
     hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    links = {path.name: path.resolve().relative_to(ROOT) for path in (ROOT / "src" / "torusrun").iterdir()}
+    paths = [path for path in (ROOT / "src" / "torusrun").iterdir() if path.name != "__pycache__"]
+    links = {path.name: path.resolve().relative_to(ROOT) for path in paths}
     mapped = {name: where for name, where in hatch["sources"].items() if name != "src/torusrun"}
     assert mapped == {name: f"torusrun/{name}" for name in links if "." not in name}
     assert {f"src/torusrun/{name}" for name in links if "." in name} | {*mapped} == {*hatch["only-include"]}

@@ -34,9 +34,9 @@ class Filter:
     last: int | None = None
 
     @property
-    def reads_ends(self) -> bool:
-        """Whether the ends of the files are enough."""
-        return self.last is not None and self.pattern is None and self.since_s is None
+    def chooses(self) -> bool:
+        """Whether it leaves lines out by what they are."""
+        return self.pattern is not None or self.since_s is not None
 
     def meets(self, line: LogLine) -> bool:
         if self.since_s is not None and line.time_s is not None and line.time_s < self.since_s:
@@ -73,8 +73,7 @@ class Reading:
         for one in self.logs:
             kept = found.setdefault(one.attempt.number, Failures(one, self.filter.since_s))
             kept.logs = one  # attempts get names if there are several
-            for line in filter(self.filter.meets, kept.new(final=final)):
-                yield self._safe(one, line)
+            yield from self._shown(one, kept.new(final=final))
 
     def _last(self, looks: Iterable[Iterator[LogLine]]) -> Iterator[LogLine]:
         """The lines of all looks, of the first one only the last lines if the filter says so."""
@@ -101,13 +100,12 @@ class Reading:
     def _new(self, *, whole: bool) -> Iterator[LogLine]:
         for one in self.logs:
             files = [self._file(*found) for found in one.files(self.filter.rank) if self._may_have(found[1])]
-            for line in filter(self.filter.meets, new_lines(files, whole=whole)):
-                yield self._safe(one, line)
+            yield from self._shown(one, new_lines(files, whole=whole))
 
     def _file(self, origin: str, path: Path) -> FollowedFile:
         if path not in self._files:
             self._files[path] = FollowedFile(origin, path)
-            if self.filter.reads_ends and self.filter.last is not None:
+            if self.filter.last is not None and not self.filter.chooses:
                 self._files[path].begin_with_last(self.filter.last, LAST_BYTES)
         file = self._files[path]
         file.origin = origin  # attempts get names if there are several
@@ -120,5 +118,9 @@ class Reading:
         except OSError:
             return True
 
-    def _safe(self, one: Logs, line: LogLine) -> LogLine:
-        return LogLine(line.time_s, one.safe(line.origin), one.safe(line.text))
+    def _shown(self, one: Logs, lines: Iterable[LogLine]) -> Iterable[LogLine]:
+        """The lines that meet the filter; of another user's run, safe to print."""
+        chosen = filter(self.filter.meets, lines) if self.filter.chooses else lines
+        if one.record.mine:
+            return chosen
+        return (LogLine(line.time_s, one.safe(line.origin), one.safe(line.text)) for line in chosen)

@@ -262,7 +262,9 @@ def test_the_fixed_part_of_a_step_stays_at_another_batch(home: Path, capsys: Sai
         assert found["fixed_s"] == 0.003 and low < 314_127 < high
         assert float(str(found["images_per_s"])) < 0.9 * 64 * 7161
     assert any("RATE@BATCH" in doubt["why"] for doubt in unnamed["doubts"])  # type: ignore[attr-defined]
-    assert any("measured at 400" in doubt["why"] for doubt in named["doubts"])  # type: ignore[attr-defined]
+    assert any("the rate is that of 400 images, not 50" in doubt["why"] for doubt in named["doubts"])  # type: ignore[attr-defined]
+    widths = [found["intervals"]["step_s"][1] / found["intervals"]["step_s"][0] for found in (named, unnamed)]  # type: ignore[index]
+    assert max(widths) < 2
 
 
 def test_a_sweep_is_a_table_a_plot_and_a_picture(tmp_path: Path, capsys: Said) -> None:
