@@ -52,6 +52,10 @@ class How(Enum):
         Cause.HOST_LOST,
         "{silent}, the first host of its job, is silent for {silent_s:.0f} s and not reached: it is gone, or cut off",
     )
+    FIRST_HOST_DOWN = (
+        Cause.HOST_LOST,
+        "lost {host}, the first host of its job, which the scheduler began again without it ({why})",
+    )
     DAEMON_GONE = Cause.HOST_LOST, "the scheduler's daemon on {host} ended while the job was running; {before}"
 
     BAD_HOST = Cause.BAD_HOST, "the preflight blames {why}"

@@ -156,6 +156,13 @@ class Client:
         nowhere = Status(State.LOST, "it has left the queue, and accounting has no record of it")
         return {job_id: records.get(job_id, nowhere) for job_id in job_ids}
 
+    def lost(self, host: str) -> str:
+        """Why the scheduler has lost a host; '' if it has not, does not say or does not answer."""
+        query = self.scheduler.host_query(host) if host else None
+        with contextlib.suppress(SiteError):
+            return self._ask(query) if query else ""
+        return ""
+
     def find(self, token: str) -> list[str] | None:
         """The jobs of this user that were submitted with `token`; None if the scheduler has no such query.
 

@@ -163,6 +163,10 @@ class Scheduler(ABC):
         """One query for the ids of the user's jobs with this token, after a lost answer; None without such a query."""
         return None
 
+    def host_query(self, host: str) -> Query[str] | None:
+        """One query for why a host is lost, in the scheduler's words; '' if it is not. None without such a query."""
+        return None
+
     @abstractmethod
     def cancel_command(self, job_id: str) -> list[str]:
         """The command that ends a job."""

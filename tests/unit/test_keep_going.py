@@ -18,7 +18,8 @@ from tests.unit.slurm_programs import SlurmPrograms
 from tests.waiting import until
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.process import Finished
+from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.folder import ledger
 from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.end_words import ended
@@ -41,6 +42,8 @@ from torusrun.orchestrator.runs.attempts.keep_going import Here, next_step
 from torusrun.orchestrator.runs.attempts.script import scripts
 from torusrun.orchestrator.runs.state.decide import Resume, Stop, Wait
 from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 from torusrun.orchestrator.spec.problems import SpecError
 from torusrun.orchestrator.spec.site import ContainerSettings
 
@@ -114,6 +117,23 @@ def test_an_attempt_without_an_end_is_over_when_the_next_job_asks(run: RunFolder
     assert next_step(run, replace(HERE, name="7_1"), begin=True) == Resume(2)
     end = ledger.last(ledger.events(run.ledger), Ended, 1)
     assert end and end.state is State.FAILED and "without a record of the attempt's end" in end.reason
+
+
+def test_a_job_that_began_again_without_its_first_host_names_that_host(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Finished(
+        ("pbsnodes", "pn1"), 0, (Path(__file__).parent / "recorded/openpbs/chain/node_down.txt").read_text(), ""
+    )
+    assert PBS().host_query("pn1").command == list(said.argv)
+    monkeypatch.setattr(Client, "lost", lambda asked, host: PBS().host_query(host).read(said))
+    run.attempt(1).pulse.write_text("pn1\n")
+    assert next_step(run, HERE, begin=True) == Resume(2)
+    end = ledger.last(ledger.events(run.ledger), Ended, 1)
+    assert end and (end.cause, end.hosts) == (Cause.HOST_LOST, ("pn1",))
+    assert "lost pn1, the first host of its job" in end.reason and "node down: communication closed" in end.reason
+    alive = Finished(said.argv, 0, said.stdout.replace("state = down", "state = free"), "")
+    assert PBS().host_query("pn1").read(alive) == ""
 
 
 def test_an_end_that_found_no_room_in_the_ledger_is_added_to_it(run: RunFolder) -> None:

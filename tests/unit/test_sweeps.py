@@ -467,7 +467,7 @@ def test_a_sweep_by_verbs_of_one_run_is_refused_with_advice(
     assert "leave out --in or the sweep" in capsys.readouterr().err
     assert main(["submit", run, "--sweep", "env.X=1,2", "--dry-run", "--ask"]) == 2
     assert "leave out --ask or the sweep" in capsys.readouterr().err
-    with pytest.raises(UserError, match=r"submit it with orchestrator\.sweep"):
+    with pytest.raises(UserError, match=r"submit it with torusrun\.sweep"):
         submit(run, settings=["sweep={env.X: [1]}"])
     assert main(["run", "--save", "new.yaml", "--sweep", "env.X=1,2", "--", "true"]) == 2
     assert "--save writes one run" in capsys.readouterr().err

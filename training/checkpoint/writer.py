@@ -35,9 +35,10 @@ ALONE_S = 60.0  # how long an order may take after the end of the training; the 
 BEGIN_S = END_S = 60.0  # for the start and the end of a Python
 # The package comes last, so that nothing beside it hides a module of the standard library.
 PROGRAM = """\
-import importlib, sys
+import sys
 sys.path.append(sys.argv[1])
-importlib.import_module(sys.argv[2] + ".checkpoint.writer").serve(int(sys.argv[3]), int(sys.argv[4]))
+from torusrun.training.checkpoint.writer import serve
+serve(int(sys.argv[2]), int(sys.argv[3]))
 """
 # To end a job, some launchers and schedulers signal all of its processes. This one ends by itself.
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -145,10 +146,12 @@ def start() -> Writer:
 def start_anew(kept: Sequence[int] = ()) -> Writer:
     """Start the process as a new Python, which keeps the open files `kept`, such as locks. Raises OSError."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    package = Path(__file__).resolve().parents[1]
-    arguments = [str(package.parent), package.name, str(there.fileno()), str(os.getpid())]
+    entry = Path(__file__).resolve().parents[1] / "entry"  # it has the package `torusrun`
+    arguments = [str(entry), str(there.fileno()), str(os.getpid())]
     command = [sys.executable, "-I", "-S", "-c", PROGRAM, *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[there.fileno(), *kept])
+    # What has the heartbeat's name in its environment is ended with the attempt: this ends by itself.
+    environment = {name: value for name, value in os.environ.items() if name != "TORUSRUN_HEARTBEAT"}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[there.fileno(), *kept], env=environment)
     there.close()
     here.settimeout(BEGIN_S)
     if not here.recv(LARGEST_BYTES):

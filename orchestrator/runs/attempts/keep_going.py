@@ -238,16 +238,25 @@ class _Newest:
         done = is_done(self.run.attempt(self.number))
         status = resolve(self.events, self.number, self.own, said, time.time(), done=done)
         if not status.state.over or status.state is State.LOST:
-            return self.own or ended(How.NO_END, supervisor=supervised_on(self.run.attempt(self.number)))
+            return self.own or self._unrecorded()
         own = self.own or End(status.state, status.reason, hosts=self._first_host(status))
         return replace(own, state=status.state, reason=status.reason, cause=status.cause)
 
+    @property
+    def _asked(self) -> Client:
+        return Client(schedulers.get(self.plan.site.scheduler), min(self.plan.site.command_timeout_s, ANSWER_S))
+
     def _scheduler_said(self, job: str) -> Status | None:
         """The scheduler's word about an earlier job; None if it has none, or this node cannot query it."""
-        site = self.plan.site
-        asked = Client(schedulers.get(site.scheduler), min(site.command_timeout_s, ANSWER_S))
-        said = asked.poll([job])[job]
+        said = self._asked.poll([job])[job]
         return said if said.state.over else None
+
+    def _unrecorded(self) -> End:
+        """The end of an attempt that left no record. PBS begins the job again if it loses the first host."""
+        host = supervised_on(self.run.attempt(self.number))
+        if why := self._asked.lost(host):
+            return ended(How.FIRST_HOST_DOWN, hosts=[host], host=host, why=why)
+        return ended(How.NO_END, supervisor=host)
 
     def _first_host(self, status: Status) -> tuple[str, ...]:
         """The supervisor's host, if a lost host ended the attempt: it would have named any other host itself."""

@@ -155,6 +155,9 @@ class PBS(Scheduler):
         command = ["qselect", "-u", user_name(), "-N", token]  # without -u it lists the jobs of all users
         return Query(command, lambda said: said.check("asking PBS for a job by its name").stdout.split())
 
+    def host_query(self, host: str) -> Query[str]:
+        return Query(["pbsnodes", host], states.lost)
+
     def cancel_command(self, job_id: str) -> list[str]:
         return ["qdel", job_id]
 

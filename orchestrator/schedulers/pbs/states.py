@@ -50,6 +50,14 @@ def starts(said: Finished) -> dict[str, float]:
     return found
 
 
+def lost(said: Finished) -> str:
+    """Why the server has lost a host, by pbsnodes's answer about it; '' if it has not."""
+    for vnode in records(said.check("asking PBS for the state of a host").stdout, "", " +").values():
+        if "down" in vnode.get("state", "").split(","):
+            return vnode.get("comment", "down")
+    return ""
+
+
 def _checked(said: Finished) -> None:
     """Raise SiteError unless PBS answered. That it knows no such job, or keeps no ended jobs, is an answer."""
     answered = said.exit_code in (UNKNOWN_JOB, FINISHED_JOB) or NO_HISTORY in said.stderr
