@@ -101,6 +101,7 @@ BY_TECHNIQUE
 
 `python -m benchmarks.recipes --only large --seeds 3`: four ranks, the epochs of each recipe, and 360 images a step, a quarter of the training set. Percent of
 360 test images, of which one is 0.28, and the standard deviation over seeds ([results](../../benchmarks/results/SMALL_FILE), with the ensembles of SURFsara) [measured].
+surfsara-28min was measured with momentum correction, which its recipe no longer has.
 
 SMALL_TABLE
 

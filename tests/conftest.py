@@ -27,7 +27,7 @@ settings.load_profile("untimed")
 
 STARTED: list[SlurmLab] = []
 # Each has one fixture that takes longer than its tests, or of which there is one on a machine.
-ON_ONE_WORKER = ("tests/e2e/test_laptop.py", "tests/unit/test_supervise.py")
+ON_ONE_WORKER = ("tests/e2e/test_laptop.py", "tests/e2e/test_programs.py", "tests/unit/test_supervise.py")
 ON_THE_CLUSTER = re.compile(r"tests/lab/|tests/e2e/.*(\[(slurm|gridengine|pbs)\b|_on_the_cluster)")
 UNIT_S = 300  # the slowest unit test takes some seconds
 OF_THE_CLUSTER = {"slurm_lab", "gridengine_lab", "apptainer_lab"}

@@ -4,12 +4,14 @@ torusrun submit saved_ddp.yaml
 """
 
 import argparse
+import gc
 import hashlib
 import sys
 import time
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # DDP imports it, and its functions keep the group that exists at that moment
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -25,6 +27,15 @@ def main() -> None:
     args = parser.parse_args()
 
     dist.init_process_group("gloo")
+    code = train(args)
+    # First the model, which holds the group. Threads of a group that is left when Python ends may abort the process.
+    gc.collect()
+    dist.destroy_process_group()
+    sys.exit(code)
+
+
+def train(args: argparse.Namespace) -> int:
+    """Train to the last step, or until a request to stop; the exit code."""
     rank = dist.get_rank()
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
@@ -51,14 +62,14 @@ def main() -> None:
             print(f"step={step + 1} loss={loss.item():.4f}", flush=True)
         checkpoints.after_step(step + 1)
         if checkpoints.asked_to_stop:
-            sys.exit(torusrun.LATER)
+            return torusrun.LATER
         time.sleep(args.pause)
     checkpoints.close()
 
     if rank == 0:
         weights = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
         print(f"done step={args.steps} checksum={hashlib.sha256(weights).hexdigest()[:16]}", flush=True)
-    dist.destroy_process_group()
+    return 0
 
 
 if __name__ == "__main__":

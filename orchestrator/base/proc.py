@@ -16,8 +16,8 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 class Work:
     """What a process and those that it started have done so far. Times are seconds since the machine's start.
 
-    Ended children count as far as their parents have noticed their end. Bytes are those of read(2) and write(2),
-    0 where the kernel refuses them. `youngest_s` is the start of the youngest one that it started, 0 without any.
+    Ended children count as far as their parents have noticed their end. Bytes are those of read(2) and of disks, and
+    those of write(2); 0 where the kernel refuses them. `youngest_s` is when the youngest that it started began, else 0.
     """
 
     at_s: float
@@ -104,7 +104,7 @@ def _moved_bytes(pid: int) -> tuple[int, int]:
     """(read, written) by a process and by the children whose end it has noticed."""
     try:
         lines = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
-        return int(lines["rchar"]), int(lines["wchar"])
+        return int(lines["rchar"]) + int(lines["read_bytes"]), int(lines["wchar"])  # the second also by mapped files
     except (OSError, ValueError, KeyError):
         return 0, 0
 

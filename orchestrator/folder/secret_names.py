@@ -6,10 +6,12 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 
-NAMES = (
-    ".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".pypirc", ".npmrc", ".git-credentials",
-    ".htpasswd", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx",
+LOGINS = (  # files of programs, not of a user's code
+    ".netrc", "_netrc", ".pgpass", ".my.cnf", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd", ".boto", ".s3cfg",
+    ".vault-token", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", "*.pem", "*.key",
+    "*.ppk", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx",
 )  # fmt: skip
+NAMES = (".env", ".env.*", "*.env", ".envrc", *LOGINS)
 WORDS = {
     "token", "tokens", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "credential",
     "credentials", "apikey",

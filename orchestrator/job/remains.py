@@ -19,7 +19,8 @@ POLL_S = 0.1
 def end_remains(attempt: Attempt, plan: Plan) -> bool:
     """End the processes with the environment of the attempt's ranks, such as daemons; whether there were any.
 
-    Ranks, and the writers of their checkpoints, must have ended. A process with a terminal stays: it is a user's shell.
+    Ranks must have ended. A process with a terminal stays: it is a user's shell. So does the writer of a checkpoint,
+    which leaves out that part of its environment.
     """
     alone = plan.run.command and schedulers.get(plan.site.scheduler).traits.one_machine
     if not alone or not (found := _remains(attempt)):

@@ -179,7 +179,7 @@ class Running:
             if missing <= lost and (self.hang or any(not end.good for end in self.ranks.ends.values())):
                 break  # the end names these hosts, whatever their ranks recorded before
             time.sleep(SOON_S)
-        if not self._missing():  # their wrappers have waited for the writers of checkpoints
+        if not self._missing():  # daemons may hold the lock, too
             end_remains(self.attempt, self.plan)
         until_s = time.monotonic() + self.plan.site.kill_after_s + FOLLOW_S
         while claim.held(self.attempt) and time.monotonic() < until_s:

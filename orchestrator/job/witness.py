@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from torusrun.orchestrator.folder.log_errors.kinds import LineKind, kind_of
+from torusrun.orchestrator.folder.log_errors.last_error import last_error
 from torusrun.orchestrator.network.hosts.same_host import same_host
 from torusrun.orchestrator.network.placement.mapping import Placement
 from torusrun.orchestrator.schedulers.launchers import FAMILIES
@@ -37,11 +39,13 @@ def lost_hosts(said: Words, placement: Placement, here: str) -> list[str]:
 
 
 def last(text: str) -> str:
-    """The last message on one line: a block between two separators, as MPIs write them, or else the last line."""
+    """The last message on one line: a block between two separators, as MPIs write them, or else the last error."""
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(OURS)]
     if lines and SEPARATOR.fullmatch(lines[-1]):
         block = lines[:-1]
         starts = [n for n, line in enumerate(block) if SEPARATOR.fullmatch(line)]
-        lines = [" ".join(block[starts[-1] + 1 if starts else 0 :])]
-    return lines[-1][:LONGEST_QUOTE] if lines else ""
+        message = " ".join(block[starts[-1] + 1 if starts else 0 :])
+        if kind_of(message) is not LineKind.CLOSING:  # else it only repeats that a process failed
+            return message[:LONGEST_QUOTE]
+    return last_error([line for line in lines if not SEPARATOR.fullmatch(line)]).reason[:LONGEST_QUOTE]

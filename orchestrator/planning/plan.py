@@ -139,6 +139,14 @@ class Plan:
         return plain({**self.site.env, **self.run.env})
 
     @property
+    def is_private(self) -> bool:
+        """Whether its texts may hold secrets, so that only the user may read them: variables, or words of `setup`."""
+        from torusrun.orchestrator.folder.secret_forms import PATTERNS  # imported late: status and help do not need it
+
+        lines = "\n".join((*self.site.setup, *self.run.setup))
+        return bool(self.environment) or any(pattern.search(lines) for pattern, _ in PATTERNS)
+
+    @property
     def secrets(self) -> dict[str, Secret]:
         """The secret variables for the ranks."""
         return secret({**self.site.env, **self.run.env})
@@ -156,8 +164,8 @@ class Plan:
 
     @property
     def secret_files(self) -> tuple[str, ...]:
-        """The files that hold values of `env`, if there are any. Copies of them must be private."""
-        return self.sources if self.environment else ()
+        """The files that may hold secrets. Copies of them must be private."""
+        return self.sources if self.is_private else ()
 
     @property
     def recipe(self) -> dict[str, Any] | None:

@@ -37,12 +37,12 @@ def write_attempt(attempt: Attempt, planned: AttemptPlan) -> None:
         "exclude": list(planned.exclude),
         "left_out": planned.left_out.as_json(),
     }
-    write_json(attempt.plan, {**planned.plan.as_json(), **own}, secret=bool(planned.plan.environment))
+    write_json(attempt.plan, {**planned.plan.as_json(), **own}, secret=planned.plan.is_private)
 
 
 def write_first(run: RunFolder, plan: Plan) -> None:
     """Write the run's plan, from which later attempts are derived."""
-    write_json(run.plan, plan.as_json(), secret=bool(plan.environment))
+    write_json(run.plan, plan.as_json(), secret=plan.is_private)
 
 
 def read_attempt(run: RunFolder, number: int) -> AttemptPlan:

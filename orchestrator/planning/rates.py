@@ -108,8 +108,11 @@ def _measured_here(plan: Plan, train: Train, batch: float) -> Device | None:
     known = {of: key for key in site.image_us if site.image_us[key] and (of := read_program(key, train.model))}
     if not known:
         return None
+    has_gpus = site.node.gpus > 0
+    if wanted.precision == "tf32" and not has_gpus:  # on processors it is fp32
+        wanted = replace(wanted, precision="fp32")
     nearest = max(known, key=lambda of: (of.precision == wanted.precision, of.compiled == wanted.compiled, str(of)))
-    here, has_gpus = _measured_as(site, known[nearest], nearest.passes), site.node.gpus > 0
+    here = _measured_as(site, known[nearest], nearest.passes)
     units = ("tf32", "bf16", "fp16") if has_gpus else ()
     times = images_per_s(nearest, units) / images_per_s(wanted, units) if has_gpus else 1.0
     doubts = factors(nearest, wanted, units, "gpu" if has_gpus else "processor")

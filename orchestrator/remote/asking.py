@@ -14,7 +14,7 @@ from typing import IO, Any, TypeVar
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
-from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.base.terminal.plain import harmless, plain
 from torusrun.orchestrator.base.terminal.remarks import progress, say
 from torusrun.orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
 from torusrun.orchestrator.remote.session import Session, received
@@ -144,11 +144,15 @@ def _waiting(host: LoginHost, within_s: float) -> Iterator[float]:
 
 
 def shown(stream: IO[str]) -> Take:
-    """Prints pieces of bytes on a stream of ours. A character may be split over two pieces."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    """Prints pieces of bytes on a stream of ours. A character may be split over two pieces.
+
+    On a terminal, control characters are escaped: the programs there write into a pipe, and so without colours.
+    """
+    decoder, on_terminal = codecs.getincrementaldecoder("utf-8")("replace"), stream.isatty()
 
     def show(data: bytes) -> None:
-        stream.write(decoder.decode(data))
+        text = decoder.decode(data)
+        stream.write("\n".join(map(harmless, text.split("\n"))) if on_terminal else text)
         stream.flush()
 
     return show

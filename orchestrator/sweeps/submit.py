@@ -158,7 +158,7 @@ def _submit(part: Batch, after_any: Sequence[str]) -> str:
     """Submit a batch, and write the jobs into the ledgers of its members; the id of its last job."""
     asked, script = part.after(after_any), part.script_path()
     with private.umask(part.site.umask):  # Slurm and local sites make the job's output files with it
-        secret = bool(part.attempts[0].planned.plan.environment) and not part.array
+        secret = part.attempts[0].planned.plan.is_private and not part.array
         write_text(script, part.text(after_any), secret=secret)
         try:
             job = client.of(part.site).submit(script, asked, cwd=script.parent)

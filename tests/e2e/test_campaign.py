@@ -8,6 +8,7 @@ from tests.campaign.trial import carry_out
 from tests.e2e.pbs_place import PBS
 from tests.e2e.places import Place
 
+pytestmark = pytest.mark.lab  # also on this machine: its runs take minutes
 SEED = 11
 SAMPLE = {
     "local": ["kill-shell", "resume-races"],

@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.places import ROOT, Place, metrics
+
+pytestmark = pytest.mark.lab  # on this machine a training learns them in tests/training, and the docs run them
 
 
 def run_digits(place: Place, *words: str) -> tuple[Path, str]:

@@ -193,6 +193,18 @@ def test_a_program_that_fails_alike_is_not_started_again_and_again(place: Place)
     until(lambda: not place.queued(), "the queue to be empty")
 
 
+def test_a_controller_that_is_away_costs_pauses_and_not_the_run(place: Place) -> None:
+    only_on(place, "slurm")
+    run = place.submit_script('test "$TORUSRUN_ATTEMPT" != 1 || exec sleep 600', "--set", "keep_going={attempts: 2}")
+    rank = until(lambda: (run / "attempts/1/ranks/0001.start.json").exists() and started(run, 1), "a rank to start")
+    with place.down() or pytest.fail("this place has a controller"):
+        place.kill(rank["host"], rank["pid"])
+        until(lambda: sum(event["cause"] == "launcher" for event in ledger(run, "ended")) > 2, "three ends", 120)
+    said = place.watch(run)
+    assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
+    assert len({event["job"] for event in ledger(run, "started")}) == 1
+
+
 @pytest.mark.parametrize("which", [1, 0], ids=["second host", "first host"])
 def test_a_lost_host_is_replaced_by_a_spare_or_by_the_next_job(place: Place, which: int) -> None:
     if not place.power_off or not place.power_on:

@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from training_runs import TINY, config, finish, launched
 
+from torusrun.training.recipe.facts import data_facts, model_facts
+from torusrun.training.recipe.train import Train
+from torusrun.training.recipe.variant import program
+
 
 def test_it_is_for_its_owner_only_and_alone(tmp_path: Path) -> None:
     from torusrun.training.files.trusted import put
@@ -28,6 +32,15 @@ def test_a_measurement_is_done_after_its_one_step(tmp_path: Path) -> None:
     assert launch.events()[-1]["event"] == "done"
     computed = [row for row in launch.events("measured") if "model" in row]
     assert len(computed) == 2 and all(row["ranks"] == 1 and 0 < row["spread"] < 10 for row in computed), computed
+    train = Train()
+    assert {row["program"] for row in computed} == {program(train)}
+    (counted,) = (row for row in launch.events("measured") if "counted" in row)
+    data = data_facts(train)
+    model = data and model_facts(train, data)
+    assert data and model and counted["halves"] == [data.train_samples, data.test_samples]
+    assert counted["tensors"] == [tensor.parameters for tensor in model.tensors], (
+        "what a login node knows of a built-in"
+    )
 
 
 @pytest.mark.parametrize("module", ["torusrun.training", "torusrun.training.measure"])

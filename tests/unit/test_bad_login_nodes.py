@@ -1,5 +1,6 @@
 """Login nodes that answer badly, late, too much or never: one error in words, and everything else is shown."""
 
+import io
 import json
 import os
 from collections.abc import Callable
@@ -379,3 +380,28 @@ def test_a_link_that_ended_with_its_program_is_not_the_reason(
     leads_to(monkeypatch, lambda *_: "")
     with pytest.raises(HostRefused, match=f"^{HERE.address}: {shown}; `{HERE.python}` ended with exit code 1 there; "):
         Session(HERE)
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_what_a_verb_prints_over_there_cannot_control_a_terminal_here(on_terminal: bool) -> None:
+    class Stream(io.StringIO):
+        def isatty(self) -> bool:
+            return on_terminal
+
+    show = asking.shown(stream := Stream())
+    for piece in (
+        b"state\x1b]0;owned\x07\n\ttwo\r",
+        "caf\u00e9\n\x9b2J".encode()[:4],
+        "caf\u00e9\n\u009b2J".encode()[4:],
+    ):
+        show(piece)
+    text = stream.getvalue()
+    assert text.startswith("state") and "\n\ttwo" in text and "caf\u00e9\n" in text
+    assert ("\x1b" in text or "\x07" in text or "\x9b" in text or "\r" in text) != on_terminal
+
+
+def test_a_page_that_acts_is_not_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leads_to(monkeypatch, saying("<!doctype html><script>alert(1)</script>"))
+    run_at("bad")
+    assert main(["report", "a-1", "-o", str(home / "page.html")]) == 3
+    assert not (home / "page.html").exists()

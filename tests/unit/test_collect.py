@@ -98,6 +98,21 @@ def test_of_a_huge_sparse_file_only_what_was_written_is_copied(run: RunFolder, t
     assert kept.stat().st_size == 1 << 40 and kept.stat().st_blocks * 512 < 1 << 22
 
 
+@pytest.mark.timeout(60)
+def test_a_huge_sparse_state_of_a_checkpoint_is_not_read(run: RunFolder, tmp_path: Path) -> None:
+    """Whoever owns the run makes 10 TB in no time; a checksum over them takes hours."""
+    state = run.checkpoints / "step-00000040/state.pt"
+    os.truncate(state, size := 10 << 40)
+    manifest = state.with_name("manifest.json")
+    listing = json.loads(manifest.read_text())
+    listing["files"]["state.pt"]["bytes"] = size
+    manifest.write_text(json.dumps(listing))
+    told: list[str] = []
+    into = collect(run, tmp_path / "kept", "newest", told.append)
+    assert "this is a sparse file" in told[0]
+    assert [path.name for path in (into / "checkpoints").iterdir()] == ["step-00000020"]
+
+
 @pytest.mark.parametrize("there", ["file", "folder", "empty folder", "link to nothing"])
 def test_nothing_that_exists_is_replaced(there: str, run: RunFolder, tmp_path: Path) -> None:
     into = tmp_path / "kept"

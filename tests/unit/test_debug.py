@@ -15,8 +15,8 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.secret_forms import REMOVED
 from torusrun.orchestrator.runs.support.archive import TAIL_BYTES
-from torusrun.orchestrator.runs.support.secret_forms import REMOVED
 from torusrun.orchestrator.runs.support.without_secrets import Cleaner
 
 ENV = {

@@ -35,10 +35,12 @@ def test_the_python_programs_are_valid_and_import_nothing_of_ours() -> None:
     assert not {program: names & OURS for program, names in imported.items() if names & OURS}
 
 
-def test_no_thread_of_the_group_is_left_when_ddp_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["programs/ddp.py", "checkpoints/saved_ddp.py"])
+def test_no_thread_of_the_group_is_left_when_ddp_ends(program: str, tmp_path: Path) -> None:
     """A thread that needs Python while it ends aborts the process."""
     pytest.importorskip("sklearn")
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "RANK": "0", "WORLD_SIZE": "1"}
-    command = [sys.executable, "-c", THREADS, str(PROGRAMS / "ddp.py"), "--steps", "2", "--checkpoints", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **meeting})
+    command = [sys.executable, "-c", THREADS, str(PROGRAMS.parent / program), "--steps", "2"]
+    own = {**os.environ, **meeting}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=own)
     assert done.stdout.splitlines()[-1] == "ended with 0", done.stdout + done.stderr

@@ -25,6 +25,7 @@ from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import deputy, remains
 from torusrun.orchestrator.planning.plan import plan
 from torusrun.orchestrator.schedulers.traits import Reach
+from torusrun.training.checkpoint import writer
 
 SUPERVISOR = """
 import signal, sys
@@ -139,3 +140,12 @@ def test_a_daemon_of_a_command_ends_with_its_attempt_and_others_stay(
     finally:
         for pid in proc.descendants(other):
             os.kill(pid, signal.SIGKILL)
+
+
+def test_the_writer_of_a_scripts_checkpoint_is_no_remains_of_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = plan(write_specs(home))
+    attempt = RunFolder(planned.folder).attempt(1)
+    monkeypatch.setenv("TORUSRUN_HEARTBEAT", str(attempt.heartbeat))
+    writing = writer.start_anew()
+    assert not remains.end_remains(attempt, replace(planned, run=replace(planned.run, command=("mine",))))
+    writing.close()

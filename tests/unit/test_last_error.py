@@ -82,6 +82,12 @@ def test_a_web_server_that_does_not_answer_is_no_lost_rank(line: str, lost: bool
     assert error(TB, line).lost_peer is lost
 
 
+def test_a_line_of_code_is_no_message() -> None:
+    code = '    raise ValueError("x") if "CUDA out of memory" in text or "timed out" in text else error'
+    found = error(TB, code, "ValueError: x")
+    assert not (found.device_full or found.lost_peer)
+
+
 def test_of_a_torchrun_the_worker_that_failed_first_is_known() -> None:
     killed, raised = (read_last(RECORDED / f"torchrun-{how}.txt").worker for how in ("killed", "raises"))
     assert killed and (killed.rank, killed.local_rank, killed.signal) == (1, 1, 9)

@@ -170,6 +170,7 @@ def test_a_measurement_holds_for_its_own_program_and_is_doubtful_for_others(
     assert "bf16 is beside fp32 on these processors is unknown" in other["doubts"][1]["why"]
     for key in ("train.compile=true", "train.accumulate=4"):
         assert width(predicted(run_file, capsys, key)) > 1.3 * width(own), key
+    assert predicted(run_file, capsys, "train.precision=tf32")["step_s"] == own["step_s"], "fp32 on processors"
     slower = [{**row, **({"time_s": 3 * row["time_s"]} if "model" in row else {})} for row in
               with_program("resnet-digits, bf16")]  # fmt: skip
     measurements.keep(str(run_file), run_that_measured(tmp_path, slower), site=None, settings=[])

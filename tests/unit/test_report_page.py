@@ -23,17 +23,17 @@ from torusrun.orchestrator.folder.events import Ended, Started, Submitted, Submi
 from torusrun.orchestrator.folder.node_load import NodeLoad, RankSteps
 from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.secret_forms import REMOVED
 from torusrun.orchestrator.network.hosts.hostlist import expand
 from torusrun.orchestrator.planning.forecast import forecast_of
 from torusrun.orchestrator.planning.plan import plan
 from torusrun.orchestrator.report.handle import Run
 from torusrun.orchestrator.report.page import facts as facts_of
-from torusrun.orchestrator.report.page import made
+from torusrun.orchestrator.report.page import foreign, made
 from torusrun.orchestrator.report.page.document import document
 from torusrun.orchestrator.report.page.facts import RunFacts
 from torusrun.orchestrator.report.page.settings import differing, settings
 from torusrun.orchestrator.report.placement import outlook
-from torusrun.orchestrator.runs.support.secret_forms import REMOVED
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "wbr", "br"}
@@ -107,6 +107,19 @@ def test_no_expression_of_a_strangers_site_is_evaluated(run: RunFolder, monkeypa
     assert asked == ["placed", "forecast"]
     os.chown(run.folder, 4321, 4321)
     assert facts(run).plan and asked == ["placed", "forecast"]
+
+
+def test_a_page_of_another_machine_is_kept_only_if_it_is_like_ours(run: RunFolder) -> None:
+    ours, several = document([facts(run)]), document([facts(run), facts(run)])
+    assert not foreign.objection(ours) and not foreign.objection(several)
+    for evil in (
+        "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<a href='https://example.org'>log in</a>",
+        "<meta http-equiv=refresh content='0;url=https://example.org'>", "<form action=x>", "<iframe srcdoc=x>",
+        "<p onclick=alert(1)>", "<svg><use href=x></svg>", "<base href=x>", "<link rel=stylesheet href=x>",
+        "<p style='background:url(x)'>", "<!-- --><!doctype x>", "<?xml-stylesheet href=x?>", "<ScRiPt/x>",
+    ):  # fmt: skip
+        assert foreign.objection(ours.replace("<main>", f"<main>{evil}")), evil
+    assert foreign.objection(ours.replace("default-src 'none'; ", "")) and foreign.objection("")
 
 
 def test_texts_of_a_run_are_data(run: RunFolder) -> None:

@@ -1,5 +1,6 @@
 """Who may read the files of a run: the site's umask, and what it never opens."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -106,6 +107,22 @@ def test_files_with_values_of_env_stay_the_owners_alone(home: Path, tmp_path: Pa
     assert mode(run.ledger) == 0o644 and mode(run.code / "python") == 0o755
     into = collect(run, tmp_path / "kept", "all")
     assert holding(into, "very-secret") == holding(run.folder, "very-secret")
+
+
+@pytest.mark.parametrize("owner", ["run", "site"])
+@pytest.mark.parametrize(
+    ("line", "private"),
+    [("export HF_TOKEN=hf_very-secret", True), ("curl -H 'Authorization: token very-secret' x", True),
+     ("mkdir -p very-secret", False)],
+)  # fmt: skip
+def test_files_with_secrets_in_setup_stay_the_owners_alone(home: Path, owner: str, line: str, private: bool) -> None:
+    setup = f"setup: [{json.dumps(line)}]\n"
+    spec = with_umask(home, "027", setup if owner == "site" else "")
+    spec.write_text(f"name: made\nsite: ./site.yaml\ncommand: ['true']\n{setup if owner == 'run' else ''}")
+    run = made(plan(spec))
+    found = holding(run.folder, "very-secret")
+    assert {"plan.json", "attempts/1/plan.json", "attempts/1/job.sh"} <= {*found}
+    assert {*found.values()} == {0o600 if private else 0o640}
 
 
 def test_code_that_names_no_variables_is_as_open_as_it_was(home: Path) -> None:

@@ -307,6 +307,10 @@ def test_the_words_of_launchers() -> None:
     assert words(SRUN).killed == {2: 9, 0: 15, 1: 15}
     assert words("srun: error: n3: task 5: Segmentation fault (core dumped)\n").killed == {5: 11}
     assert words("anything else") == Words(last="anything else")
+    missing = "bash: line 1: python4: command not found\n"
+    repeated = "Primary job  terminated normally, but 1 process returned\na non-zero exit code.\n"
+    for closing in ("srun: error: n1: task 0: Exited with exit code 127\n", f"{'-' * 74}\n{repeated}{'-' * 74}\n"):
+        assert words(missing + closing).last == missing.strip()
 
 
 WAITS = Where("S", ["/x/training/collectives/ring.py:61 _wait", "/x/training/loop.py:50 _train"])

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.training.files.checksum import BLOCK_BYTES
-from torusrun.training.files.trusted import open_folder, open_regular
+from torusrun.training.files.trusted import open_folder, open_regular, refuse_holes
 from torusrun.training.progress import Progress
 
 SCHEMA = 2
@@ -222,6 +222,7 @@ def _verify_file(path: Path, folder: int, size_bytes: int, sha256: str | None) -
                 raise IncompleteCheckpoint(f"{path}: {found_bytes} bytes, the manifest says {size_bytes}")
             if sha256 is None:
                 return
+            refuse_holes(file.fileno())
             while size_bytes > 0 and (block := file.read(min(size_bytes, BLOCK_BYTES))):
                 digest.update(block)
                 size_bytes -= len(block)

@@ -149,7 +149,9 @@ def start_anew(kept: Sequence[int] = ()) -> Writer:
     entry = Path(__file__).resolve().parents[1] / "entry"  # it has the package `torusrun`
     arguments = [str(entry), str(there.fileno()), str(os.getpid())]
     command = [sys.executable, "-I", "-S", "-c", PROGRAM, *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[there.fileno(), *kept])
+    # What has the heartbeat's name in its environment is ended with the attempt: this ends by itself.
+    environment = {name: value for name, value in os.environ.items() if name != "TORUSRUN_HEARTBEAT"}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[there.fileno(), *kept], env=environment)
     there.close()
     here.settimeout(BEGIN_S)
     if not here.recv(LARGEST_BYTES):

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import IO
 
-from torusrun.training.files.trusted import open_regular
+from torusrun.training.files.trusted import open_regular, refuse_holes
 
 BLOCK_BYTES = 1 << 20
 
@@ -22,6 +22,7 @@ def of_stream(stream: IO[bytes], copy: IO[bytes] | None = None) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a regular file; links are not followed. Raises OSError."""
+    """SHA-256 of a regular file; links are not followed. Raises OSError, also for a huge file of holes."""
     with open(open_regular(path), "rb", buffering=0) as stream:
+        refuse_holes(stream.fileno())
         return of_stream(stream)

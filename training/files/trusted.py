@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from typing import IO
 
 SECRET = 0o600  # the mode of a file that its owner alone may read, whatever the umask
+LARGEST_SPARSE_BYTES = 1 << 33
+BLOCK_BYTES = 512  # of st_blocks
 NOT_REGULAR = "this is not a regular file"
 NOT_FOLLOWED = "this is a symbolic link, and is not followed"
 
@@ -77,6 +79,13 @@ def drop_access_lists(file: Path | int) -> None:
         except OSError as error:
             if error.errno not in (errno.ENODATA, errno.ENOTSUP):
                 raise
+
+
+def refuse_holes(descriptor: int) -> None:
+    """Raise OSError for a huge file of holes: a stranger makes 10 TB of zeros in no time, and reading takes hours."""
+    found = os.fstat(descriptor)
+    if found.st_size > LARGEST_SPARSE_BYTES and found.st_blocks * BLOCK_BYTES < found.st_size / 1000:
+        raise OSError(errno.EFBIG, "this is a sparse file: nearly all of it was never written")
 
 
 def put(path: Path, content: bytes, mode: int = SECRET) -> None:

@@ -75,31 +75,35 @@ THROWN = _any(r"terminate called|^\s*what\(\): ")
 SECOND = _any(
     r"Watchdog caught|watchdog thread terminated|oom[-_ ]?kill|Out Of Memory|BrokenPipeError|^wandb: ERROR",
 )
-# At least three of these after an error show that the program has gone on.
-PROGRESS = re.compile(r"(?i)\b(step|epoch|iter(ation)?|batch|loss|it)\b\s*[:=/\[ ]*\s*\d|\d+%\||\d(it|s)/(s|it)\b")
-NOT_A_NUMBER = r"(?!\s*[-+]?(\d|\.\d|nan\b|inf\b))"  # as in 'error: 0.31'
+# Several of these after an error show that the program has gone on.
+BAR = re.compile(r"\d+%\||[\d?](it|s)/(s|it)\b")
+PROGRESS = re.compile(r"(?i)\b(step|epoch|iter(ation)?|batch|loss|it)\b[\s:=/\['\"]*\d|\d+%\||[\d?](it|s)/(s|it)\b")
+NOT_A_NUMBER = r"(?!S?\s*[=:]?\s*[-+]?(\d*\.\d+|nan\b|inf\b|\d+\s*(%|$|[,;|)\]/])))"  # as in 'error: 0.31'
 ERROR = _any(
     r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(Error|Exception|Interrupt|Exit|Failure|Fault|Exhausted)\b\s*(\(|:|$)",
     rf"(?i)\b(error|fatal|panic|critical|exception)\b\]?\s*(:|!|\]){NOT_A_NUMBER}", r"^Error in ",
-    r"\b(ERROR|FATAL|CRITICAL)\b(?!S?\s*[=:]?\s*[\d.])", r"^F\d{4} ", r"^Exception in thread \"",
+    rf"\b(ERROR|FATAL|CRITICAL)\b{NOT_A_NUMBER}", r"^F\d{4} ", r"^Exception in thread \"",
     r"panicked at|^Caused by: |Assertion .*fail",
     r"(?i)command not found|no such file or directory|permission denied|cannot open shared object|exec format error",
     r"(?i)no space left on device|disk quota exceeded|input/output error|stale file handle|cannot allocate memory",
     r"(?i)out of memory|can't open file|double free|stack smashing|invalid pointer|unrecognized arguments",
-    r"MPI_ERR_\w+:",
+    r"MPI_ERR_\w+:|^forrtl: ",
 )  # fmt: skip
 
 DEVICE_FULL = re.compile(
     r"(?i)(cuda|hip|xpu|mps)( backend| driver)?( error)?:? out of memory|(CUDNN|CUBLAS)_STATUS_ALLOC_FAILED"
     r"|\bOutOfMemoryError: (CUDA|HIP|XPU|MPS|Allocation on)|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
+    r"|cudaMalloc.*out of memory|hipErrorOutOfMemory|cupy\S*OutOfMemoryError"
     r"|RESOURCE_EXHAUSTED: .*(memory|allocat)|OOM when allocating|Cuda failure \d* ?'out of memory'"
 )
-# Messages for a lost rank, of programs that have no exit code for it; a web server is no rank.
+# Messages for a lost rank, of programs that have no exit code for it; a server is no rank.
 LOST_PEER = re.compile(
     r"(?i)connection (reset|closed|refused|was broken)|broken pipe|nccl(Remote|System)Error|socket timeout|timed out"
     r"|wait timeout|collective operation timeout|failed to recv, got 0 bytes|remote process exited"
 )
-OF_THE_WEB = re.compile(r"(?i)https?://|https?connection|\burllib|\brequests\.|huggingface|botocore|aiohttp")
+OF_A_SERVER = re.compile(
+    r"(?i)https?://|https?connection|\burllib|\brequests\.|huggingface|botocore|aiohttp|psycopg|sql|redis|mongo|smtp"
+)
 
 
 def kind_of(text: str) -> LineKind:

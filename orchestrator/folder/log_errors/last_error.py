@@ -9,9 +9,10 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import whole_lines
 from torusrun.orchestrator.folder.log_errors.kinds import (
+    BAR,
     DEVICE_FULL,
     LOST_PEER,
-    OF_THE_WEB,
+    OF_A_SERVER,
     LineKind,
     kind_of,
     kind_of_exception,
@@ -23,7 +24,7 @@ from torusrun.orchestrator.folder.log_errors.tracebacks import Block, Tracebacks
 READ_BYTES = (1 << 16, 1 << 20)  # of the end of a log; more if the end shows no error
 LARGEST_QUOTE = 300
 MOST_AFTER = 100  # lines of the program after its last error
-MOST_STEPS = 2  # lines of progress after an error that ended the program
+MOST_STEPS = 4  # lines of progress after an error that ended the program
 MESSAGE_LINES = 6  # that an exception may write below its first line
 SHOWN_BEFORE, SHOWN_AFTER = 9, 5
 
@@ -50,7 +51,7 @@ class LoggedError:
     @property
     def lost_peer(self) -> bool:
         """Whether the process lost its connection to another rank."""
-        return bool(LOST_PEER.search(self.text)) and not OF_THE_WEB.search(self.text)
+        return bool(LOST_PEER.search(self.text)) and not OF_A_SERVER.search(self.text)
 
     @property
     def device_full(self) -> bool:
@@ -59,14 +60,14 @@ class LoggedError:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """An error that ends at the line `last`, and begins at `first`; `stream` has the prefixes of its process."""
+    """An error that ends at the line `last`; `stream` has the prefixes of its process."""
 
     kind: LineKind
-    first: int
     last: int
     reason: str
     stream: str
     rows: Sequence[int]
+    exceptions: Sequence[str]
 
 
 class _Reading:
@@ -97,16 +98,19 @@ class _Reading:
         left = {LineKind.PLAIN: MOST_AFTER, LineKind.PROGRESS: MOST_STEPS}
         for n in reversed(range(len(self.lines))):
             kinds[n] = LineKind.CLOSING if self.inside[n] else kind_of(self.text(n))
-            if kinds[n] in left:
+            if kinds[n] in left and not (self._is_bar(n) and self._is_bar(n + 1)):  # a bar is drawn again and again
                 left[kinds[n]] -= 1
                 if left[kinds[n]] < 0:
                     break
         return kinds
 
+    def _is_bar(self, n: int) -> bool:
+        return n < len(self.lines) and bool(BAR.search(self.lines[n]))
+
     def candidates(self) -> list[_Candidate]:
         """The errors in the order of the log, without those after which the program went on."""
         single = [
-            _Candidate(kind, n, n, self._whole(n), self.bare(n)[0], (n,))
+            _Candidate(kind, n, whole := self._whole(n), self.bare(n)[0], (n,), (whole,))
             for n, kind in self.kinds.items()
             if kind < LineKind.PLAIN
         ]
@@ -119,7 +123,7 @@ class _Reading:
         kind, last = kind_of_exception(reason, block.before), block.rows[-1]
         if reason.endswith(":"):
             reason = self._joined(reason, last)
-        return _Candidate(kind, block.rows[0], last, reason, block.stream, block.rows) if reason else None
+        return _Candidate(kind, last, reason, block.stream, block.rows, block.exceptions) if reason else None
 
     def _whole(self, n: int) -> str:
         """The line `n`, with the message of its exception if C++ wrote them on two lines, or the next line."""
@@ -152,7 +156,8 @@ class _Reading:
         return bool(LOST_PEER.search(self.all_of(one)))
 
     def all_of(self, one: _Candidate) -> str:
-        return "\n".join(self.lines[n] for n in (*one.rows, *self._message(one.last, one.stream)))
+        """The exceptions of an error, without the lines of code that raised them, and the message of the last one."""
+        return "\n".join([*one.exceptions, *map(self.text, self._message(one.last, one.stream))])
 
     def shown(self, one: _Candidate) -> list[str]:
         """The lines of a traceback and of the message below it, or those around an error line."""

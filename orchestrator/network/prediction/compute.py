@@ -45,8 +45,9 @@ class Device:
         """The device with so many passes in a step in place of one: each has the fixed time (derived)."""
         if passes == self.passes:
             return self
-        each_s = self.fixed_s / self.passes
-        return replace(self, fixed_s=passes * each_s, passes=passes)
+        times = passes / self.passes
+        batches = (times * self.batches[0], times * self.batches[1]) if self.batches else None
+        return replace(self, fixed_s=times * self.fixed_s, passes=passes, batches=batches)
 
     def slower(self, times: float, factors: tuple[Factor, ...], name: str) -> Device:
         """The device with another program, whose images take `times` as long, with these doubts."""

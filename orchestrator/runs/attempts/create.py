@@ -131,7 +131,7 @@ def fill(
     """Write the files of an unfinished run. It shares the copy of its code with the unfinished run `same_code`."""
     for folder in (made.folder, made.attempts):
         private.new(folder, first.plan.site.umask)
-    write_text(made.spec, first.plan.spec_text, secret=bool(first.plan.environment))
+    write_text(made.spec, first.plan.spec_text, secret=first.plan.is_private)
     write_json(made.provenance, origin.provenance)
     if origin.diff:
         write_text(made.code_diff, origin.diff, secret=True)  # it may quote private files
@@ -225,8 +225,8 @@ def _fill(made: Attempt, planned: AttemptPlan, texts: Scripts) -> None:
     private.new(made.folder, planned.plan.site.umask)
     reserve(made.end)
     write_attempt(made, planned)
-    write_text(made.script, texts.attempt, secret=bool(planned.plan.environment))
+    write_text(made.script, texts.attempt, secret=planned.plan.is_private)
     if texts.standby:
-        write_text(made.standby_script, texts.standby, secret=bool(planned.plan.environment))
+        write_text(made.standby_script, texts.standby, secret=planned.plan.is_private)
     if texts.jobs:
-        write_text(made.jobs_script, texts.jobs)
+        write_text(made.jobs_script, texts.jobs, secret=planned.plan.is_private)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Cause, State, Status
-from torusrun.orchestrator.folder import ledger, metrics
+from torusrun.orchestrator.folder import claim, ledger, metrics
 from torusrun.orchestrator.folder.alone import alone
 from torusrun.orchestrator.folder.attempt_folders import supervised_on
 from torusrun.orchestrator.folder.bad_nodes.left_out import listed
@@ -125,10 +125,14 @@ class _Newest:
         Seen on Slurm 22.05: a job with --no-kill lost a host, or the slurmstepd of its first host was killed, and the
         array's next task began beside it.
         """
+        if not self._of_this_submission:
+            return False
+        if self.here.begun:
+            return self.here.begun < self.number
         began, intent = last(self.events, Started, self.number), last(self.events, Submitting, self.number)
-        owner = began.job if began else intent.by if intent else ""
-        passed = 0 < self.here.begun < self.number or owner in self.here.later
-        return passed and self._of_this_submission
+        if began:  # without a rank at work this job was begun again after the later one
+            return began.job in self.here.later and bool(claim.held(self.run.attempt(self.number)))
+        return intent is not None and intent.by in self.here.later
 
     @property
     def _of_this_submission(self) -> bool:

@@ -18,6 +18,7 @@ from torusrun.orchestrator.folder.checkout import Checkout
 from torusrun.orchestrator.runs.code import limits
 from torusrun.orchestrator.runs.code.select import Entry, SelectedCode, select, unreadable, walk
 from torusrun.training.files.checksum import sha256_of
+from torusrun.training.files.trusted import refuse_holes
 
 BLOCK_BYTES = 1 << 20
 WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
@@ -103,7 +104,7 @@ def copy_again(copy: Path, into: Path, names: Sequence[str] | None) -> None:
         return [name for name in found if names is not None and inside[name] not in kept]
 
     with explained(f"{into}: the code cannot be copied here"):
-        shutil.copytree(copy, into, symlinks=True, ignore=left_out)
+        shutil.copytree(copy, into, symlinks=True, ignore=left_out, copy_function=_written)
 
 
 def changed(copy: Path, record: Mapping[str, Any]) -> str:
@@ -115,6 +116,12 @@ def changed(copy: Path, record: Mapping[str, Any]) -> str:
     except (OSError, ValueError, TypeError) as error:  # the record may be damaged
         return f"it cannot be read: {error}"
     return "" if found == record.get("sha256") else f"its SHA-256 is {found}, and was {record.get('sha256')}"
+
+
+def _written(source: str, target: str) -> None:
+    with open(open_regular(source), "rb") as file:
+        refuse_holes(file.fileno())
+    shutil.copy2(source, target)
 
 
 def _linked(source: str, target: str) -> None:

@@ -10,16 +10,14 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.private import open_regular
+from torusrun.orchestrator.folder.secret_names import LOGINS
 from torusrun.orchestrator.spec import paths
 
 # Folders and files in which programs keep keys and logins; a name with a slash is the end of a path.
 SECRET_NAMES = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".config/rclone", ".oci",
     ".password-store", ".local/share/keyrings", ".mozilla", ".huggingface", ".cache/huggingface/token", ".kaggle",
-    ".secrets", ".secrets.*", ".netrc", "_netrc", ".git-credentials", ".pgpass", ".my.cnf", ".pypirc", ".npmrc",
-    ".boto", ".s3cfg", ".vault-token", ".*_history",
-    "id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk",
-    "*.pem", "*.ppk", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx",
+    ".secrets", ".secrets.*", ".*_history", *LOGINS,
 )  # fmt: skip
 KEY_BEGINS = (b"-----BEGIN", b"PuTTY-User-Key-File")
 LARGEST_KEY_BYTES = 1 << 15
