@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from statistics import fmean, stdev
 from typing import Any
 
@@ -21,7 +21,8 @@ from torusrun.orchestrator.planning.plan import Plan
 from torusrun.orchestrator.planning.plan_files import LARGEST_BYTES
 from torusrun.training.reporting.events import STEP
 
-NEWEST = 200  # runs that are looked at
+NEWEST, MOST = 200, 20  # runs that are looked at, and that are used
+TAIL_BYTES = 1 << 20  # of the metrics of each
 SAME = ("command", "site", "image", "env")  # keys of runs that are compared
 WARM_UP = 5  # one in so many of the reported steps: the first ones compile, and fill caches
 FEWEST, FEWEST_TIMES = 5, 3  # steps besides, and times of steps
@@ -46,7 +47,8 @@ def measured_runs(plan: Plan) -> list[MeasuredRun]:
     Runs on one node compare with one another, and runs on several nodes with those of as many ranks on a node.
     """
     own = plan.as_json()
-    return [found for run in index.runs()[-NEWEST:] if (found := _measured(run, own))]
+    newest = (found for run in reversed(index.runs()[-NEWEST:]) if (found := _measured(run, own)))
+    return [*islice(newest, MOST)][::-1]
 
 
 def forecast_at_submit(plan: Plan) -> KeptForecast | None:
@@ -65,7 +67,7 @@ def _measured(run: RunFolder, own: Mapping[str, Any]) -> MeasuredRun | None:
         kept = json.loads(private.read_bytes(run.plan, LARGEST_BYTES))
         if not _comparable(kept, own):
             return None
-        rows = list(metrics.rows(run.metrics))
+        rows = metrics.read(run.metrics, TAIL_BYTES)
         attempt = rows[-1]["attempt"] if rows else 1
         end = End.read(run.attempt(attempt).end)
         times = _times([row for row in rows if row["event"] == STEP and row["attempt"] == attempt])

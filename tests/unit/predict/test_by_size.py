@@ -21,6 +21,8 @@ from torusrun.orchestrator.planning.plan import plan
 from torusrun.orchestrator.report.listing import listing
 from torusrun.orchestrator.report.progress_text import words
 from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.sweeps.cost import cost
+from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 from torusrun.training.reporting.metrics import Metrics
 
 Said = pytest.CaptureFixture[str]
@@ -143,6 +145,15 @@ def test_finished_runs_of_the_same_command_give_a_forecast_in_every_verb(run_fil
         assert "forecast 25.0 s [24.0, 26.0]: 100 steps of 250 ms" in capsys.readouterr().out
     kept = forecast_at_submit(plan(run_file))
     assert kept and (kept.total_s, kept.steps, kept.grid) == (pytest.approx(25.0), 100, (4,))
+
+
+def test_a_sweep_of_a_measured_command_costs_what_its_runs_took(run_file: Path) -> None:
+    asked = SweepOptions(("time=1h,2h",), 1)
+    unknown = cost(plan_sweep(run_file, site=None, settings=[], asked=asked))
+    assert unknown.wall_s == 3 * 3600 and "calibrate" in unknown.unknown
+    finished(run_file)
+    known = cost(plan_sweep(run_file, site=None, settings=[], asked=asked))
+    assert known.wall_s == pytest.approx(2 * 100 * STEP_S) and not known.unknown
 
 
 @pytest.mark.parametrize(
