@@ -18,6 +18,7 @@ from torusrun.orchestrator.images.checks import probe
 from torusrun.orchestrator.images.definitions import lint, prepare
 from torusrun.orchestrator.images.definitions.definition import PYTHON, Variant, render
 from torusrun.orchestrator.images.definitions.image_file import find, load
+from torusrun.orchestrator.images.mounts import TRAINING
 from torusrun.orchestrator.schedulers import remote_shell
 
 PACKAGES = ("training", "orchestrator", "submitit")
@@ -150,9 +151,9 @@ def test_the_job_that_builds_an_image_runs_nothing_of_the_shared_folder(shared: 
 def test_an_image_starts_the_training_and_no_other(shared: Path) -> None:
     """A user starts the run script of an image by hand, from any folder."""
     script = lint.stages(render(load(find("pytorch-cpu")), Variant()))[-1].sections["runscript"]
-    here = script.replace(f"{PYTHON}/bin/python", sys.executable)
+    here = script.replace(f"{PYTHON}/bin/python", sys.executable).replace(TRAINING, str(ROOT))
     said = process.run(["sh", "-c", here, "run", "missing.json"], timeout_s=60, cwd=shared,
-                       environment={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+                       environment={**os.environ})  # fmt: skip
     assert "missing.json" in said.stderr and "training:" in said.stderr, said.stderr
     assert not pwned(shared)
 

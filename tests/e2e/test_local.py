@@ -89,7 +89,7 @@ def test_logs_are_distinguished_and_collected(local: Local) -> None:
 
 
 OWN_NETWORK = """import torch
-import torusrun.training.sizes
+import training.sizes
 
 def network(classes, shape, seed):
     pixels = torch.Size(shape).numel()

@@ -4,17 +4,19 @@
 path; `python -m torusrun VERB ...` is `torusrun VERB ...`.
 """
 
-import importlib.util
-import runpy
+import os
 import sys
-from pathlib import Path
 
 
-def _start(package: Path) -> None:
+def _start(package: str) -> None:
     """Run the module that the first argument names, with this package as `torusrun`."""
+    own = os.path.dirname(package)
     path = [entry for entry in sys.path[1:] if entry]  # the first is the folder of this file
-    sys.path[:] = [*path, *({str(package.parent)} - {*path})]  # last: for processes that this one starts
-    spec = importlib.util.spec_from_file_location("torusrun", package / "__init__.py")
+    sys.path[:] = [*path, *({own} - {*path})]  # last: for processes that this one starts
+    import importlib.util
+    import runpy
+
+    spec = importlib.util.spec_from_file_location("torusrun", os.path.join(package, "__init__.py"))
     assert spec and spec.loader
     sys.modules["torusrun"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules["torusrun"])
@@ -23,6 +25,6 @@ def _start(package: Path) -> None:
 
 if __name__ == "__main__":
     if __package__:
-        runpy.run_module("torusrun.orchestrator", None, "__main__", True)
+        import torusrun.orchestrator.__main__  # noqa: F401  # it takes the working directory off the path first
     else:
-        _start(Path(__file__).absolute().parent)
+        _start(os.path.dirname(os.path.abspath(__file__)))
