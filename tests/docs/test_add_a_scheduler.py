@@ -26,7 +26,12 @@ def test_the_page_adds_a_scheduler_that_trains_the_example(tmp_path: Path) -> No
     (library / "spooler.py").write_text(block("python"))
     (tmp_path / "site.yaml").write_text(block("yaml") + f"runs: {tmp_path}/runs\n")
     shutil.copy(ROOT / "examples/digits.yaml", tmp_path)
-    env = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}:{library}", "TS_SOCKET": str(tmp_path / "tsp")}
+    env = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PYTHONPATH": f"{ROOT}/src:{library}",
+        "TS_SOCKET": str(tmp_path / "tsp"),
+    }
 
     def torusrun(*words: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "torusrun", *words]

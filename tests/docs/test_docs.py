@@ -70,7 +70,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def typed(commands: str, checkout: Path) -> subprocess.CompletedProcess[str]:
     """Type `commands` into a new shell. PYTHONPATH is for an environment that belongs to another checkout."""
-    environment = {"HOME": str(checkout.parent), "PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+    environment = {"HOME": str(checkout.parent), "PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-c", commands], cwd=checkout, env=environment, text=True, timeout=900,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -210,7 +210,7 @@ def test_the_grids_of_the_placement_page_are_what_plan_finds(home: Path) -> None
 @pytest.mark.parametrize("page", ["spec", "recipes", "large_batches"])
 def test_what_is_made_from_the_code_is_current(page: str) -> None:
     program = f"import make_{page}; print(make_{page}.text(), end='')"
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'docs'}"}
+    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'docs'}"}
     said = subprocess.run([sys.executable, "-c", program], env=env, text=True, capture_output=True, timeout=60)
     assert said.stdout == (DOCS / "reference" / f"{page.replace('_', '-')}.md").read_text(), (
         f"run `python docs/make_{page}.py`"

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from torusrun.training.script.checkpoints import Checkpoints as Checkpoints
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_BESIDE = os.path.isdir(os.path.join(_FOLDER, "training"))
-__path__ = [_FOLDER if _BESIDE else os.path.dirname(os.path.dirname(os.path.dirname(_FOLDER)))]
+__path__ = [_FOLDER]
+if not os.path.isdir(os.path.join(_FOLDER, "training")):
+    __path__.append(os.path.dirname(os.path.dirname(os.path.dirname(_FOLDER))))
 
 _OF_VERBS = ("Run", "dry_run", "open_run", "open_sweep", "plan", "plan_sweep", "submit", "sweep")
 __all__ = ["LATER", "Checkpoints", "__version__", "torus_hook", *_OF_VERBS]
