@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.run_folders import make, write_specs
+from tests.unit.test_private import NAMED_USER, access_list
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
@@ -123,6 +124,17 @@ def test_files_with_secrets_in_setup_stay_the_owners_alone(home: Path, owner: st
     found = holding(run.folder, "very-secret")
     assert {"plan.json", "attempts/1/plan.json", "attempts/1/job.sh"} <= {*found}
     assert {*found.values()} == {0o600 if private else 0o640}
+
+
+def test_an_access_list_of_the_folder_of_runs_opens_no_run(home: Path) -> None:
+    spec = with_umask(home, "077")
+    spec.write_text("name: made\nsite: ./site.yaml\ncommand: ['true']\n")
+    (home / "runs").mkdir(mode=0o700)
+    os.setxattr(home / "runs", "system.posix_acl_default", access_list(NAMED_USER))
+    run = made(plan(spec))
+    for path in (run.folder, *run.folder.rglob("*")):
+        assert not path.stat().st_mode & 0o077, path
+        assert not [name for name in os.listxattr(path) if "posix_acl" in name], path
 
 
 def test_code_that_names_no_variables_is_as_open_as_it_was(home: Path) -> None:
