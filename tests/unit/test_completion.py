@@ -134,7 +134,7 @@ def test_every_verb_and_every_option_is_completed(shell: str, folder: Path, caps
         ("torusrun gc --site m", {"mine"}),
         ("torusrun examples programs/", {"programs/ddp"}),
         ("torusrun recipes show sony-2", {"sony-224s"}),
-        ("torusrun scale 4..8 --gpu h", {"h100"}),
+        ("torusrun scale 4..8 --gpu h1", {"h100"}),
         ("torusrun grids --network abci-h", {"abci-h"}),
         ("torusrun predict --gpu p1", {"p100"}),
         ("torusrun records _", set()),
