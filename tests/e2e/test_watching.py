@@ -22,7 +22,7 @@ ENTRY = "import sys; from torusrun.orchestrator.cli.main import main; sys.exit(m
 
 def test_a_run_is_watched_and_its_ranks_logs_are_merged_by_time(local: Local) -> None:
     run = local.submit_script(TAKES_TURNS)
-    with Terminal(ENTRY, "watch", HOME=str(local.folder), XDG_STATE_HOME="", XDG_CONFIG_HOME="") as terminal:
+    with Terminal(ENTRY, "watch", HOME=local.env["HOME"], XDG_STATE_HOME="", XDG_CONFIG_HOME="") as terminal:
         terminal.until_shown("log of rank 0", "  first", "  third")
         assert terminal.frame[0].startswith(f"{run.name} RUNNING")
         terminal.until("CPU")  # of the node, after its wrapper's report
