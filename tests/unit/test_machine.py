@@ -18,7 +18,7 @@ WITHOUT_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--
 
 
 def said(*argv: str) -> str:
-    return subprocess.run(argv, cwd=TESTS.parent, text=True, capture_output=True, timeout=120, check=True).stdout
+    return subprocess.run(argv, cwd=TESTS.parent, text=True, capture_output=True, timeout=280, check=True).stdout
 
 
 @pytest.mark.needs("users")

@@ -36,5 +36,6 @@ class KillPart(Fault):
 FAULTS = [
     KillPart("supervisor", "supervisor"),
     KillPart("launcher", "launcher|srun|mpirun"),
-    KillPart("shell", "script|shell|above the ranks|SIGKILL"),  # Grid Engine ends the whole job at once, and does not report who did it
+    # Grid Engine ends the whole job at once, and does not report who did it.
+    KillPart("shell", "script|shell|above the ranks|SIGKILL"),
 ]
