@@ -82,6 +82,7 @@ def attempts(checkout: Path) -> dict[str, int]:
     return {run.name: len(list(run.glob("attempts/*"))) for run in runs}  # the folder of a sweep has none
 
 
+@pytest.mark.timeout(3600)  # all pages, one after the other: 5 minutes on two idle cores, 20 on busy ones
 def test_every_command_runs_in_a_fresh_shell(checkout: Path) -> None:
     known: set[str] = set()
     for page in PAGES:
