@@ -54,9 +54,9 @@ class History:
     that the run holds an allocation. `other_nodes` says that its next phase wants another number of nodes. `epochs` is
     the epoch of its newest checkpoint. `time_left` says whether the allocation in which it waits has time left.
     `cause` is why it ended. `in_vain` is the number of attempts in a row, up to this one, without a new checkpoint, of
-    which `most_in_vain` are allowed. `same_error` says that the attempt before it failed after the same step with the
-    same message. `other_job` says that another job works for the run now, `ever_began` that an attempt since the last
-    submission has begun. `not_handed_over` says that its next phase wants other nodes, and could not be submitted.
+    which `most_in_vain` are allowed. `same_error` says that the attempt before it failed alike (in_vain.py).
+    `other_job` says that another job works for the run now, `ever_began` that an attempt since the last submission has
+    begun. `not_handed_over` says that its next phase wants other nodes, and could not be submitted.
     `never_worked` says that all its attempts ended outside the program (in_vain.py). `bad_hosts` are the bad hosts that
     its jobs were given again and again.
     """
