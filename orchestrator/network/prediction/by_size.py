@@ -21,6 +21,7 @@ from torusrun.training.counted import counted
 SCHEMA = 1
 WITHIN_FREEDOM = 4  # of a standard error by five parts of a run
 APART = 1.25  # the factor of doubt for every doubling of the ranks beyond the measured sizes [from memory]
+STEEPEST = 2.0  # the power of the ranks with which a step grows beyond the measured sizes, at most [from memory]
 SPREAD = "the step differs from run to run by {:.2g} % ({})"
 WITHIN = "the mean step of a run is uncertain by {:.2g} %, and no size was measured twice"
 BETWEEN = "{:,} ranks were not measured: the step there is between those of {:,} and {:,} ranks"
@@ -120,16 +121,17 @@ def _at(known: Mapping[int, float], ranks: int) -> tuple[float, Interval]:
 
 
 def _forms(few: int, at_few: float, many: int, at_many: float, ranks: int) -> tuple[float, float, float]:
-    """The value as a + b r, as a + b / r, and as c r^p; none is less than if all of it were shared among the ranks."""
+    """The value as a + b r, as a + b / r, and as c r^p; beyond the sizes it falls no faster than the ranks change."""
     along = (ranks - few) / (many - few)
     inverse = (1 / ranks - 1 / few) / (1 / many - 1 / few)
-    power = log(ranks / few) / log(many / few)
-    nearest, at_nearest = (few, at_few) if ranks < few else (many, at_many)
-    least = at_nearest * min(1.0, nearest / ranks)
     linear, shared = (at_few + share * (at_many - at_few) for share in (along, inverse))
-    between = few <= ranks <= many
-    found = linear, shared, at_few * (at_many / at_few) ** power
-    return found if between else (max(found[0], least), max(found[1], least), max(found[2], least))
+    nearest, at_nearest = (few, at_few) if ranks < few else (many, at_many)
+    power, times, between = log(at_many / at_few) / log(many / few), ranks / nearest, few <= ranks <= many
+    if not between:  # sizes that are close to each other measure mostly noise
+        power = min(max(power, -1.0), STEEPEST)
+    found = linear, shared, at_nearest * times**power
+    least = 0.0 if between else at_nearest * min(times, 1 / times)
+    return max(found[0], least), max(found[1], least), max(found[2], least)
 
 
 def _by_one(value: float, times: float) -> tuple[float, Interval]:
