@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, pairwise
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -42,7 +43,7 @@ def command_forecast(plan: Plan) -> ProgramForecast:
 
 
 def measured_runs(plan: Plan) -> list[MeasuredRun]:
-    """The newest finished runs of the plan's command at its site, with the same image and variables.
+    """The newest finished runs of the plan's command at its site, with the same folder of code, image and variables.
 
     Runs on one node compare with one another, and runs on several nodes with those of as many ranks on a node.
     """
@@ -80,8 +81,15 @@ def _comparable(kept: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
     """Whether two plans run the same command, on one node or with as many ranks on each."""
     if any(kept["spec"].get(key) != own["spec"].get(key) for key in SAME):
         return False
+    if not _same_folder(kept["spec"].get("code") or "", own["spec"].get("code") or ""):
+        return False
     alone = kept["spec"]["nodes"] == own["spec"]["nodes"] == 1
     return alone or bool(kept["ranks_per_node"] == own["ranks_per_node"])
+
+
+def _same_folder(kept: str, own: str) -> bool:
+    """Whether code is from one folder. That of a call from another machine is deleted; only its name is compared."""
+    return kept == own or (Path(kept).name == Path(own).name and not Path(kept).exists())
 
 
 def _times(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:

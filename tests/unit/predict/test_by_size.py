@@ -63,6 +63,21 @@ def test_beyond_the_measured_sizes_the_interval_holds_what_goes_on_alike_and_say
     assert "this is extrapolated" in found.doubts[1]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "ranks", "true_s"),
+    [
+        (((63, 1.0), (64, 20.0)), 4096, 20.0),  # a wild run beside another size
+        (((1023, 1.0), (1024, 1.3)), 1, 1.0),
+        (((2, 1.0), (4, 2.0)), 1, 0.5),  # it grows with the ranks, and falls with them
+        (((4, 0.2), (8, 0.1)), 1, 0.8),
+    ],
+)
+def test_far_from_the_measured_sizes_the_forecast_is_a_number(
+    sizes: tuple[tuple[int, float], ...], ranks: int, true_s: float
+) -> None:
+    assert forecast(runs(*sizes), ranks).step_between_s.holds(true_s)
+
+
 def test_one_size_says_little_about_another() -> None:
     own, more = (forecast(runs((4, 1.0)), ranks) for ranks in (4, 8))
     assert own.step_between_s.high / own.step_between_s.low < 1.12 and len(own.doubts) == 1
@@ -165,6 +180,7 @@ def test_a_sweep_of_a_measured_command_costs_what_its_runs_took(run_file: Path) 
         ({"steps": 5}, False),
         ({"settings": ["command=[sleep, '61']"]}, False),
         ({"settings": ["env.BATCH=8"]}, False),
+        ({"settings": ["code=."]}, False),  # the same words in another folder are another program
         ({"settings": ["name=other"]}, True),
         ({"settings": ["time=2h"]}, True),
     ],
