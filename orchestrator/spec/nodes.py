@@ -109,7 +109,7 @@ def override(root: yaml.Node | None, setting: str | KeyValue, source: str) -> ya
     """
     if isinstance(setting, KeyValue):
         return _put(root, setting.key.split("."), copy.deepcopy(setting.node), setting.node.start_mark, source)
-    if setting.startswith("--"):
+    if setting.partition("=")[0] in OPTIONS:
         return _put_option(root, setting)
     name = f"--set {clipped(setting)}"
     if not _is_utf8(setting):

@@ -35,6 +35,7 @@ def test_a_file_that_cannot_be_read(make, says: str, home: Path, tmp_path: Path,
     [
         ("nodes", "write it as key=value"),
         ("=3", "write it as key=value"),
+        ("--nods=3", "'--nods'"),
         ("nodes.x=3", "'nodes' holds no keys to set"),
         ("train.optimizer.lr=fast", "--set train.optimizer.lr=fast: 'train.optimizer.lr' must be a number"),
         ("train.lr=0.1", "did you mean 'optimizer.lr'?"),
@@ -55,7 +56,7 @@ def test_a_file_that_cannot_be_read(make, says: str, home: Path, tmp_path: Path,
 def test_a_wrong_setting_is_named(setting: str, says: str, home: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     spec = tmp_path / "run.yaml"
     spec.write_text(GOOD + "nodes: 1\n")
-    assert main(["plan", str(spec), "--set", setting]) == 2
+    assert main(["plan", str(spec), f"--set={setting}"]) == 2
     err = capsys.readouterr().err
     assert says in err and len(err.splitlines()) == 1 and len(err) < 2000
 
@@ -138,9 +139,9 @@ def test_a_home_that_is_closed_is_reported(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o700)
     # Imported before: he may not be able to read them.
     needed = ", ".join(
-        f"orchestrator.{name}" for name in ("cli.main", "cli.verbs.image", "planning.image.building", "spec.load")
+        f"torusrun.orchestrator.{name}" for name in ("cli.main", "cli.verbs.image", "planning.image.building", "spec.load")
     )
-    program = f"import os, {needed}; os.setuid(65534); raise SystemExit(orchestrator.cli.main.main())"
+    program = f"import os, {needed}; os.setuid(65534); raise SystemExit(torusrun.orchestrator.cli.main.main())"
     argv = [sys.executable, "-c", program, "image", "ls", "--site", "slurm"]
     env = {**os.environ, "HOME": str(tmp_path / "closed")}
     said = subprocess.run(argv, env=env, text=True, capture_output=True, timeout=60, cwd="/")
