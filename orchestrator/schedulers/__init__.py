@@ -29,7 +29,7 @@ def get(name: str) -> Scheduler:
     except (ImportError, AttributeError) as error:
         raise UserError(f"the scheduler {name!r} cannot be imported by {sys.executable}: {error}") from None
     if not (isinstance(found, type) and issubclass(found, Scheduler)):
-        raise UserError(f"{name!r} is not a subclass of orchestrator.schedulers.interface.Scheduler")
+        raise UserError(f"{name!r} is not a subclass of torusrun.orchestrator.schedulers.interface.Scheduler")
     declared = {one for one in ("name", "variables") if hasattr(found, one)}
     if lacking := sorted({"name", "variables", *found.__abstractmethods__} - declared):
         raise UserError(f"the scheduler {name!r} lacks {', '.join(lacking)}")
