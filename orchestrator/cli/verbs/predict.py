@@ -85,6 +85,6 @@ def _rate(text: str | None) -> tuple[float | None, float | None]:
         numbers = float(rate), float(batch) if at else None
     except ValueError:
         raise UserError(f"--images-per-s {text}: write RATE, or RATE@BATCH as in 2470@256") from None
-    if not all(number is None or 0 < number <= most for number in numbers):
+    if not all(number is None or 1 / most <= number <= most for number in numbers):
         raise UserError(f"--images-per-s {text}: must be above 0 and at most {most}")
     return numbers

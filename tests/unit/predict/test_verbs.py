@@ -302,6 +302,7 @@ def test_the_published_table(capsys: Said) -> None:
     ("argv", "message"),
     [
         ([DIGITS, "--images-per-s", "nan"], "must be above 0"),
+        ([DIGITS, "--images-per-s", "1e-320"], "must be above 0"),
         ([DIGITS, "--workload", "vgg"], "there are: resnet-digits, resnet-small, resnet18, resnet50"),
         ([DIGITS, "--workload", "resnet50"], "torusrun predict RUN.yaml --gpu NAME"),
         ([DIGITS, "--set", "train.model=my.nets:wide"], "the time of the model my.nets:wide of your own is unknown"),
