@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _command(args: argparse.Namespace, planned: Plan) -> int:
     """Run a command at some sizes for some steps each, and print the forecast of its finished runs."""
-    from torusrun.orchestrator.cli.api import submit
+    from torusrun.orchestrator.cli.api import plan, submit
     from torusrun.orchestrator.planning.command_runs import command_forecast
     from torusrun.orchestrator.report.prediction.program import program
 
@@ -73,8 +73,13 @@ def _command(args: argparse.Namespace, planned: Plan) -> int:
     if not FEWEST_STEPS <= steps <= MOST_STEPS:
         raise UserError(f"--steps {steps}: must be from {FEWEST_STEPS} to {MOST_STEPS:,}")
     shared_arguments.here(planned.site, "calibrate")
-    for size in [] if args.measured else _sizes(args.nodes, planned):
-        _reported(submit(args.file, site=args.site, settings=[*args.settings, *size]).folder, steps)
+    if args.measured:
+        raise UserError("--from is for a training: all finished runs of a command count, and predict reads them")
+    sizes = [[*args.settings, *size] for size in _sizes(args.nodes, planned)]
+    for settings in sizes:  # a mistake in the last one is said before the first one runs
+        plan(args.file, site=args.site, settings=settings)
+    for settings in sizes:
+        _reported(submit(args.file, site=args.site, settings=settings).folder, steps)
     print(program(command_forecast(planned)).text(as_json=args.json))
     return DONE
 

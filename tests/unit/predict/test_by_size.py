@@ -230,6 +230,8 @@ def test_a_run_that_is_not_over_shows_its_forecast(run_file: Path, capsys: Said)
         (["predict", "--gpu", "h100"], "--gpu: torusrun does not know what a command computes"),
         (["calibrate", "--nodes", "two"], "--nodes two: write numbers of nodes, as in 2,8"),
         (["calibrate", "--steps", "3"], "--steps 3: must be from 10"),
+        (["calibrate", "--nodes", "1,2"], "'nodes' must be 1 on a local site"),
+        (["calibrate", "--from", "last"], "--from is for a training"),
     ],
 )
 def test_options_that_do_not_fit_a_command_are_said_in_one_line(
@@ -237,4 +239,4 @@ def test_options_that_do_not_fit_a_command_are_said_in_one_line(
 ) -> None:
     assert main([argv[0], str(run_file), *argv[1:]]) == 2
     said = capsys.readouterr().err
-    assert message in said and said.count("\n") == 1
+    assert message in said and said.count("\n") == 1 and not index.runs(), "no job has begun"
