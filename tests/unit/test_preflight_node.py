@@ -279,6 +279,21 @@ def test_the_bandwidth_of_a_pair_is_measured_by_those_who_know_the_token() -> No
     assert len(rates) == 2 and min(rates) > 1e6, rates
 
 
+def test_a_stranger_who_sends_while_another_takes_its_place_does_not_end_a_measurement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pair, "MOST_STRANGERS", 1)
+    listener, token = listen("lo"), os.urandom(pair.TOKEN_BYTES)
+    strangers = [socket.create_connection(listener.getsockname()) for _ in range(3)]
+    for stranger in strangers:
+        stranger.sendall(b"a")
+    call = pair.call(*listener.getsockname(), token)
+    link = pair.accept(listener, token)
+    assert link.getpeername() == call.getsockname()
+    for each in (*strangers, call, link, listener):
+        each.close()
+
+
 def test_the_cause_of_a_bad_host_has_a_state_and_advice() -> None:
     assert Cause.BAD_HOST.state is State.NODE_FAIL and Cause.of(State.NODE_FAIL) is Cause.HOST_LOST
     lines = ADVICE[Cause.BAD_HOST].lines("r", "/f", ["n3"])

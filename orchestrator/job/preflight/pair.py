@@ -43,7 +43,7 @@ def accept(listener: socket.socket, token: bytes) -> socket.socket:
                     link = key.fileobj
                     if link is listener:
                         _greet(listener, selector, sent)
-                    elif isinstance(link, socket.socket) and _has_sent(link, selector, sent, token):
+                    elif link in sent and _has_sent(link, selector, sent, token):  # else it has just given way
                         return link
         finally:
             for stranger in sent:
