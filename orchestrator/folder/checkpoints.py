@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from torusrun.orchestrator.base.private import open_regular
@@ -15,7 +15,8 @@ UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete", "unfinished")
 # What programs write beside their checkpoints, at each start. Alone, such a file may be the checkpoint.
 BESIDE = (".log", ".txt", ".out", ".err", ".csv", ".json", ".jsonl", ".yaml", ".yml", ".lock", ".pid", ".md", ".png")
 EVENTS = "tfevents"  # in the names of TensorBoard's files
-MOST_FILES = 256  # of a checkpoint in a folder, that are read
+NEWEST = 4  # entries that are read: a pointer to the newest one, as `latest`, is written after it
+MOST_FILES = 64  # of each that are read
 BLOCK_BYTES = 65_536
 BLOCKS = 8  # of a file, that are read
 
@@ -45,13 +46,13 @@ def newest(folder: Path) -> Path | None:
 
 
 def content(folder: Path) -> str:
-    """A checksum of the checkpoints in a folder: their names, and sizes and a sample of the bytes of the newest.
+    """A checksum of the checkpoints in a folder: their names, and sizes and a sample of the bytes of the newest few.
 
-    Times do not matter: a program that only touches a file leaves it the same. '' without checkpoints.
+    A program that only touches one of these few leaves it the same. '' without checkpoints.
     """
     kept = finished(folder)
     found = hashlib.sha256("\0".join(sorted(path.name for path in kept)).encode(errors="surrogateescape"))
-    for path in islice(_files(kept[0]), MOST_FILES) if kept else ():
+    for path in chain.from_iterable(islice(_files(each), MOST_FILES) for each in sorted(kept[:NEWEST])):
         found.update(os.fsencode(path) + b"\0" + (os.fsencode(os.readlink(path)) if path.is_symlink() else b""))
         with contextlib.suppress(OSError), open(open_regular(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.folder.checkpoints import content
 from torusrun.orchestrator.folder.events import CancelRequested, Ended, Event, KeptGoing, Started, Submitted, Submitting
 from torusrun.orchestrator.runs.state import next_job
 from torusrun.orchestrator.runs.state.in_vain import (
@@ -222,3 +225,21 @@ def test_an_array_is_as_its_running_task_else_as_a_waiting_one_else_as_the_last_
     assert whole(done, lost, removed) is lost and whole(removed) is removed
     found = with_arrays({"7_0": done, "7_[1-4%1]": waits, "8": runs}, lambda job: "7" if job[0] == "7" else None)
     assert found["7"] is waits and found["8"] is runs and len(found) == 4
+
+
+@pytest.mark.parametrize("pointer", ["latest", "latest.pt"])
+def test_a_checkpoint_below_a_pointer_that_is_newer_is_progress(tmp_path: Path, pointer: str) -> None:
+    """As two files that are written in turn, with a link to the newest, or DeepSpeed's folders and file of a name."""
+
+    def seen(folder: str, state: str) -> str:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "state.pt").write_text(state)
+        (tmp_path / pointer).unlink(missing_ok=True)
+        if pointer == "latest":
+            (tmp_path / pointer).write_text(folder)
+        else:
+            (tmp_path / pointer).symlink_to(Path(folder, "state.pt"))
+        return content(tmp_path)
+
+    states = [seen("a", "1"), seen("b", "2"), seen("a", "3"), seen("b", "4")]
+    assert len({*states}) == 4 and seen("b", "4") == states[-1]
