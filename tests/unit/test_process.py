@@ -109,7 +109,7 @@ OWN = {
         ({"OMPI_COMM_WORLD_RANK": "1", "PMIX_ID": "x"}, {"OMPI_MCA_btl", "PMI_DEBUG"}),
         ({"PMI_RANK": "1"}, {"PMI_DEBUG"}),
     ],
-    ids=lambda value: next(iter(value), "none"),
+    ids=["none", "slurm", "pbs", "gridengine", "openmpi", "pmi"],
 )
 def test_a_job_gets_the_users_own_variables_but_nothing_of_an_outer_job(outer: dict[str, str], lost: set[str]) -> None:
     ours = {"TORUSRUN_RANK": "0", "SUBMITIT_EXECUTOR": "x", "SBATCH_PARTITION": "debug"}

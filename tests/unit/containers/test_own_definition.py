@@ -6,7 +6,7 @@ import pytest
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.definition import Variant
-from torusrun.orchestrator.images.definitions.prepare import prepare, sources, text
+from torusrun.orchestrator.images.definitions.prepare import prepare, rendered, sources
 
 OWN = """Bootstrap: localimage
 From: base.sif
@@ -47,7 +47,7 @@ def test_the_key_follows_its_text_its_files_and_its_base(own: Path) -> None:
 def test_it_is_built_unchanged_in_its_own_folder(own: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("name: mine\ndefinition: mine.def\ntraining: none\n")
     found = prepare(tmp_path / "mine.yaml", Variant())
-    assert found.inputs.definition == OWN == text(own, Variant()) and found.inputs.directory == own.parent
+    assert found.inputs.definition == OWN == rendered(own, Variant())[0] and found.inputs.directory == own.parent
     assert found.inputs.labels == {"torusrun.training": "none"}
     assert sources(own, False, "") == [prepare(own, Variant()).inputs.key] * 2
 
