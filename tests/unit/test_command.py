@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from torusrun.orchestrator.base import shipped
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.folder.checkpoints import content, newest
@@ -20,6 +21,7 @@ from torusrun.orchestrator.planning.program import command
 from torusrun.orchestrator.planning.program.contract import master_environment, ranks_environment
 from torusrun.orchestrator.planning.program.what_runs import Program
 from torusrun.orchestrator.planning.saving import failure_s
+from torusrun.orchestrator.remote import archive
 from torusrun.orchestrator.runs.attempts.create import no_code
 from torusrun.orchestrator.runs.code.select import select
 from torusrun.training.script.given import Given
@@ -196,6 +198,18 @@ def test_relative_entries_of_pythonpath_are_found_in_the_copy_of_the_code(spec: 
     run.code.mkdir(parents=True)
     program = command.program(made, run, run.attempt(1), "/entry")
     assert program.environment["PYTHONPATH"] == f"{run.code}/src:/lib:/entry"
+
+
+def test_a_command_gets_no_package_that_was_sent_to_a_login_node(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command's own Python may have other versions of them."""
+    sent, made = tmp_path / archive.name(), plan(spec)
+    monkeypatch.setattr(shipped, "ROOT", sent / "torusrun")
+    (tmp_path / "link").symlink_to(tmp_path)  # as a home folder may be
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/link/{sent.name}:{sent}/needs/pyyaml:/opt/own")
+    program = command.program(made, run := RunFolder(made.folder), run.attempt(1), f"{sent}/torusrun/training/entry")
+    assert program.environment["PYTHONPATH"] == f"/opt/own:{sent}/torusrun/training/entry"
 
 
 @pytest.mark.parametrize(("more", "value"), [("", "1"), ("env: {PYTHONUNBUFFERED: ''}\n", "")])

@@ -9,6 +9,7 @@ from pathlib import Path
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.environment import absolute_only
 from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.shipped import without_sent
 from torusrun.orchestrator.folder.checkpoints import newest
 from torusrun.orchestrator.folder.records import Meaning
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
@@ -70,10 +71,13 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program
 
 
 def _python_path(plan: Plan, directory: Path, entry: str) -> str:
-    """The user's PYTHONPATH, with relative entries below the code, or else the job's; then `entry`."""
+    """The user's PYTHONPATH, with relative entries below the code, or else the job's; then `entry`.
+
+    The job's has what was sent to a login node, for our Python: the command's may have other versions of it.
+    """
     own = plan.environment.get("PYTHONPATH")
     if own is None:
-        inherited = "" if plan.run.image else absolute_only(os.environ.get("PYTHONPATH", ""))
+        inherited = "" if plan.run.image else without_sent(absolute_only(os.environ.get("PYTHONPATH", "")))
         return os.pathsep.join(filter(None, (inherited, entry)))
     return os.pathsep.join([*(str(directory / entry) for entry in own.split(os.pathsep)), entry])
 
