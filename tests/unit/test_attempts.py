@@ -314,6 +314,17 @@ def test_the_job_of_a_lost_run_is_cancelled_and_removed_by_force_alone(
     assert not remove.remove_all([run], force=True) and not run.folder.exists()
 
 
+def test_a_scheduler_that_does_not_cancel_is_quoted_although_ranks_are_at_work_elsewhere(cluster: Cluster) -> None:
+    cluster.takes()
+    assert main(["submit", str(cluster.home / "run.yaml")]) == 0
+    (run,) = index.runs()
+    cluster.program("scancel", "echo 'scancel: error: Unable to contact slurm controller' >&2; exit 1")
+    held = claim.hold(run.attempt(1))
+    (refused,) = cancel.cancel_all([run]).values()
+    os.close(held)
+    assert "Unable to contact slurm controller" in str(refused)
+
+
 def test_a_lost_run_counts_as_at_work_for_a_pattern_of_cancel_and_for_gc(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -105,12 +105,12 @@ def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:
 
 
 def _end_unreached(run: RunFolder, refused: Refused) -> None:
-    """End the processes of a run that its scheduler could not end, if they are on this host."""
+    """End the processes of a run that its scheduler could not end, if they are on this host; else its error stays."""
     try:
         if _end_remains(run):
             refused.pop(run, None)
     except TorusrunError as error:
-        refused[run] = error
+        refused.setdefault(run, error)
 
 
 def _end_remains(run: RunFolder) -> bool:
