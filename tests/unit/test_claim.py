@@ -220,6 +220,23 @@ def test_a_process_that_only_looks_whether_an_attempt_lives_is_not_ended(run: Ru
     looks.wait()
 
 
+@pytest.mark.parametrize("listing", ["listdir", "scandir"])
+def test_a_process_that_ends_during_the_search_for_holders_is_none(
+    run: RunFolder, listing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = getattr(os, listing)
+
+    def ended(folder: object) -> object:
+        if str(folder) == f"/proc/{child.pid}/fd":
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+        return real(folder)
+
+    monkeypatch.setattr(os, listing, ended)
+    with stopped(run, HOLDS) as (wrapper, _), subprocess.Popen(["sleep", "60"]) as child:
+        assert wrapper in proc.with_shared_lock(run.attempt(1).alive)
+        child.kill()
+
+
 def test_ranks_elsewhere_are_named_by_their_records(run: RunFolder) -> None:
     lock, attempt = claim.hold(run.attempt(1)), run.attempt(1)
     attempt.ranks.mkdir()
