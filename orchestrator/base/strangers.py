@@ -35,16 +35,16 @@ def objection(folder: str, only_above: bool = False, owners: "tuple[int, ...]" =
         if is_stranger(found.st_uid, owners) and not shared:
             reason = f"this folder belongs to user {found.st_uid}, who can replace its files"
             return f"{place}: {reason}; name one of your own"
+        mine = found.st_uid == os.geteuid()
         others = stat.S_IWOTH | (stat.S_IWGRP if trusted else 0)
         if found.st_mode & others and not found.st_mode & stat.S_ISVTX:
             mode = f"{stat.S_IMODE(found.st_mode):04o}"
             reason = f"other users can write to this folder (mode {mode}) and replace torusrun's files in it"
-            mine = "`chmod go-w` it, or " if found.st_uid == os.geteuid() else ""
-            return f"{place}: {reason}; {mine}name another folder"
+            return f"{place}: {reason}; {'`chmod go-w` it, or ' if mine else ''}name another folder"
         listed = "" if found.st_mode & stat.S_ISVTX else _listed_writer(place, owners)
         if listed:
             reason = f"its access list lets {listed} write to this folder and replace torusrun's files in it"
-            return f"{place}: {reason}; `setfacl -b` it, or name another folder"
+            return f"{place}: {reason}; {'`setfacl -b` it, or ' if mine else ''}name another folder"
         if place == os.path.dirname(place):
             return ""
         place, trusted = os.path.dirname(place), False
