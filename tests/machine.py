@@ -17,9 +17,17 @@ GIVES_AWAY = (
 READS = 'file=$(mktemp) && trap "rm -f $file" EXIT && chmod 0 "$file" && cat "$file"'
 MOUNTS = "mount -t tmpfs none /tmp && mount --bind /tmp /tmp"
 BRIDGES = "import fcntl, socket; fcntl.ioctl(socket.socket(), 0x89A0, b'torusrun\\0')"  # SIOCBRADDBR; ip may be missing
+LISTS = """
+import os, struct, tempfile
+entries = [(1, 7, -1), (2, 7, 65534), (4, 0, -1), (16, 7, -1), (32, 0, -1)]
+with tempfile.TemporaryDirectory() as folder:
+    content = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *one) for one in entries)
+    os.setxattr(folder, "system.posix_acl_access", content)
+"""
 ABILITIES = {
     "users": ("become another user and give files away", ["sh", "-c", GIVES_AWAY]),
     "read": ("read every file, whatever its mode", ["sh", "-c", READS]),
+    "lists": ("give access lists to folders", [sys.executable, "-c", LISTS]),
     "mount": ("mount file systems", ["unshare", "--mount", "sh", "-c", MOUNTS]),
     "network": ("make networks in namespaces", ["unshare", "--net", sys.executable, "-c", BRIDGES]),
 }

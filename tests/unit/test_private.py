@@ -58,7 +58,7 @@ def test_a_folder_of_a_home_that_cannot_be_written_may_be_elsewhere(home: Path, 
             make(home / place / "torusrun" / "runs")
 
 
-@pytest.mark.needs("users")
+@pytest.mark.needs("users", "lists")
 def test_a_folder_of_another_user_is_not_to_be_closed(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
@@ -66,6 +66,9 @@ def test_a_folder_of_another_user_is_not_to_be_closed(tmp_path: Path) -> None:
     with pytest.raises(SiteError) as refused:
         private.make(tmp_path / "open" / "mine")
     assert "chmod" not in str(refused.value)
+    os.setxattr(tmp_path / "open", "system.posix_acl_access", access_list(NAMED_GROUP))
+    reason = strangers.objection(str(tmp_path / "open"), True, (STRANGER,))
+    assert f"lets group {STRANGER} write" in reason and reason.endswith("; name another folder")
 
 
 def test_a_folder_below_one_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
@@ -188,6 +191,7 @@ def access_list(*entries: tuple[int, int, int]) -> bytes:
 NAMED_USER, NAMED_GROUP = (2, 7, STRANGER), (8, 7, STRANGER)
 
 
+@pytest.mark.needs("lists")
 @pytest.mark.parametrize(
     ("entry", "who"), [(NAMED_USER, f"user {STRANGER}"), (NAMED_GROUP, f"group {STRANGER}"), ((2, 5, STRANGER), ""),
                        ((2, 7, os.geteuid()), ""), ((8, 7, os.getegid()), "")]
@@ -205,6 +209,7 @@ def test_a_folder_above_that_an_access_list_opens_to_a_stranger_is_refused(
     private.check(tmp_path / "open" / "runs")  # sticky, as /tmp
 
 
+@pytest.mark.needs("lists")
 def test_folders_do_not_inherit_an_access_list(tmp_path: Path) -> None:
     """The umask has no effect in a folder with a default list, and modes give its users rights again."""
     os.setxattr(tmp_path, "system.posix_acl_default", access_list(NAMED_USER))

@@ -126,6 +126,7 @@ def test_files_with_secrets_in_setup_stay_the_owners_alone(home: Path, owner: st
     assert {*found.values()} == {0o600 if private else 0o640}
 
 
+@pytest.mark.needs("lists")
 def test_an_access_list_of_the_folder_of_runs_opens_no_run(home: Path) -> None:
     spec = with_umask(home, "077")
     spec.write_text("name: made\nsite: ./site.yaml\ncommand: ['true']\n")
