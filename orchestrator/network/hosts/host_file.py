@@ -52,10 +52,14 @@ def _of_line(line: str, most: int) -> list[str]:
     words = re.sub(r"\s*([,=])\s*", r"\1", line).split()
     if words and words[0].isdecimal():
         raise SiteError(f"{words[0]!r} is a number where a host should be")
+    if words and ATTRIBUTE.fullmatch(words[0]):
+        raise SiteError(f"{_short(words[0])!r} has no host before it")
+    named = [word for word in words if not (ATTRIBUTE.fullmatch(word) or word.isdecimal())]
+    if len(named) > 1 and _is_address(named[0]):
+        raise SiteError(f"{_short(line)!r} is an address with its names, as in /etc/hosts; write one of them")
     hosts: list[str] = []
-    for word in words:
-        if not (ATTRIBUTE.fullmatch(word) or word.isdecimal()):
-            hosts += _of_word(word, most - len(hosts))
+    for word in named:
+        hosts += _of_word(word, most - len(hosts))
     return hosts
 
 
@@ -63,7 +67,7 @@ def _of_word(word: str, most: int) -> list[str]:
     """The hosts of a word without blanks, as in 'alice@n[1-2]:4,m1'."""
     hosts: list[str] = []
     for part in filter(None, split(word)):
-        if _is_ipv6(part):
+        if ":" in part and _is_address(part):
             hosts.append(part)
             continue
         match = WORD.fullmatch(part)
@@ -80,13 +84,16 @@ def _is_strange(part: str) -> bool:
 
 def _reason(wrong: str) -> str:
     known = STRANGE.get(wrong[0])
-    shown = wrong if len(wrong) <= 80 else f"{wrong[:80]}..."
-    return f"{shown!r} is {known.format(wrong)}" if known else f"{shown!r} is not the name of a host"
+    return f"{_short(wrong)!r} is {known.format(wrong) if known else 'not the name of a host'}"
 
 
-def _is_ipv6(word: str) -> bool:
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def _is_address(word: str) -> bool:
     try:
-        ipaddress.IPv6Address(word)
+        ipaddress.ip_address(word)
     except ValueError:
         return False
     return True
