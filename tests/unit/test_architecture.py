@@ -1,6 +1,7 @@
 """The architecture as it is meant to be: which way imports run, what starting up costs, and a true docs page."""
 
 import ast
+import importlib
 import os
 import pty
 import re
@@ -264,6 +265,13 @@ def test_ours_are_imported_below_torusrun_alone() -> None:
     ]
     wrong = [path for path in ours if any(name.startswith(("orchestrator.", "training.")) for name in imports(path))]
     assert not wrong, f"{wrong}: import torusrun.orchestrator or torusrun.training"
+
+
+def test_a_source_distribution_has_all_that_a_wheel_is_made_of() -> None:
+    sdist = pytest.importorskip("hatchling.builders.sdist").SdistBuilder(str(ROOT))
+    wheel = importlib.import_module("hatchling.builders.wheel").WheelBuilder(str(ROOT))
+    packed, needed = ({file.relative_path for file in made.recurse_included_files()} for made in (sdist, wheel))
+    assert len(needed) > 500 and not needed - packed
 
 
 def test_the_package_of_a_checkout_has_what_is_installed() -> None:
