@@ -32,10 +32,18 @@ class Work:
 def children(pid: int) -> list[int]:
     """The processes that `pid` started and that still run."""
     found: list[int] = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+    for thread in _entries(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):  # that thread has ended
-            found += map(int, path.read_text().split())
+            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
     return found
+
+
+def _entries(folder: str) -> list[str]:
+    """The names in a folder of /proc; none if its process has ended, or belongs to somebody else."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def descendants(pid: int) -> list[int]:
@@ -54,23 +62,28 @@ def child_of(pid: int) -> int:
 def with_in_environment(text: str) -> list[int]:
     """The other processes whose environment has `text`, as far as this user may read it."""
     found = []
-    for place in Path("/proc").glob("[0-9]*"):
+    for pid in _all():
         with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
-            if os.fsencode(text) in (place / "environ").read_bytes() and int(place.name) != os.getpid():
-                found.append(int(place.name))
+            if os.fsencode(text) in Path(f"/proc/{pid}/environ").read_bytes() and pid != os.getpid():
+                found.append(pid)
     return found
 
 
 def with_shared_lock(path: Path) -> list[int]:
     """The processes of this user that hold a shared lock of a file (flock), or have inherited it."""
     found, real = [], os.path.realpath(path)
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
+    for pid, descriptor in ((each, name) for each in _all() for name in _entries(f"/proc/{each}/fd")):
         with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
-            place = link.parents[1]
-            if os.readlink(link) == real and place.stat().st_uid == os.geteuid():
-                locks = (place / "fdinfo" / link.name).read_text()
-                found += [int(place.name)] if re.search(r"^lock:.*\bREAD\b", locks, re.MULTILINE) else []
+            place = Path(f"/proc/{pid}")
+            if os.readlink(place / "fd" / descriptor) == real and place.stat().st_uid == os.geteuid():
+                locks = (place / "fdinfo" / descriptor).read_text()
+                found += [pid] if re.search(r"^lock:.*\bREAD\b", locks, re.MULTILINE) else []
     return [*dict.fromkeys(found)]
+
+
+def _all() -> list[int]:
+    """All processes that this one can see."""
+    return [int(name) for name in _entries("/proc") if name.isdecimal()]
 
 
 def state_of(pid: int) -> str:
@@ -80,7 +93,7 @@ def state_of(pid: int) -> str:
 
 def waits_for_disk(pid: int) -> bool:
     """Whether a thread of a process, or of a process that it started, waits for a disk."""
-    threads = (entry.name for entry in Path(f"/proc/{pid}/task").glob("*"))
+    threads = _entries(f"/proc/{pid}/task")
     if any(state_of(int(thread)) == "D" for thread in threads):
         return True
     return any(map(waits_for_disk, children(pid)))

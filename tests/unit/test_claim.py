@@ -227,14 +227,13 @@ def test_a_process_that_ends_during_the_search_for_holders_is_none(
     real = getattr(os, listing)
 
     def ended(folder: object) -> object:
-        if str(folder) == f"/proc/{child.pid}/fd":
+        if str(folder) == f"/proc/{child}/fd":
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
         return real(folder)
 
     monkeypatch.setattr(os, listing, ended)
-    with stopped(run, HOLDS) as (wrapper, _), subprocess.Popen(["sleep", "60"]) as child:
+    with stopped(run, HOLDS) as (wrapper, child):
         assert wrapper in proc.with_shared_lock(run.attempt(1).alive)
-        child.kill()
 
 
 def test_ranks_elsewhere_are_named_by_their_records(run: RunFolder) -> None:
