@@ -168,12 +168,12 @@ def _by_name(found: Found) -> dict[str, dict[str, Any]]:
         "step_batch": found.batch,
     }
     read = found.input
-    of_data = {"decode_us": round(read.decode_us, 3), "read_us": round(read.slower_us, 3)} if read else {}
     own = {"tensors": found.tensors, "samples": found.samples}
     return {
         **{name: {} if value is None else {found.program: value} for name, value in of_program.items()},
         "save_us": {found.model: round(found.save_us, 3)} if found.save_us else {},
-        **{name: {read.data: value} for name, value in of_data.items() if read},
+        "decode_us": {read.data: round(read.decode_us, 3)} if read else {},
+        "read_us": {read.data: round(read.slower_us, 3)} if read else {},
         **{
             name: {key: list(each) for key, each in counted.items() if is_own(key.partition(" ")[0])}
             for name, counted in own.items()

@@ -147,6 +147,17 @@ def test_a_measurement_of_an_earlier_version_has_no_spread_and_keeps_the_known_o
     assert load(run_file).site.step_spread == {"resnet-digits": 0.031}
 
 
+def test_a_measurement_without_input_keeps_the_known_input(tmp_path: Path, run_file: Path) -> None:
+    head = {"t": 0.0, "attempt": 1, "event": "measured", "step": 0, "data": "imagefolder /x"}
+    read = [
+        {**head, "operation": each, "time_s": 0.1, "cpu_s": 0.1, "batch": 9}
+        for each in ("decode", "read", "read_again")
+    ]
+    for measured in ([*rows(), *read], rows()):
+        measurements.keep(str(run_file), run_that_measured(tmp_path, measured), site=None, settings=[])
+        assert load(run_file).site.decode_us.keys() == load(run_file).site.read_us.keys() == {"imagefolder /x"}
+
+
 def with_program(program: str) -> list[dict[str, Any]]:
     return [{**row, **({"program": program} if "model" in row else {})} for row in rows()]
 
