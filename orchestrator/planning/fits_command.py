@@ -20,7 +20,7 @@ OF_A_COMMAND = ("stop", "checkpoints", "exit_codes", "metrics")
 GROUPS = ("step", "total_steps", "epoch", "loss", "accuracy", "lr")  # of metrics.pattern
 LONGEST_PATTERN = 1000  # characters
 STARTS_RANKS = re.compile(  # where a shell or a launcher's user names the program, not an argument of another
-    r"(?:^|[;&|(]\s*|\bexec |\s-l?c )(?:env )?(?:\w+=\S* )*(?:\S*/)?(torchrun|deepspeed|accelerate launch)\b"
+    r"(?:^|[;&|(]\s*|\bexec |\s-l?c )(?:env )?(?:\w+=\S* )*(?:\S*/)?(torchrun|deepspeed|accelerate launch)(?![\w./-])"
     r"|\s-m (torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch)\b"
 )
 OWN_MEETING = re.compile(r"\s--(standalone|rdzv)|LOCAL_RANK|--num_processes[ =]1\b")
