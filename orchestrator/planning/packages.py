@@ -10,7 +10,7 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.planning.plan import Plan
 
-ASKING_S = 60.0
+ASKING_S = 10.0  # without an answer the submission goes on
 PACKAGES = {"torch": "torch", "numpy": "numpy", "sklearn": "scikit-learn", "PIL": "pillow"}  # by what is imported
 OF_DATA = {"digits": ["sklearn"], "imagefolder": ["PIL"], "tar-shards": ["PIL"]}
 PROBE = "import sys, importlib.util as u; print('lacks', *(m for m in sys.argv[1:] if u.find_spec(m) is None))"
