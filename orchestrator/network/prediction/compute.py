@@ -6,6 +6,7 @@ batch (launches, the optimizer). Backward takes two thirds of a step, by multipl
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from torusrun.orchestrator.network.prediction import constants
@@ -14,6 +15,7 @@ from torusrun.orchestrator.network.prediction.speed import factors, images_per_s
 from torusrun.training.recipe.variant import Variant
 
 BACKWARD_SHARE = 2 / 3
+MIG = re.compile(r"(^|[._-])\d+g\.\d+gb")
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,12 @@ def power_w(name: str) -> float | None:
 
 
 def device_for(architecture: str | None, gpu_type: str | None = None) -> str | None:
-    """The name of the device of this type of a site, as h200, or else of this architecture, as sm_70."""
+    """The name of the device of this type of a site, as h200, or else of this architecture, as sm_70.
+
+    None for an unknown one, and for a part of a GPU (MIG), as a100_3g.20gb: nothing says how fast it is.
+    """
+    if gpu_type and MIG.search(gpu_type.lower()):
+        return None
     devices = constants.table("gpus").items()
     of_type = (name for name, written in devices if (gpu_type or "").lower() in written.get("types", ()))
     return next(of_type, next((name for name, written in devices if architecture in written["matches"]), None))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.network.prediction import calibration, constants
+from torusrun.orchestrator.network.prediction.compute import device_for
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
@@ -243,6 +244,12 @@ def test_accumulated_passes_each_have_the_fixed_time_and_the_last_alone_overlaps
     ]
     once, often = (answer(capsys, *words, "--set", f"train.accumulate={passes}") for passes in (1, 16))
     assert float(str(often["exposed_s"])) > float(str(once["exposed_s"]))
+
+
+@pytest.mark.parametrize("gpu_type", ["a100_3g.20gb", "nvidia_a100_1g.5gb", "1g.10gb", "A100-2G.10GB"])
+def test_a_part_of_a_gpu_has_not_the_rate_of_the_whole(gpu_type: str) -> None:
+    assert device_for("sm_80", gpu_type) is None
+    assert device_for("sm_80", "a100") == device_for("sm_80", "a100-sxm4-40gb") == device_for("sm_80") == "a100"
 
 
 def test_the_type_of_the_wire_counts_in_a_named_network_too(home: Path, capsys: Said) -> None:
