@@ -110,3 +110,9 @@ def test_the_end_of_a_large_log_is_read_at_once(tmp_path: Path) -> None:
     begin_s = time.monotonic()
     assert read_last(log).reason == "KeyError: 7"
     assert time.monotonic() - begin_s < 2.0
+
+
+def test_a_long_line_with_the_marks_of_a_progress_bar_is_read_in_no_time() -> None:
+    began_s = time.thread_time()
+    assert last_error(["5%|" + "|/" * 1900 + " [", "ValueError: bad"]).reason == "ValueError: bad"
+    assert time.thread_time() - began_s < 5.0, "it took 20 s"

@@ -9,6 +9,7 @@ TRACEBACK = "Traceback (most recent call last)"
 LONGEST_LINE = 4000  # characters
 ESCAPED, AFTER_JSON = re.compile(r"\\r?\\n|\\n"), re.compile(r'(\\n)*"(, "\w+": .*)?[}\]]*\s*$')
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\].*?(?:\x07|\x1b\\)|\x1b[@-_]")
+LONGEST_BAR = 500  # characters; in longer text the search would take long
 # tqdm's bar, with a total or without: the next line of the program may follow it without a line break.
 BAR = re.compile(r"^.{0,200}?\d+%\|.*?\| *\S+/\S+ \[\d[^\]]*\]|^.{0,200}?\d+\w+ \[\d\d:\d\d, [^\]]*\]")
 ROW = re.compile(r"[│┃║](.*?)[│┃║]?\s*$")  # a row of a box, as rich draws tracebacks
@@ -49,7 +50,7 @@ def bare(line: str) -> tuple[str, str]:
     A row of a box is indented, as the frames of a traceback are.
     """
     text = COLOURS.sub("", line) if "\x1b" in line else line
-    if "[" in text and ("%|" in text or "/s" in text) and (bar := BAR.match(text)):
+    if "[" in text and ("%|" in text or "/s" in text) and (bar := BAR.match(text, 0, LONGEST_BAR)):
         text = text[bar.end() :].lstrip() or text
     who = ""
     for _ in range(MOST_PREFIXES):
