@@ -27,7 +27,9 @@ def alone(run: RunFolder, wait_s: float = WAIT_S) -> Iterator[None]:
         return
     with lock.held(run.lock, wait_s=wait_s) as mine:
         if mine is False:
-            raise UserError(f"another attempt of {run.run_id} is being submitted already")
+            raise UserError(
+                f"another process adds an attempt of {run.run_id} or records its end; try again in a moment"
+            )
         before = _mine.set(_mine.get() | {run.lock})
         try:
             yield
