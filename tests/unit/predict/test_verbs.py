@@ -249,7 +249,7 @@ def test_accumulated_passes_each_have_the_fixed_time_and_the_last_alone_overlaps
 @pytest.mark.parametrize("gpu_type", ["a100_3g.20gb", "nvidia_a100_1g.5gb", "1g.10gb", "A100-2G.10GB"])
 def test_a_part_of_a_gpu_has_not_the_rate_of_the_whole(gpu_type: str) -> None:
     assert device_for("sm_80", gpu_type) is None
-    assert device_for("sm_80", "a100") == device_for("sm_80", "a100-sxm4-40gb") == device_for("sm_80") == "a100"
+    assert device_for("sm_80", "a100") == device_for("sm_80", "a100-sxm4-40gb") == device_for("sm_80") == "a100-80gb"
 
 
 def test_the_type_of_the_wire_counts_in_a_named_network_too(home: Path, capsys: Said) -> None:
