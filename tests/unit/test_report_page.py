@@ -97,7 +97,7 @@ def test_the_page_asks_for_nothing_and_runs_nothing(run: RunFolder) -> None:
     assert "default-src 'none'" in html
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.needs("users")
 def test_no_expression_of_a_strangers_site_is_evaluated(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A regular expression can take for ever, and the source of a topology is a command."""
     asked = list[str]()

@@ -392,7 +392,7 @@ def test_only_named_owners_may_own_a_cache_of_others(tmp_path: Path) -> None:
         users(["nobody-of-that-name"])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.needs("users")
 @pytest.mark.parametrize("suffix", [".sif", ".json", ".packages"])
 def test_what_a_stranger_left_in_a_cache_is_not_used_when_it_is_closed_again(tmp_path: Path, suffix: str) -> None:
     cache = Cache(tmp_path / "images")
