@@ -88,6 +88,14 @@ def module(python: str | Path, name: str, *arguments: str | Path, root: str | Pa
 
 def program(python: str | Path, text: str, *arguments: str | Path) -> list[str]:
     """The command that runs the program `text` as `python -c` does, but never a module in the working directory."""
+    return [str(python), "-u", str(Path(ROOT, ENTRY, "torusrun")), "-c", text, *map(str, arguments)]
+
+
+def bare_program(python: str | Path, text: str, *arguments: str | Path) -> list[str]:
+    """The command of `program` where torusrun's files are not: in an image, on a login node.
+
+    The working directory must be trusted: with `-c`, Python 3.13 itself imports a `linecache` that is there.
+    """
     return [str(python), "-u", "-c", ELSEWHERE + text, *map(str, arguments)]
 
 

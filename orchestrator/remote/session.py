@@ -183,7 +183,7 @@ def _command(python: str) -> str:
     """The fixed command. The shell on the login node expands a home folder in it."""
     home, _, rest = python.partition("/")
     word = f'"$HOME"/{shlex.quote(rest)}' if home == "~" else shlex.quote(python)
-    return f"{word} {shlex.join(process.program('', PROGRAM)[1:])}"
+    return f"{word} {shlex.join(process.bare_program('', PROGRAM)[1:])}"
 
 
 def _not_begun(host: LoginHost, error: LinkLost) -> SiteError:

@@ -33,7 +33,7 @@ SCHEDULERS_COMMANDS = {
     "query_hosts", "shell_command",
 }  # fmt: skip
 CLIENTS = [ROOT / "orchestrator/schedulers" / name for name in ("client.py", "traits.py")]
-GATEWAY = {"process.module", "process.program", "process.script"}
+GATEWAY = {"process.module", "process.program", "process.bare_program", "process.script"}
 NOT_FOR_HELP = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "yaml", "numpy"}
 NOT_FOR_STATUS = {"rich", "jinja2", "pydantic", "submitit", "fabric", "torch", "numpy"}
 

@@ -22,7 +22,7 @@ ASKING_S = 120.0
 def packages(name: str, container: ContainerExec) -> PackageLock | None:
     """The packages of an image, or None if it has no Python that can list them."""
     script = Path(installed.__file__).read_text(encoding="utf-8")
-    argv = inside(container.only_asked(), process.program("python3", script, INSTALLED), {}, {}).argv
+    argv = inside(container.only_asked(), process.bare_program("python3", script, INSTALLED), {}, {}).argv
     said = process.run(argv, timeout_s=ASKING_S, environment=own_environment(clean_environment()))
     return parse(name, said.stdout)
 

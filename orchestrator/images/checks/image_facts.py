@@ -80,7 +80,9 @@ def _examined(known: ImageFacts, asks: Inside) -> ImageFacts:
     if not known.has_python:
         return known
     try:
-        done = _run(asks, process.program("python3", Path(probe.__file__).read_text(encoding="utf-8")), IMPORTING_S)
+        done = _run(
+            asks, process.bare_program("python3", Path(probe.__file__).read_text(encoding="utf-8")), IMPORTING_S
+        )
     except SiteError as error:
         return _with(known, torch=str(error), training=str(error))
     return by_its_python(known, done.stdout, done.stderr)

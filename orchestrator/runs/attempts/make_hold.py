@@ -43,7 +43,7 @@ def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = 
         hang_timeout_s=None,
         program="train",
         train=Train(),
-        command=("true",) if plan.run.command else tuple(process.program(python, LOADS_TORCH)),
+        command=("true",) if plan.run.command else tuple(process.bare_program(python, LOADS_TORCH)),
         code=NO_CODE,
         stop=StopSettings(),
         keep_going=KeepGoing(attempts=1),
