@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.unit.ssh_server import SshServer
 from tests.unit.terminals import Terminal
 from torusrun.orchestrator.base.process import Streams
-from torusrun.orchestrator.remote.links import host_keys
+from torusrun.orchestrator.remote.links import host_keys, ssh_config
 from torusrun.orchestrator.remote.links.host import HostRefused, LinkLost, LoginHost
 from torusrun.orchestrator.remote.links.relay import relay
 from torusrun.orchestrator.remote.links.through_fabric import ThroughFabric
@@ -117,6 +117,15 @@ def test_an_include_that_changes_nothing_for_a_host_lets_it_in(home: Path, serve
     knows(home, f"{server.name} {server.line}")
     (home / ".ssh/config").write_text(f"Include {home}/.ssh/gone\n")
     ThroughFabric(server.host, "true").close()
+
+
+def test_a_jump_host_named_by_its_address_is_no_difference(home: Path) -> None:
+    """`ssh -G` puts brackets around the address."""
+    (home / ".ssh").mkdir(exist_ok=True)
+    (home / ".ssh/config").write_text("Host inner\n ProxyJump me@10.0.0.1\n")
+    given = ("hostname", "user", "port")
+    assert ssh_config.misfit("inner", {"proxyjump": "me@10.0.0.1"}, given) == ""
+    assert "ProxyJump is me@[10.0.0.1]" in ssh_config.misfit("inner", {"proxyjump": "me@10.0.0.2"}, given)
 
 
 def test_an_authority_is_not_a_host_key(home: Path, server: SshServer) -> None:

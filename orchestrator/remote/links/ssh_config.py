@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,15 @@ def misfit(host: str, fabric: Mapping[str, Any], given: Collection[str]) -> str:
         return f"{unread}: {USE_SSH}" if own else ""
     for key, name in COMPARED.items():
         ours, theirs = (str(found.get(key) or "none") for found in (fabric, ssh))
-        if key not in given and ours.lower() != theirs.lower():
+        if key not in given and _bare(ours) != _bare(theirs):
             how = f"by your ssh configuration {name} is {theirs}, and fabric takes {ours}"
             return f"{how} (it does not read Include, nor all of Match): {USE_SSH}"
     return ""
+
+
+def _bare(value: str) -> str:
+    """A value without case, and without the brackets that `ssh -G` puts around the address of a jump host."""
+    return re.sub(r"[\[\]]", "", value.lower())
 
 
 def keys_unread(host: str) -> str:

@@ -215,11 +215,10 @@ def _changed(error: paramiko.BadHostKeyException) -> str:
 
 
 def _not_let_in(name: str, error: BaseException) -> str:
-    if unread := ssh_config.keys_unread(derive_shorthand(name)["host"]):
-        return f"{name} does not let you in: {str(error).rstrip('.')}. {unread[0].upper()}{unread[1:]}"
+    unread = ssh_config.keys_unread(derive_shorthand(name)["host"])
     return (
         f"{name} does not let you in: {str(error).rstrip('.')}. Load your key into ssh-agent (`ssh-add`). If it asks "
-        f"for a password or a second factor, {SHARE}"
+        f"for a password or a second factor, {SHARE}{'. ' if unread else ''}{unread[:1].upper()}{unread[1:]}"
     )
 
 
