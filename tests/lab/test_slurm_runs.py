@@ -195,8 +195,8 @@ def test_host_lists_expand_as_slurm_expands_them(slurm_lab: SlurmLab) -> None:
     draw = random.Random(20261121)
 
     def part() -> str:
-        low = draw.randrange(0, 120)
-        return f"{low:0{draw.choice((1, 3))}d}" + (f"-{low + draw.randrange(0, 15):03d}" if draw.random() < 0.5 else "")
+        low, width = draw.randrange(0, 120), draw.choice((1, 3))  # a range has one width: of others programs differ
+        return f"{low:0{width}d}" + (f"-{low + draw.randrange(0, 15):0{width}d}" if draw.random() < 0.5 else "")
 
     def word() -> str:
         parts = ",".join(part() for _ in range(draw.randrange(1, 4)))
