@@ -173,17 +173,9 @@ class Supervisor:
         started = waited.begin_as(self.attempt) if waited else self._launched(starter, image)
         messages = (waited.messages if waited else None) or self.attempt.stderr
         running = Running(
-            self.plan,
-            self.folder,
-            self.attempt,
-            placement,
-            program,
-            started,
-            self._asked,
-            starter.stop_signal,
-            messages,
-            self.here,
-        )
+            self.plan, self.folder, self.attempt, placement, program, started, self._asked, starter.stop_signal,
+            messages, self.here,
+        )  # fmt: skip
         code = running.watch()
         if running.left:
             self.left = Survivors(self.plan, self.attempt, started, messages)
@@ -193,9 +185,8 @@ class Supervisor:
         # After the evidence: the ranks may have been asked to stop, and have ended, before the supervisor was asked.
         stop = running.stop or self.requests.told or self.requests.cancelled()
         if self._is_followed(evidence, stop):
-            from torusrun.orchestrator.runs.attempts.successor import (
-                hand_over,  # half of a start's time: all code for submitting
-            )
+            # Half of a start's time: all code for submitting.
+            from torusrun.orchestrator.runs.attempts.successor import hand_over
 
             return hand_over(self.folder, self.attempt.number, self.plan)
         end = verdict(evidence, stop)
