@@ -1,54 +1,91 @@
-"""Forwards a port on the host of a rank of a running attempt, until the attempt ends."""
+"""Forwards a local port to a port on the host of a rank of a running attempt, until the attempt ends."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
+import threading
 import time
+from collections.abc import Callable
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import DONE, SiteError
+from torusrun.orchestrator.base.listening import Listening
 from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.base.terminal.remarks import warn
+from torusrun.orchestrator.beside import leading
 from torusrun.orchestrator.beside.shell import Beside, beside
 from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.schedulers import client
 
-PROGRAM = "torusrun.orchestrator.beside.forwarding.program"
-RECORDED_S = 5.0  # for the record of an end that cut the connection
-LOOK_S = 0.2
+PROGRAM = "torusrun.orchestrator.beside.leading"
+GONE_LOOK_S = 60.0  # between looks for an attempt without a record of its end: it may have been killed
+
+Start = Callable[[Streams], int]
 
 
-def forward(run: RunFolder, port: int, *, rank: int, host: str, streams: Streams) -> int:
-    """Join `streams` to the program that leads to `port` on the host of a rank, or on `host`; DONE at the end of both.
+def forward(run: RunFolder, port: int, *, rank: int, host: str, listen: str) -> int:
+    """Lead a local port (base/listening.py) to `port` on the host of a rank, or on `host`; DONE at the attempt's end.
 
-    It ends with the input, or with the attempt and says so. Raises UserError if the run is not running or has no such
-    rank or host, SiteError if the host cannot be reached or the connection breaks.
+    Raises UserError if the run is not running or has no such rank or host, or if the local port cannot be opened.
     """
     there = beside(run, rank, host)
-    words = process.module(there.plan.python, PROGRAM, there.attempt.folder, str(rank), str(port))
-    broken: SiteError | None = None
-    try:
-        code = there.start(words, terminal=False, streams=streams)
-    except SiteError as error:
-        code, broken = DONE, error
-    if ended := _ended(run, there, wait_s=RECORDED_S if code or broken else 0.0):
-        warn(f"attempt {there.attempt.number} of {run.run_id} has ended ({ended}), and so has the forward")
-        return DONE
-    if broken or code:
-        raise broken or SiteError(f"the connection to {there.host} has ended (exit code {code}); forward again")
+    here = client.of(there.plan.site).scheduler.traits.one_machine or there.host == socket.gethostname()
+    listening = Listening(port, listen, here=here)
+    words = process.module(there.plan.python, PROGRAM, str(port))
+    attempt = _Attempt(run, there)
+    listening.announce(f"port {port} of {there.host}")
+    listening.serve(
+        lambda link: carry(link, lambda streams: there.start(words, terminal=False, streams=streams)), attempt.is_over
+    )
+    warn(f"attempt {there.attempt.number} of {run.run_id} has ended ({attempt.end}), and so has the forward")
     return DONE
 
 
-def _ended(run: RunFolder, there: Beside, wait_s: float) -> str:
-    """How the attempt ended, as in 'FAILED: ...'; '' if it has not. The record of its end may come a moment later."""
-    until_s = time.monotonic() + wait_s
-    with contextlib.suppress(SiteError):  # a damaged record
-        while not (end := End.read(there.attempt.end)) and time.monotonic() < until_s:
-            time.sleep(LOOK_S)
-        if end:
-            return f"{end.state.value}: {end.reason}"
-    if not wait_s:
-        return ""
-    seen = look(run)
-    return f"{seen.state.value}: {seen.reason}" if seen.state.over or seen.attempt != there.attempt.number else ""
+def carry(link: socket.socket, start: Start) -> None:
+    """Join a connection to a program that `start` runs with the streams that it gets. Raises SiteError, OSError."""
+    (their_input, output), (input_, their_output) = os.pipe(), os.pipe()
+    failed: list[SiteError] = []
+
+    def run() -> None:
+        try:
+            start(Streams(their_input, their_output))
+        except SiteError as error:
+            failed.append(error)
+        finally:
+            os.close(their_input)
+            os.close(their_output)
+
+    program, there = threading.Thread(target=run, daemon=True), leading.Pieces(Streams(input_, output))
+    program.start()
+    try:
+        leading.lead(link, there)
+    except SiteError as error:
+        raise failed[0] if failed else error from None
+    finally:
+        there.shutdown(socket.SHUT_RDWR)  # the program ends with its input
+        program.join()
+        there.close()
+
+
+class _Attempt:
+    """Looks whether an attempt has ended; `end` says how, as in 'FAILED: ...'."""
+
+    def __init__(self, run: RunFolder, there: Beside) -> None:
+        self._run, self._there, self.end = run, there, ""
+        self._look_s = time.monotonic() + GONE_LOOK_S
+
+    def is_over(self) -> bool:
+        with contextlib.suppress(SiteError):  # a damaged record
+            if end := End.read(self._there.attempt.end):
+                self.end = f"{end.state.value}: {end.reason}"
+                return True
+        if time.monotonic() > self._look_s:
+            self._look_s = time.monotonic() + GONE_LOOK_S
+            seen = look(self._run)
+            if seen.state.over or seen.attempt != self._there.attempt.number:
+                self.end = f"{seen.state.value}: {seen.reason}"
+        return bool(self.end)

@@ -15,12 +15,12 @@ from torusrun.orchestrator.folder.bad_nodes.bad_node import BlamedNode
 from torusrun.orchestrator.folder.sweep_folder import find as find_sweep
 from torusrun.orchestrator.planning.plan import Plan, plan
 from torusrun.orchestrator.remote import remote_runs as known_runs
-from torusrun.orchestrator.remote.handle import RunThere
-from torusrun.orchestrator.remote.sweep_handle import SweepThere
+from torusrun.orchestrator.remote.handles import RunThere, SweepThere
 from torusrun.orchestrator.report.handle import Run
 from torusrun.orchestrator.report.sweep_handle import Sweep
+from torusrun.orchestrator.runs.attempts.create import Origin
 from torusrun.orchestrator.runs.attempts.in_hold import find as find_held
-from torusrun.orchestrator.runs.attempts.make_hold import duration
+from torusrun.orchestrator.runs.attempts.make_hold import duration, held_plan
 from torusrun.orchestrator.runs.attempts.make_hold import hold as make_hold
 from torusrun.orchestrator.runs.attempts.submit import first as submit_first
 from torusrun.orchestrator.runs.state.awaited import to_wait_for
@@ -42,23 +42,29 @@ def submit(
     after_any: Sequence[str] = (),
     held: str = "",
     planned: Plan | None = None,
+    origin: Origin | None = None,
 ) -> Run:
     """Submit the run file at `path`; it begins when the runs `after` are COMPLETED and the runs `after_any` are over.
 
-    It runs in the held allocation `held`, or in its own job. `planned` is its plan, if the caller has made one. Raises
-    UserError for mistakes in the request, SiteError if it is refused.
+    It runs in the held allocation `held`, or in its own job. `planned` is its plan, if the caller has made one, and
+    `origin` the origin of its files, if from another machine. Raises UserError for mistakes in the request, SiteError
+    if it is refused.
     """
     planned = planned or _plan_of_one(path, site, settings, later=bool(after or after_any or held))
     if held and (after or after_any):
         raise UserError("attempts in a held allocation run one after the other: leave out --after")
     if planned.site.host:
+        from torusrun.orchestrator.remote.host import of
         from torusrun.orchestrator.remote.of_file import submit as submit_there
 
-        how = {"after": after, "after_any": after_any}
-        return RunThere(submit_there(planned, path, site=site, settings=settings, held=held, **how))
+        host = of(planned.site)
+        options = known_runs.awaited_on(host, after, after_any)
+        options += [f"--in={known_runs.held_on(host, held)}"] if held else []
+        return RunThere(submit_there("submit", planned, path, options, site=site, settings=settings))
+    folder = absolute(folder_of(path))
     if held:
-        return Run(submit_first(planned, absolute(folder_of(path)), into=find_held(held)))
-    return Run(submit_first(planned, absolute(folder_of(path)), to_wait_for(planned.site.scheduler, after, after_any)))
+        return Run(submit_first(planned, folder, origin=origin, into=find_held(held)))
+    return Run(submit_first(planned, folder, to_wait_for(planned.site.scheduler, after, after_any), origin))
 
 
 def _plan_of_one(path: RunSource, site: str | None, settings: Sequence[str], *, later: bool) -> Plan:
@@ -76,9 +82,11 @@ def plan_sweep(
     values: Sequence[str] = (),
     at_once: int | None = None,
     later: bool = False,
+    sweep_id: str = "",
 ) -> PlannedSweep:
     """The plans of all members of a sweep; nothing is written. The arguments are those of `sweep`."""
-    return plan_members(path, site=site, settings=settings, asked=SweepOptions(tuple(values), at_once), later=later)
+    asked = SweepOptions(tuple(values), at_once)
+    return plan_members(path, site=site, settings=settings, asked=asked, later=later, sweep_id=sweep_id)
 
 
 def sweep(
@@ -91,6 +99,7 @@ def sweep(
     after: Sequence[str] = (),
     after_any: Sequence[str] = (),
     planned: PlannedSweep | None = None,
+    origin: Origin | None = None,
 ) -> Sweep:
     """Submit the sweep of the run file at `path`: a run for every combination of its values.
 
@@ -101,12 +110,15 @@ def sweep(
     later = bool(after or after_any)
     planned = planned or plan_sweep(path, site=site, settings=settings, values=values, at_once=at_once, later=later)
     if planned.site.host:
-        from torusrun.orchestrator.remote.of_file import submit_sweep as submit_there
+        from torusrun.orchestrator.remote.host import of
+        from torusrun.orchestrator.remote.of_file import submit as submit_there
 
-        asked, how = SweepOptions(tuple(values), at_once), {"after": after, "after_any": after_any}
-        return SweepThere(submit_there(planned, path, site=site, settings=settings, asked=asked, **how))
+        options = known_runs.awaited_on(of(planned.site), after, after_any)
+        options += [f"--sweep={value}" for value in values]
+        options += [] if at_once is None else [f"--at-once={at_once}"]
+        return SweepThere(submit_there("submit", planned, path, options, site=site, settings=settings))
     awaited = to_wait_for(planned.site.scheduler, after, after_any)
-    submit_members(planned, absolute(folder_of(path)), awaited)
+    submit_members(planned, absolute(folder_of(path)), awaited, origin)
     return Sweep(planned.folder)
 
 
@@ -125,19 +137,25 @@ def hold(
     name: str | None = None,
     site: str | None = None,
     settings: Sequence[str] = (),
+    run_id: str = "",
+    origin: Origin | None = None,
 ) -> Run:
     """Submit a job that holds the nodes of the run file at `path`: `submit(..., held=run.id)` starts attempts there.
 
     The nodes are held for `time` ('2h'; default: the file's), and released after `idle` without a running attempt.
+    A request from another machine has a `run_id` and an `origin`.
     Raises as `submit` does.
     """
     planned = plan(path, site=site, settings=settings, later=True)
     time_s, idle_s = duration("--time", time) if time else None, duration("--idle", idle)
     if planned.site.host:
-        from torusrun.orchestrator.remote.of_file import hold as hold_there
+        from torusrun.orchestrator.remote.of_file import submit as submit_there
 
-        return RunThere(hold_there(planned, path, time_s, idle_s, name, site=site, settings=settings))
-    return Run(make_hold(planned, absolute(path).parent, time_s, idle_s, name))
+        given = {"time": time, "idle": idle, "name": name}
+        options = [f"--{key}={value}" for key, value in given.items() if value]
+        run_id = held_plan(planned, time_s, name).run_id
+        return RunThere(submit_there("hold", planned, path, options, site=site, settings=settings, name=run_id))
+    return Run(make_hold(planned, absolute(path).parent, time_s, idle_s, name, run_id=run_id, origin=origin))
 
 
 def dry_run(

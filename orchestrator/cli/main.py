@@ -27,6 +27,7 @@ from torusrun.orchestrator.base import command_line, private
 from torusrun.orchestrator.base.environment import safe
 from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError, UserError
 from torusrun.orchestrator.base.terminal.remarks import set_quiet
+from torusrun.orchestrator.cli import elsewhere
 from torusrun.orchestrator.cli.verb_list import VERBS, module_of, no_verb, parser_of, top_parser
 
 
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = _parse(words)
         set_quiet(args.quiet)
         command_line.note(words)
-        code: int = _run(args)
+        code: int = _run(args, words)
         sys.stdout.flush()
         return code
     except TorusrunError as error:
@@ -66,11 +67,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return SITE_FAILED
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace, words: Sequence[str]) -> int:
     """Run the verb, and print its results as JSON if --json is given and the verb prints none itself.
 
-    A verb may print its own for some of its words alone (`prints_json`).
+    A verb may print its own for some of its words alone (`prints_json`). If its run or its site is on a login node, the
+    verb runs there.
     """
+    if (code := elsewhere.run(words[0], words[1:], args)) is not None:
+        return code
     wanted = getattr(args, "results_as_json", False)
     if getattr(args, "json", False) and not args.prints_json(args):
         args.json, wanted = False, True

@@ -19,7 +19,7 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.base.version import __version__
-from torusrun.orchestrator.remote.login_node.boot import NEEDS, PACKAGES
+from torusrun.orchestrator.remote.boot import NEEDS, PACKAGES
 
 MADE = (1980, 1, 1, 0, 0, 0)  # a fixed time: the same files give the same archive
 

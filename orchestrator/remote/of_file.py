@@ -5,102 +5,68 @@ A run's id is chosen here. So a repeated submission, after a lost answer, finds 
 
 from __future__ import annotations
 
-import sys
+import json
+import socket
+import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
-from torusrun.orchestrator.base.errors import TorusrunError, UserError
+from torusrun.orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
-from torusrun.orchestrator.base.terminal.remarks import is_quiet
+from torusrun.orchestrator.base.terminal.remarks import is_quiet, warn
+from torusrun.orchestrator.base.user import user_name
+from torusrun.orchestrator.folder import provenance
+from torusrun.orchestrator.images import source
+from torusrun.orchestrator.planning import secret_values
 from torusrun.orchestrator.planning.plan import Plan, new_id
-from torusrun.orchestrator.remote import asking, remote_runs
-from torusrun.orchestrator.remote.asking import Gone
-from torusrun.orchestrator.remote.carried import carried, site_text
-from torusrun.orchestrator.remote.links.host import Unanswered, of
+from torusrun.orchestrator.remote import call, remote_runs, store
+from torusrun.orchestrator.remote.call import Ended
+from torusrun.orchestrator.remote.host import BadAnswer, LoginHost, Unanswered, of
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.remote.session import Session
-from torusrun.orchestrator.runs.attempts.make_hold import held_plan
-from torusrun.orchestrator.spec.load import RunSource, load_site, site_file
-from torusrun.orchestrator.sweeps.plans import PlannedSweep, SweepOptions
+from torusrun.orchestrator.remote.there import CODE, HERE
+from torusrun.orchestrator.runs.attempts.create import no_code
+from torusrun.orchestrator.runs.code.freeze import freeze
+from torusrun.orchestrator.spec.load import Loaded, RunSource, load, load_site, site_file
+from torusrun.orchestrator.spec.run import NO_CODE
+from torusrun.orchestrator.spec.site import Site
+from torusrun.orchestrator.spec.write import as_written
+from torusrun.orchestrator.sweeps.plans import PlannedSweep
+
+Request = dict[str, Any]
+ORIGIN = "origin.json"
 
 
 def submit(
-    planned: Plan,
+    verb: str,
+    planned: Plan | PlannedSweep,
     path: RunSource,
+    options: Sequence[str],
     *,
     site: str | None = None,
     settings: Sequence[str] = (),
-    after: Sequence[str] = (),
-    after_any: Sequence[str] = (),
-    held: str = "",
+    name: str = "",
 ) -> Known:
-    """Submit the plan of the run file at `path` through its site's login node, as `api.submit` does here.
+    """Run `submit` or `hold` of the run file at `path` on its login node; the run or the sweep that it makes there.
 
-    Raises UserError for a mistake in the files, SiteError for a refusal, NoAnswer if the result is unknown.
+    `name` is the id of the run, if it is not the plan's. It is recorded here before it is sent. Raises UserError for a
+    mistake in the files, SiteError for a refusal, NoAnswer if the result is unknown.
     """
-    host = of(planned.site)
-    how = {
-        "after": [remote_runs.on(host, word) for word in after],
-        "after_any": [remote_runs.on(host, word) for word in after_any],
-        "held": remote_runs.held_on(host, held),
-    }
-    with carried(planned, path, site, settings) as (link, request):
-        return _made(link, {**request, **how, "do": "submit"})
-
-
-def submit_sweep(
-    planned: PlannedSweep,
-    path: RunSource,
-    *,
-    site: str | None = None,
-    settings: Sequence[str] = (),
-    asked: SweepOptions,
-    after: Sequence[str] = (),
-    after_any: Sequence[str] = (),
-) -> Known:
-    """Submit a sweep through its site's login node, as `api.sweep` does here; the sweep. Raises as `submit` does."""
-    host, members = of(planned.site), [member.run.run_id for member in planned.members]
-    how = {
-        "after": [remote_runs.on(host, word) for word in after],
-        "after_any": [remote_runs.on(host, word) for word in after_any],
-        "values": asked.values,
-        "at_once": asked.at_once,
-    }
-    with carried(one_of(planned), path, site, settings) as (link, request):
-        return _made(link, {**request, **how, "do": "sweep"}, members)
-
-
-def one_of(planned: PlannedSweep) -> Plan:
-    """The plan whose files are sent for a sweep. Raises UserError if its members have different code."""
-    plan = planned.members[0].plan
-    if any(member.plan.code != plan.code for member in planned.members):
-        raise UserError(f"through {planned.site.host} all members of a sweep have the same code: leave 'code' out")
-    return replace(plan, run_id=planned.folder.sweep_id)
-
-
-def hold(
-    planned: Plan,
-    path: RunSource,
-    time_s: float | None,
-    idle_s: float,
-    name: str | None,
-    *,
-    site: str | None = None,
-    settings: Sequence[str] = (),
-) -> Known:
-    """Hold an allocation through the login node, as `api.hold` does here. Raises as `submit` does."""
-    run = held_plan(planned, time_s, name).run_id
-    with carried(planned, path, site, settings, code=False) as (link, request):
-        return _made(link, {**request, "do": "hold", "run": run, "time_s": time_s, "idle_s": idle_s, "name": name})
+    plan = one_of(planned) if isinstance(planned, PlannedSweep) else planned
+    members = [member.run.run_id for member in planned.members] if isinstance(planned, PlannedSweep) else []
+    name = name or plan.run_id
+    host, request = _request(verb, plan, path, options, site, settings, code=verb != "hold")
+    request["words"] += [f"--id={name}", f"--origin={HERE}/{ORIGIN}"]
+    return _made(host, {**request, "id": name}, request["site_name"], members)
 
 
 def again(known: Known) -> Known:
-    """Submit a run of the login node again, as `report.handle.Run.reproduce` does here. Raises as `submit` does."""
-    name = known.run.rsplit("-", 3)[0]
-    with Session(known.host) as link:
-        return _made(link, {"do": "reproduce", "run": new_id(name), "of": known.run, "site_name": known.site})
+    """Run `reproduce` of a run on its login node; the new run there. Raises as `submit` does."""
+    name = new_id(known.run.rsplit("-", 3)[0])
+    request = call.words("reproduce", known.run, f"--id={name}", buffered=True)
+    return _made(known.host, {**request, "id": name}, known.site, [])
 
 
 def run(
@@ -111,62 +77,142 @@ def run(
     *,
     site: str | None = None,
     settings: Sequence[str] = (),
-) -> int:
-    """Run `torusrun VERB FILE OPTIONS` on the login node; its exit code. The output names the files of this machine.
+) -> Ended:
+    """Run `torusrun VERB FILE OPTIONS` on the login node, which makes no run; what it prints there.
 
-    Raises UserError and SiteError as the verb does.
+    The output names the files of this machine. Raises UserError and SiteError.
     """
-    with carried(planned, path, site, settings) as (link, request):
-        return _printed(link, {**request, "do": "verb", "verb": verb, "options": options})
+    host, request = _request(verb, planned, path, options, site, settings)
+    return call.captured(host, request)
 
 
-def of_site(verb: str, name: str, options: Sequence[str]) -> int:
-    """Run `torusrun VERB --site SITE OPTIONS` on the login node of a site; as `run` does for a run file."""
+def of_site(verb: str, name: str, options: Sequence[str]) -> Ended:
+    """Run `torusrun VERB --site SITE OPTIONS` on the login node of a site; what it prints there. Raises SiteError."""
     site, file = load_site(name), site_file(name)
     sent = f"site/{file.stem}.yaml"
-    request = {"files": [(sent, site_text(site))], "names": [(sent, str(file))], "settings": [], "code": None}
-    with Session(of(site)) as link:
-        return _printed(link, {**request, "do": "verb", "verb": verb, "options": options})
+    request = call.words(verb, *options, f"--site={HERE}/{sent}", *_quiet(), buffered=True)
+    files = {"files": [(sent, _site_text(site))], "names": [(sent, str(file))]}
+    return call.captured(of(site), {**request, **files})
 
 
-def _printed(link: Session, request: dict[str, Any]) -> int:
-    """Run a verb on the login node and print its output; its exit code."""
-    quiet = ["--quiet"] if is_quiet() else []
-    request = {**request, "options": [*request["options"], *quiet]}
-    out, err, code = asking.answer(link, request, tuple[str, str, int], text=str)
-    for stream, text in ((sys.stderr, err), (sys.stdout, out)):
-        print(text, end="", file=stream, flush=True)
-    return code
+def one_of(planned: PlannedSweep) -> Plan:
+    """The plan whose files are sent for a sweep. Raises UserError if its members have different code."""
+    plan = planned.members[0].plan
+    if any(member.plan.code != plan.code for member in planned.members):
+        raise UserError(f"through {planned.site.host} all members of a sweep have the same code: leave 'code' out")
+    return replace(plan, run_id=planned.folder.sweep_id)
 
 
-def _made(link: Session, request: dict[str, Any], members: Sequence[str] = ()) -> Known:
+def _made(host: LoginHost, request: Mapping[str, Any], site: str, members: Sequence[str]) -> Known:
     """The run of the request, or the sweep with these `members`. It is recorded here before the request is sent."""
-    run = Known(request["run"], link.host, request["site_name"], time.time())
+    run = Known(request["id"], host, site, time.time())
     kept = members or [run.run]
     for name in kept:
         remote_runs.keep(replace(run, run=name))
+    shows = f"`torusrun status {run.run}` shows whether it was submitted"
     try:
-        unsure = _ask(link, request)
+        ended = call.repeated(lambda: call.captured(host, request))
+        made = run.run in ended.out.decode(errors="replace").split()
+        if ended.code not in (0, USER_MISTAKE, SiteError.exit_code) or (not ended.code and not made):
+            raise BadAnswer(f"{host.address}: its answer is not what torusrun sends")
+        if ended.code and made:
+            raise NoAnswer(f"{host.address}: {ended.err.removeprefix('torusrun: ')}")
+        call.checked(host, ended)
     except KeyboardInterrupt:
-        print(f"torusrun: `torusrun status {run.run}` shows whether it was submitted", file=sys.stderr)
+        warn(shows)
         raise
     except Unanswered as error:
-        raise NoAnswer(f"{error}; `torusrun status {run.run}` shows whether it was submitted") from None
+        raise NoAnswer(f"{error}; {shows}") from None
+    except NoAnswer:
+        raise
     except TorusrunError:
         for name in kept:
             remote_runs.forget(name)
         raise
-    if unsure:
-        raise NoAnswer(f"{link.host.address}: {unsure}")
     return run
 
 
-def _ask(link: Session, request: dict[str, Any]) -> str:
-    """Submit the run; a second time if the login node was restarted in between.
+def _request(
+    verb: str,
+    planned: Plan,
+    path: RunSource,
+    options: Sequence[str],
+    site: str | None,
+    settings: Sequence[str],
+    *,
+    code: bool = True,
+) -> tuple[LoginHost, Request]:
+    """(the login node, the request that runs the verb there). The code has been sent. Raises UserError, SiteError."""
+    loaded, host = load(path, site=site, settings=settings), of(planned.site)
+    _check_image(loaded)
+    gathered, diff = provenance.gather(loaded.folder, secret=planned.secret_sources)
+    asked_from = {"host": socket.gethostname(), "user": user_name(), "folder": str(loaded.folder)}
+    kept = {key: gathered[key] for key in ("git", "command_line") if key in gathered}
+    origin: Request = {"provenance": {**kept, "submitted_from": asked_from}, "diff": diff, "code": {}}
+    file = Path(loaded.source).name if loaded.source in loaded.files else "run.yaml"
+    run_file, site_file = f"spec/{file}", f"site/{Path(loaded.site_source).stem}.yaml"
+    names = [(run_file, loaded.source), (site_file, loaded.site_source)]
+    secrets = secret_values.read(planned)  # of this machine; there, each is a variable of the shell
+    settings = [*settings, *(f"{_key(name)}={{from_shell: true}}" for name in secrets)]
+    sent_code = None
+    if planned.code and code:
+        sent_code, record = _send_code(host, planned)
+        origin["code"] = {key: record[key] for key in ("source", "commit", "dirty", "notes")}
+        names.append((CODE, record["source"]))
+    if planned.code:
+        settings.append(f'code="{HERE}/{CODE}"' if code else f"code={NO_CODE}")
+    files = [(run_file, loaded.text), (site_file, _site_text(loaded.site)), (ORIGIN, json.dumps(origin))]
+    words = [f"{HERE}/{run_file}", f"--site={HERE}/{site_file}", *(f"--set={text}" for text in settings), *options]
+    request = call.words(verb, *words, *_quiet(), buffered=True)
+    more = {"files": files, "names": names, "secrets": secrets, "code": sent_code}
+    return host, {**request, **more, "site_name": Path(loaded.site_source).stem}
 
-    Returns why it is unknown whether the scheduler took the job; else ''.
-    """
-    try:
-        return asking.answer(link, request, str, f"submit-{request['run']}")
-    except Gone:
-        return asking.answer(link, request, str, f"submit-{request['run']}-again")
+
+def _quiet() -> list[str]:
+    return ["--quiet"] if is_quiet() else []
+
+
+def _check_image(loaded: Loaded) -> None:
+    """Raise UserError if the image is a file of this machine."""
+    image = loaded.run.image
+    if image and source.is_path(image) and not image.startswith(("/", "~")):
+        problem = f"{image!r} is a file of this machine: give the absolute path that it has on {loaded.site.host}"
+        raise UserError(f"{loaded.source}: image: {problem}, or the name of an image file that comes with torusrun")
+
+
+def _site_text(site: Site) -> str:
+    """The file of a site for its login node, from which it is not reached through a host."""
+    values = as_written(replace(site, host=None, connect=None))
+    return json.dumps({key: value for key, value in values.items() if value is not None})
+
+
+def _key(secret: str) -> str:
+    return "notify.webhook" if secret == secret_values.WEBHOOK else f"env.{secret}"
+
+
+def _send_code(host: LoginHost, planned: Plan) -> tuple[Request, dict[str, Any]]:
+    """Freeze the code and send its missing files; (what the request has of it, its record)."""
+    assert planned.code
+    with tempfile.TemporaryDirectory(prefix="torusrun-") as folder:
+        copy, limit = Path(folder) / "code", planned.run.code_limit_bytes
+        frozen = freeze(planned.code, copy, limit, leave_out=no_code(planned), secret=planned.secret_files)
+        entries = store.listing(copy)
+        files = {entry.sha256: entry for entry in entries if entry.kind == "file"}
+        missing = {"do": "missing", "sha256s": sorted(files)}
+
+        def send() -> None:
+            wanted = call.answer(host, missing, tuple[str, ...])
+            if not files.keys() >= {*wanted}:
+                raise BadAnswer(f"{host.address}: it requests a file that was not offered")
+            sent = {"do": "keep", "files": [(sha256, files[sha256].size_bytes) for sha256 in wanted]}
+            if wanted:
+                call.checked(host, call.captured(host, sent, _contents([copy / files[name].name for name in wanted])))
+
+        call.repeated(send)
+    return {"sha256": frozen.checksum, "entries": [asdict(entry) for entry in entries]}, frozen.record()
+
+
+def _contents(paths: Sequence[Path]) -> Iterator[bytes]:
+    for path in paths:
+        with path.open("rb") as file:
+            yield from store.blocks(file, path.stat().st_size)

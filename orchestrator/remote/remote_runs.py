@@ -18,7 +18,7 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.folder import index
-from torusrun.orchestrator.remote.links.host import LoginHost
+from torusrun.orchestrator.remote.host import LoginHost
 from torusrun.orchestrator.runs.state.selection import is_pattern
 from torusrun.orchestrator.runs.state.view import View
 from torusrun.orchestrator.spec.paths import state_folder
@@ -167,6 +167,12 @@ def on(host: LoginHost, word: str) -> str:
     raise _elsewhere(here.run_id, "this machine", host)
 
 
+def awaited_on(host: LoginHost, after: Sequence[str], after_any: Sequence[str]) -> list[str]:
+    """The options of `submit` for runs on this login node that are awaited. Raises UserError as `on` does."""
+    both = {"after": after, "after-any": after_any}
+    return [f"--{option}={on(host, word)}" for option, words in both.items() for word in words]
+
+
 def held_on(host: LoginHost, word: str) -> str:
     """The word for a held allocation, which the login node looks up. Raises UserError if it names one elsewhere."""
     named = [run for run in runs() if word not in ("", "last") and run.run.startswith(word)]
@@ -203,3 +209,16 @@ def split(words: Sequence[str]) -> tuple[list[str], list[Known]]:
         if not found or (is_pattern(word) and any(fnmatchcase(run.run_id, word) for run in index.runs())):
             here.append(word)
     return here, list(there.values()) if words else known
+
+
+def of_one_place(words: Sequence[str]) -> list[Known]:
+    """The runs on a login node that these words name, or all that are not over; [] for runs of this machine.
+
+    Raises UserError if the runs are in several places.
+    """
+    here, there = split(words)
+    there = there if words else [run for run in there if not run.over]
+    if there and (here or len({run.host.address for run in there}) > 1):
+        names = ", ".join(sorted({run.host.address for run in there} | ({"this machine"} if here else set())))
+        raise UserError(f"these runs are on {names}: name those of one; `torusrun status` shows all")
+    return there

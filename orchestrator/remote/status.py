@@ -4,84 +4,94 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
 
 from torusrun.orchestrator.base.defect import report
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.remote import remote_runs
-from torusrun.orchestrator.remote.links.host import LoginHost
+from torusrun.orchestrator.remote.host import LoginHost
 from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.runs.state.account import Account
+from torusrun.orchestrator.runs.state.due import Due
 from torusrun.orchestrator.runs.state.pace import short
 from torusrun.orchestrator.runs.state.view import View
 
 SILENCE_S = 5.0  # several times the time of a login; the other runs wait for it
-LONGEST_S = 20.0  # for a login node that shows signs of life, for example with a slow scheduler
+LONGEST_S = 20.0  # for the answer of a login node, for example with a slow scheduler
 
 Say = Callable[[str], object]
 
 
-def views(runs: Sequence[Known], *, named: bool = True, say: Say = lambda text: None) -> list[View]:
+@dataclass(frozen=True)
+class Row:
+    """What `torusrun status --json` has of a run beside its view."""
+
+    account: Account | None = None
+    due: Due | None = None
+
+
+@dataclass
+class Rows:
+    """The views of runs, in their order, and what else was asked about them, by their ids."""
+
+    views: list[View] = field(default_factory=list)
+    accounts: dict[str, Account] = field(default_factory=dict)
+    due: dict[str, Due] = field(default_factory=dict)
+
+
+def rows(runs: Sequence[Known], *, named: bool = True, long: bool = False, say: Say = lambda text: None) -> Rows:
     """The current view of every run; UNKNOWN, with the last known state, if its host does not answer.
 
-    A run that is over stays over. Unless `named`, a host is not queried if all of its runs are over. `say` gets a line
-    for each host that did not answer.
+    A run that is over stays over. Unless `named`, a host is not queried if all of its runs are over. With `long`, also
+    their accounts and expected starts. `say` gets a line for each host that did not answer.
     """
     by_host: dict[LoginHost, list[Known]] = defaultdict(list)
     for run in runs:
         by_host[run.host].append(run)
-    asked = [_Asked(host, of) for host, of in by_host.items() if named or not all(run.over for run in of)]
-    found = {name: view for one in asked for name, view in one.views(say).items()}
-    return [found.get(run.run) or unknown(run, "it was not asked") for run in runs]
+    asked = [host for host, of in by_host.items() if named or not all(run.over for run in of)]
+    found, seen = Rows(), dict[str, View]()
+    with ThreadPoolExecutor(max(len(asked), 1)) as pool:
+        answers = pool.map(lambda host: _asked(host, [run.run for run in by_host[host]], long), asked)
+        for host, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, str):
+                say(f"{answer}; its runs are shown in their last known states")
+            for run in by_host[host]:
+                if isinstance(answer, str):
+                    seen[run.run] = unknown(run, answer)
+                    continue
+                view, row = answer.get(run.run, (None, Row()))
+                seen[run.run] = taken(run, view)
+                found.accounts |= {run.run: row.account} if row.account else {}
+                found.due |= {run.run: row.due} if row.due else {}
+    found.views = [seen.get(run.run) or unknown(run, "it was not asked") for run in runs]
+    return found
 
 
-class _Asked:
-    """A running query of a login node."""
+def views(runs: Sequence[Known]) -> list[View]:
+    """The current view of every run, as in `rows`."""
+    return rows(runs).views
 
-    def __init__(self, host: LoginHost, runs: list[Known]) -> None:
-        self._host, self._runs = host, runs
-        self._found: dict[str, View | None] = {}
-        self._error: Exception | None = None
-        self._silent_s, self._until_s = float("inf"), time.monotonic() + LONGEST_S
-        self._ended = threading.Event()
-        # A daemon: a link that does not connect is abandoned, and keeps no program from ending.
-        threading.Thread(target=self._ask, daemon=True).start()
 
-    def _ask(self) -> None:
-        from torusrun.orchestrator.remote import asking
-        from torusrun.orchestrator.remote.session import Session
+def _asked(host: LoginHost, names: Sequence[str], long: bool) -> Mapping[str, tuple[View, Row]] | str:
+    """What a login node says of these runs, by their ids; or why it says nothing."""
+    from torusrun.orchestrator.remote import call
 
-        try:
-            with Session(self._host, 0, asks=False, heard=self._heard) as link:
-                request = {"do": "views", "runs": [run.run for run in self._runs]}
-                self._found = asking.answer(link, request, dict[str, View | None], within_s=LONGEST_S)
-        except Exception as error:
-            self._error = error
-        self._ended.set()
-
-    def _heard(self, more_s: float) -> None:
-        """Record a sign of life. The host may need `more_s` more seconds."""
-        self._silent_s = time.monotonic() + SILENCE_S + more_s
-        self._until_s += more_s
-
-    def views(self, say: Say) -> dict[str, View]:
-        """The views by the ids of the runs."""
-        while not self._ended.wait(max(min(self._silent_s, self._until_s) - time.monotonic(), 0.0)):
-            for until_s, allowed_s in ((self._silent_s, SILENCE_S), (self._until_s, LONGEST_S)):
-                if time.monotonic() > until_s:
-                    return self._unknown(f"{self._host.address}: no answer within {allowed_s:g} s", say)
-        if isinstance(self._error, TorusrunError):
-            return self._unknown(str(self._error), say)
-        if self._error:
-            return self._unknown(f"{self._host.address}: {report(self._error, ['status'])}", say)
-        return {run.run: taken(run, self._found.get(run.run)) for run in self._runs}
-
-    def _unknown(self, why: str, say: Say) -> dict[str, View]:
-        say(f"{why}; its runs are shown in their last known states")
-        return {run.run: unknown(run, why) for run in self._runs}
+    request = call.words("status", "--json", "--if-there", *(["--long"] if long else []), "--", *names)
+    try:
+        answer = call.answer(host, request, dict[str, Any], limits=call.Limits(SILENCE_S, LONGEST_S, asks=False))
+        listed = call.typed(host, tuple[dict[str, Any], ...], answer.get("runs"))
+        pairs = [(call.typed(host, View, row), call.typed(host, Row, row)) for row in listed]
+        return {view.run: (view, row) for view, row in pairs}
+    except TorusrunError as error:
+        return str(error)
+    except Exception as error:
+        return f"{host.address}: {report(error, ['status'])}"
 
 
 def taken(run: Known, view: View | None, *, keep: bool = True) -> View:

@@ -9,9 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from torusrun.orchestrator.base.process import STANDARD
 from torusrun.orchestrator.beside.forward import forward
-from torusrun.orchestrator.beside.forwarding import listening
 from torusrun.orchestrator.beside.shell import shell
 from torusrun.orchestrator.folder import metrics, patterns
 from torusrun.orchestrator.folder.run_folder import RunFolder
@@ -124,11 +122,7 @@ class Run:
         printed. Raises UserError if the run is not running or the port cannot be opened, SiteError if the connection
         breaks.
         """
-        if listen == listening.PASSES_ON:
-            return forward(self.folder, port, rank=rank, host=host, streams=STANDARD)
-        return listening.listen(
-            lambda streams: forward(self.folder, port, rank=rank, host=host, streams=streams), port, listen
-        )
+        return forward(self.folder, port, rank=rank, host=host, listen=listen)
 
     def wait_until_held(self) -> View:
         """Wait until a held allocation takes attempts, or is over; its last view."""

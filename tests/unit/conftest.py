@@ -1,13 +1,16 @@
 """What every unit test has: a state folder of its own; and the other side of remote runs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.unit.far import HERE, Pipe
-from torusrun.orchestrator.remote import session
-from torusrun.orchestrator.remote.session import Session
+from tests.unit import far as far_side
+from tests.unit.far import HERE
+from torusrun.orchestrator.remote import call
+from torusrun.orchestrator.remote.host import LoginHost
+
+Argv = Callable[[str], list[str]]
 
 
 @pytest.fixture(autouse=True)
@@ -18,13 +21,18 @@ def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     return folder
 
 
+def leads(monkeypatch: pytest.MonkeyPatch, argv: Argv) -> None:
+    """Have each connection to a login node be a program of this machine."""
+    monkeypatch.setattr(LoginHost, "argv", lambda host, command, **how: argv(command))
+
+
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home where torusrun has been installed."""
     place = tmp_path_factory.mktemp("installed")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "connect", lambda host, command, **how: Pipe(command, place))
-        Session(HERE, 0).close()
+        leads(patch, lambda command: far_side.argv(command, place))
+        call.answer(HERE, {"do": "folder"}, str)
     return place
 
 
@@ -37,10 +45,10 @@ def far(bare: Path, installed: Path) -> Path:
 
 
 @pytest.fixture
-def bare(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The home of the other side, where nothing is installed; `session.connect` leads there."""
+def bare(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of the other side, where nothing is installed; every connection leads there."""
     place = tmp_path / "far"
     place.mkdir()
-    monkeypatch.setattr(session, "connect", lambda host, command, **how: Pipe(command, place))
-    monkeypatch.setattr(session, "WAITS_S", (0.0,))
-    yield place
+    leads(monkeypatch, lambda command: far_side.argv(command, place))
+    monkeypatch.setattr(call, "WAITS_S", (0.0,))
+    return place

@@ -12,16 +12,14 @@ examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import DONE
-from torusrun.orchestrator.base.terminal.remarks import progress, result
+from torusrun.orchestrator.base.terminal.remarks import result
 from torusrun.orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.remote.remote_runs import Known
     from torusrun.orchestrator.runs.state.view import View
 
 
@@ -30,14 +28,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.remote import remote_runs, verbs
     from torusrun.orchestrator.runs.attempts.cancel import cancel_all
 
-    if len(args.run_ids) == 1 and (there := remote_runs.sweep(args.run_ids[0])):
-        chosen.check_no_filters(args, "cancel")
-        return verbs.run_there(there, "cancel")  # those of its members that are not over
-    if args.run_ids and (away := verbs.of_one_host(args.run_ids)):
-        return _cancel_there(away, args)
     found = chosen.chosen(args, "cancel", _is_to_cancel, "none of which is waiting or running")
     if not found.named and not chosen.agreed([run.run_id for run in found.runs], "cancel", yes=args.yes):
         return DONE
@@ -55,18 +47,3 @@ def _is_to_cancel(view: View) -> bool:
     from torusrun.orchestrator.runs.attempts.cancel import is_unsure
 
     return not view.state.over or not view.damaged and is_unsure(RunFolder(Path(view.folder)), view)
-
-
-def _cancel_there(away: Sequence[Known], args: argparse.Namespace) -> int:
-    """Cancel runs on a login node; those that a pattern selected are shown first, without those known to be over."""
-    from torusrun.orchestrator.remote import verbs
-    from torusrun.orchestrator.runs.state import selection
-
-    chosen.check_no_filters(args, "cancel")
-    selected = any(map(selection.is_pattern, args.run_ids))
-    found = [there for there in away if not (selected and there.last and there.last.state.certain)]
-    if not found:
-        progress("no run to cancel: those on the login node are over")
-    if selected and not chosen.agreed([there.run for there in found], "cancel", yes=args.yes):
-        return DONE
-    return verbs.run_there(found[0], "cancel", [there.run for there in found[1:]])

@@ -31,10 +31,11 @@ def run(args: argparse.Namespace) -> int:
 
     planned = plan(args.file, site=args.site, settings=args.settings)
     if planned.site.host:
+        from torusrun.orchestrator.cli.elsewhere import shown
         from torusrun.orchestrator.remote import of_file
 
         options = ["--json"] if args.json else []
-        return of_file.run("check", planned, args.file, options, site=args.site, settings=args.settings)
+        return shown(of_file.run("check", planned, args.file, options, site=args.site, settings=args.settings))
     if (before := checking.unbuilt(planned)) is not None:
         return _say(args.json, None, before, "the image is not built yet, so its contents were not checked")
     try:

@@ -15,6 +15,7 @@ from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.report.handle import Run
     from torusrun.orchestrator.runs.state.view import View
 
 RUNS = f"{shared_arguments.RUN}; a sweep's id, for its members; or a pattern as in 'digits*'"
@@ -81,13 +82,15 @@ def _named(word: str, known: Sequence[RunFolder], may: Callable[[View], bool], w
     return [run for run in members if str(run.folder) in left]
 
 
-def check_no_filters(args: argparse.Namespace, verb: str) -> None:
-    """Raise UserError if the options select runs: those on login nodes are only named."""
-    from torusrun.orchestrator.runs.state.selection import Selection
+def handles(words: Sequence[str]) -> list[Run]:
+    """The runs that these words name, on this machine and on login nodes."""
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.remote.handles import RunThere
+    from torusrun.orchestrator.report.handle import Run
+    from torusrun.orchestrator.runs.state import selection
 
-    if shared_arguments.selection(args) != Selection():
-        options = "--state, --site, --since and --before"
-        raise UserError(f"{options} select runs of this machine: name runs on a login node, or {verb} them there")
+    here, away = remote_runs.split(words)
+    return [*map(Run, selection.named(here) if here else []), *map(RunThere, away)]
 
 
 def agreed(names: Sequence[str], does: str, *, yes: bool) -> bool:

@@ -19,14 +19,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import DONE, UserError
 from torusrun.orchestrator.cli.verbs import chosen
-
-if TYPE_CHECKING:
-    from torusrun.orchestrator.folder.run_folder import RunFolder
-    from torusrun.orchestrator.remote.remote_runs import Known
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,33 +36,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.base.terminal.remarks import busy, warn
-    from torusrun.orchestrator.folder import patterns
-    from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.remote.collect import collect as collect_there
-    from torusrun.orchestrator.runs.collect import collect
+    from torusrun.orchestrator.base.terminal.remarks import busy
     from torusrun.orchestrator.runs.state import selection
 
     if args.only is not None and args.checkpoints:
         raise UserError("--only chooses checkpoints, too, as in 'checkpoints/last': leave out --checkpoints")
-    only = () if args.only is None else (patterns.parse_list(args.only) or (patterns.parse(""),))
-    checkpoints = args.checkpoints or "newest"
-    words, away = remote_runs.split(args.run_ids)
-    runs, folder = selection.named(words) if words else [], Path(args.into)
-    if len(args.run_ids) == 1 and len(runs) + len(away) < 2 and not selection.is_pattern(args.run_ids[0]):
+    what = {"checkpoints": args.checkpoints or "newest", "only": args.only}
+    runs, folder = chosen.handles(args.run_ids), Path(args.into)
+    if len(args.run_ids) == 1 and len(runs) < 2 and not selection.is_pattern(args.run_ids[0]):
         with busy(f"copying into {folder}"):
-            copied = (
-                collect_there(away[0], folder, checkpoints, only)
-                if away
-                else collect(runs[0], folder, checkpoints, warn, only)
-            )
+            copied = runs[0].collect(folder, **what)
         print(copied)
         return DONE
-
-    def here(run: RunFolder) -> None:
-        print(collect(run, folder / run.run_id, checkpoints, warn, only), flush=True)
-
-    def there(run: Known) -> None:
-        print(collect_there(run, folder / run.run, checkpoints, only), flush=True)
-
-    return chosen.complained([*chosen.refused(here, runs), *chosen.refused(there, away)])
+    return chosen.complained(chosen.refused(lambda run: print(run.collect(folder / run.id, **what), flush=True), runs))

@@ -58,7 +58,7 @@ def _asked(text: str) -> ChosenFiles:
     from torusrun.orchestrator.folder import index, patterns
     from torusrun.orchestrator.folder.copying import keep_only
     from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.remote.collect import fetch
+    from torusrun.orchestrator.remote.fetch import fetch
     from torusrun.orchestrator.runs.collect import copy_chosen
     from torusrun.orchestrator.runs.copy_out import ChosenFiles
 

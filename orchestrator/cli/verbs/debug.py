@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.spec.paths import absolute
 
     if away := remote_runs.find(args.run_id):
-        raise UserError(f"{away.run} is on {away.host.address}: run `torusrun debug {away.run}` there")
+        raise UserError(f"{away.run} is on {away.host.address}: log in there, install torusrun, and run it there")
     found = find(args.run_id)
     into = absolute(args.to or f"torusrun-debug-{found.run_id}.tar.gz")
     with busy("packing the records"):

@@ -51,10 +51,9 @@ def examine(name: str, *, job: bool = False, wait_s: float = 0.0, as_json: bool 
 
     site, file, found = load_site(name), site_file(name).absolute(), []
     if site.host:
-        from torusrun.orchestrator.remote.of_file import of_site
+        from torusrun.orchestrator.cli import elsewhere
 
-        flags = {"--job": job, "--json": as_json, f"--wait={wait_s:g}s": job}
-        return of_site("doctor", name, [flag for flag, given in flags.items() if given])
+        return elsewhere.doctor(name, as_json=as_json)
     for check in _checks(name, site, job, wait_s):
         found.append(check)
         if not as_json:

@@ -25,11 +25,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.remote import verbs
-
-    options = [*(["--json"] if args.json else []), *([f"--attempt={args.attempt}"] if args.attempt is not None else [])]
-    if (code := verbs.run(args.run_id, "explain", options)) is not None:
-        return code
     from torusrun.orchestrator.folder.index import find
     from torusrun.orchestrator.report.explanation import explained
     from torusrun.orchestrator.report.logs.files import logs

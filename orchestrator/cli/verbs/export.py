@@ -18,6 +18,9 @@ from torusrun.orchestrator.cli.verbs import chosen
 if TYPE_CHECKING:
     from torusrun.orchestrator.report.handle import Run
 
+if TYPE_CHECKING:
+    from torusrun.orchestrator.report.handle import Run
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_ids", metavar="RUN", nargs="+", help=chosen.RUNS)
@@ -34,19 +37,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.base.terminal.remarks import busy
-    from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.remote.handle import RunThere
     from torusrun.orchestrator.report.export.formats import format_of
-    from torusrun.orchestrator.report.handle import Run
-    from torusrun.orchestrator.runs.state import selection
 
     format_of(args.kind)  # a missing package is reported once
-    words, away = remote_runs.split(args.run_ids)
-    here = selection.named(words) if words else []
 
     def export(run: Run) -> None:
         with busy(f"reading the metrics of {run.id}"):
             made = run.export(Path(args.into), args.kind)
         print(plain(str(made)), flush=True)
 
-    return chosen.complained(chosen.refused(export, [*map(Run, here), *map(RunThere, away)]))
+    return chosen.complained(chosen.refused(export, chosen.handles(args.run_ids)))

@@ -62,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
     if args.keep_checkpoints is not None and args.keep_checkpoints < 1:
         raise UserError("--keep-checkpoints: must be at least 1; `torusrun rm` removes whole runs")
     site = load_site(args.site)
-    shared_arguments.here(site, "gc")
     now_s = time.time()
     with busy("looking for things that no run needs"):
         found = list(_found(args, site, now_s))
@@ -98,7 +97,7 @@ def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garba
     from torusrun.orchestrator.folder import index
     from torusrun.orchestrator.images.builds.cache import Cache
     from torusrun.orchestrator.planning.image import building
-    from torusrun.orchestrator.remote.login_node import unused
+    from torusrun.orchestrator.remote import store
     from torusrun.orchestrator.runs.cleaning import checkpoints, images
     from torusrun.orchestrator.runs.state import selection
     from torusrun.orchestrator.runs.state.poll import views
@@ -120,8 +119,8 @@ def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garba
     if args.keep_checkpoints is not None:
         yield from checkpoints.beyond(seen, args.keep_checkpoints, now_s if given_s is None else given_s)
     yield from checkpoints.leftovers(seen, left_s)
-    yield from unused.sent_code(unused_s)
-    yield from unused.copies({absolute(site.runs), *((run.sweep or run.folder).parent for run in runs)}, left_s)
+    yield from store.unused_files(unused_s)
+    yield from store.copies({absolute(site.runs), *((run.sweep or run.folder).parent for run in runs)}, left_s)
 
 
 def _removed(found: Iterable[Garbage], agreed: set[Path]) -> Iterator[tuple[Path, TorusrunError | None]]:

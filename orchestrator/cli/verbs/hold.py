@@ -28,12 +28,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", metavar="NAME", help="beginning of its id; default: held- and the run's name")
     parser.add_argument("--wait", action="store_true", help="wait until it is held")
+    shared_arguments.chosen_elsewhere(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli.api import hold
 
-    held = hold(args.file, time=args.time, idle=args.idle, name=args.name, site=args.site, settings=args.settings)
+    from_elsewhere = {"run_id": args.id, "origin": shared_arguments.origin(args)}
+    how = {"time": args.time, "idle": args.idle, "name": args.name, **from_elsewhere}
+    held = hold(args.file, site=args.site, settings=args.settings, **how)
     printed(held.id)
     if not args.wait:
         return DONE

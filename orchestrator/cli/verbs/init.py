@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import sys
 from typing import TYPE_CHECKING
 
-from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.sites.choices import Choices
@@ -41,6 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--yes", "-y", action="store_true", help="ask no questions: use sensible values, and list them")
     parser.add_argument("--force", action="store_true", help="replace the file if the site exists")
+    parser.add_argument("--show", action="store_true", help=argparse.SUPPRESS)  # for --host: print it as JSON alone
     parser.add_argument("--json", action="store_true", help="as JSON: what `torusrun doctor` finds about the new site")
 
 
@@ -48,10 +50,13 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base import private
     from torusrun.orchestrator.cli.verbs import doctor
     from torusrun.orchestrator.sites.choices import Choices
-    from torusrun.orchestrator.sites.make import make
+    from torusrun.orchestrator.sites.make import composed, make
 
     terminal = sys.stdin.isatty() and not args.yes and not args.json
     choices = Choices({name: getattr(args, name) for name in OPTIONS}, args.yes, input if terminal else None)
+    if args.show:
+        print(json.dumps(composed(args.name, choices)))
+        return DONE
     compose = functools.partial(_through, args.host) if args.host else None
     written = make(args.name, choices, force=args.force, compose=compose)
     if args.json:
@@ -63,17 +68,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _through(address: str, name: str | None, choices: Choices) -> tuple[str, str]:
     """(the name of the site behind a login node, the text of its file here)."""
-    from torusrun.orchestrator.remote import asking
-    from torusrun.orchestrator.remote.links.host import LoginHost
-    from torusrun.orchestrator.remote.session import Session
+    from torusrun.orchestrator.remote import call
+    from torusrun.orchestrator.remote.host import LoginHost
     from torusrun.orchestrator.spec.kinds import HOST
 
     try:
         HOST.parse(address)
     except ValueError as error:
         raise UserError(f"--host: {address!r} {error}") from None
-    request = {"do": "init", "name": name, "options": dict(choices.options), "yes": choices.yes}
-    with Session(LoginHost(address)) as link:
-        found, text = asking.answer(link, request, tuple[str, str], text=str)
+    options = [f"--{option}={value}" for option, value in choices.options.items() if value]
+    flags = ["--show", *(["--yes"] if choices.yes else [])]
+    words = call.words("init", *([name] if name else []), *options, *flags, buffered=True)
+    site, text = call.answer(LoginHost(address), words, tuple[str, str], text=str)
     title, _, keys = text.partition("\n")
-    return found, f"{title}\nhost: {address}\n{keys}"
+    return site, f"{title}\nhost: {address}\n{keys}"

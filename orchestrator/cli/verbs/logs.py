@@ -79,26 +79,13 @@ def _lines(text: str) -> int:
     return int(text)
 
 
-def _options(args: argparse.Namespace) -> list[str]:
-    """The given options, for a login node."""
-    options = [f"--{name}" for name in ("all", "errors", "times", "follow") if getattr(args, name)]
-    options.append("--raw" if args.raw else "--no-raw")  # the login node cannot see whether the output is a file
-    options += [] if args.all or args.errors else [f"--rank={args.rank}"]
-    attempt = "all" if args.attempt == ALL else args.attempt
-    values = {"attempt": attempt, "tail": args.tail, "since": args.since, "grep": args.grep}
-    return [*options, *(f"--{name}={value}" for name, value in values.items() if value is not None)]
-
-
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal import output
     from torusrun.orchestrator.folder.index import find
-    from torusrun.orchestrator.remote import verbs
     from torusrun.orchestrator.report.logs.reading import Filter, Reading
     from torusrun.orchestrator.runs.state import selection
 
     args.raw = output.is_file(sys.stdout) if args.raw is None else args.raw
-    if (code := verbs.run(args.run_id, "logs", _options(args))) is not None:
-        return code
     rank = None if args.all or args.errors else args.rank
     since_s = None if args.since is None else selection.moment("--since", args.since)
     reading = Reading(find(args.run_id), Filter(rank, args.attempt, since_s, _compiled(args.grep), args.tail))

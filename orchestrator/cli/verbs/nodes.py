@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.remote.links.host import LoginHost
     from torusrun.orchestrator.spec.site import Site
 
 BY_USER = "added by its user"
@@ -38,16 +37,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="forgive: all hosts")
     parser.add_argument("--json", action="store_true", help="ls: as JSON")
-    parser.add_argument("--of-client", action="store_true", help=argparse.SUPPRESS)  # whose site is not known here
 
 
 def run(args: argparse.Namespace) -> int:
     _check(args)
-    site = None if args.of_client or not args.site else _site(args)
-    if site and site.host:
-        from torusrun.orchestrator.remote.links.host import of
-
-        return _there(of(site), args, site)
+    site = _site(args) if args.site else None
     if args.what == "ls":
         return _list(args)
     from torusrun.orchestrator.planning.attempt_plan import hosts
@@ -126,18 +120,3 @@ def _forgive(args: argparse.Namespace, named: list[str]) -> int:
     forgiven = memory.forgive(None if args.all else named, args.site)
     print(f"forgiven: {', '.join(f'{node.host} ({node.site})' for node in forgiven) or 'none was blamed'}")
     return DONE
-
-
-def _there(host: LoginHost, args: argparse.Namespace, site: Site) -> int:
-    """Do the same on the login node, with the name that the site has here."""
-    from torusrun.orchestrator.folder.shown_plan import site_name
-    from torusrun.orchestrator.remote import asking
-    from torusrun.orchestrator.remote.session import Session
-
-    words = [args.what, *args.hosts, f"--site={site_name(args.site)}", "--of-client"]
-    words += [f"--reason={args.reason}"] if args.reason else []
-    words += [f"--for={_for_s(args, site):f}s"] if args.what == "add" else []
-    words += [f"--{name}" for name in ("all", "json") if getattr(args, name)]
-    with Session(host) as link:
-        request = {"argv": ["torusrun.orchestrator", "nodes", *words]}
-        return asking.call(link, request, asking.shown(sys.stdout), asking.shown(sys.stderr))

@@ -21,24 +21,29 @@ from torusrun.orchestrator.cli.verbs import chosen
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_ids", metavar="RUN", nargs="+", help=chosen.RUNS)
     one, several = "report-RUN.html", "report.html for several runs"
-    parser.add_argument("-o", metavar="FILE", dest="file", help=f"the file to write; default: {one}, or {several}")
+    parser.add_argument(
+        "-o", metavar="FILE", dest="file", help=f"the file to write, - for the output; default: {one}, or {several}"
+    )
     parser.add_argument("--force", action="store_true", help="overwrite the file")
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.remote import verbs
+    from torusrun.orchestrator.remote import remote_runs
     from torusrun.orchestrator.report.page import made
     from torusrun.orchestrator.runs.state import selection
 
-    there = verbs.of_one_host(args.run_ids)
+    there = remote_runs.of_one_place(args.run_ids)
     here = [] if there else selection.named(args.run_ids)
+    if args.file == "-":
+        print(made.html(here), end="")
+        return DONE
     names = [run.run for run in there] + [run.run_id for run in here]
     name = args.file or (f"report-{names[0]}.html" if len(names) == 1 else "report.html")
     path = made.check(Path(name), force=args.force)
     if there:
-        from torusrun.orchestrator.remote.report import html
+        from torusrun.orchestrator.remote.handles import page
 
-        print(made.write(path, html(there)))
+        print(made.write(path, page(there)))
         return DONE
     print(made.write(path, made.html(here)))
     return DONE

@@ -30,22 +30,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--wait", action="store_true", help="follow the new run to its end, and compare it with RUN")
     what.add_argument("--compare", metavar="RUN", dest="other", help="submit nothing; compare RUN with this run")
+    shared_arguments.chosen_elsewhere(parser)
     parser.add_argument("--json", action="store_true", help="as JSON; a submission: the id of the new run")
 
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli.api import open_run
-    from torusrun.orchestrator.remote.verbs import of_one_host
 
     if args.other is not None:
-        of_one_host([args.run_id, args.other])
         return _compare(open_run(args.run_id), open_run(args.other), as_json=args.json)
     if args.json:
         from torusrun.orchestrator.cli.results import as_json
 
         return as_json(lambda: run(argparse.Namespace(**{**vars(args), "json": False})))
     original = open_run(args.run_id)
-    new = _submitted(original)
+    new = _submitted(original, args)
     printed(new.id)
     if not args.wait:
         return DONE
@@ -57,14 +56,14 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _submitted(original: Run) -> Run:
+def _submitted(original: Run, args: argparse.Namespace) -> Run:
     """The new run, on the machine of the original."""
     from torusrun.orchestrator.cli.api import Run, RunThere
     from torusrun.orchestrator.runs.attempts.reproduce import plan_again, reproduce
 
     if isinstance(original, RunThere):
         return original.reproduce()
-    planned = plan_again(original.folder)
+    planned = plan_again(original.folder, args.id)
     try:
         return Run(reproduce(original.folder, planned))
     except NoAnswer:  # the run stays, and its user needs the id to query it
@@ -76,12 +75,12 @@ def _compare(one: Run, other: Run, *, as_json: bool) -> int:
     """Print the comparison of two runs of one machine."""
     from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.cli.api import RunThere
-    from torusrun.orchestrator.remote import verbs
     from torusrun.orchestrator.runs.comparison import compare
 
     if isinstance(one, RunThere):
-        options = [f"--compare={other.id}", *(["--json"] if as_json else [])]
-        return verbs.run_there(one.known, "reproduce", options)
+        from torusrun.orchestrator.cli import elsewhere
+
+        return elsewhere.compare(one.known, other.id)
     found = compare(one.folder, other.folder)
     print(
         json.dumps({"schema": 1, **found.as_json()}, indent=1) if as_json else plain(f"{found.runs[1]}: {found.words}")

@@ -86,23 +86,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _names_sweep(word: str) -> bool:
-    """Whether a word names a sweep, here or on a login node."""
     from torusrun.orchestrator.folder import index
     from torusrun.orchestrator.folder.sweep_folder import members_of
-    from torusrun.orchestrator.remote import remote_runs
 
-    return bool(members_of(word, index.runs()) or remote_runs.sweep(word))
+    return bool(members_of(word, index.runs()))
 
 
 def _runs(args: argparse.Namespace) -> Sequence[Run]:
-    """The runs to resume, on this machine or on login nodes; none if the user does not agree."""
-    from torusrun.orchestrator.cli.api import open_run
-    from torusrun.orchestrator.remote import remote_runs
+    """The runs to resume; none if the user does not agree."""
     from torusrun.orchestrator.report.handle import Run
 
-    if args.run_ids and all(map(remote_runs.find, args.run_ids)):
-        chosen.check_no_filters(args, "resume")
-        return [open_run(word) for word in args.run_ids]
     found = chosen.chosen(args, "resume", _may, "none of which has ended early")
     if not found.named and not chosen.agreed([run.run_id for run in found.runs], "resume", yes=args.yes):
         return []

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.errors import DONE
 from torusrun.orchestrator.base.terminal.remarks import busy, result
 from torusrun.orchestrator.cli.verbs import chosen
 
@@ -24,14 +24,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.folder import disk
-    from torusrun.orchestrator.remote import remote_runs
     from torusrun.orchestrator.report.numbers import size
     from torusrun.orchestrator.runs.remove import remove_all
-    from torusrun.orchestrator.runs.state.selection import is_pattern
 
-    named = [word for word in args.run_ids if not is_pattern(word)]  # a pattern means the runs of this machine
-    if named and (away := remote_runs.split(named)[1]):
-        raise UserError(f"{away[0].run} is on {away[0].host.address}: remove it there")
     found = chosen.chosen(args, "remove", lambda view: view.state.over, "none of which is over")
     with busy("measuring their disk space"):
         takes = sum((disk.used(run) for run in found.runs), disk.Used())

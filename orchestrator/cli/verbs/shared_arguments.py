@@ -14,6 +14,7 @@ from torusrun.orchestrator.spec.paths import absolute, decoded, expanded, read_b
 if TYPE_CHECKING:
     from torusrun.orchestrator.network.cost.links import Network
     from torusrun.orchestrator.network.prediction.compute import Device
+    from torusrun.orchestrator.runs.attempts.create import Origin
     from torusrun.orchestrator.runs.state.selection import Selection
     from torusrun.orchestrator.spec.site import Site
 
@@ -155,6 +156,22 @@ def held(parser: argparse.ArgumentParser) -> None:
         default="",
         help="start it in this held allocation (`torusrun hold`), without the queue; 'last' is the newest one",
     )
+
+
+def chosen_elsewhere(parser: argparse.ArgumentParser) -> None:
+    """Add the hidden options of a submission from another machine: the run's id, and a file with its origin."""
+    parser.add_argument("--id", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--origin", help=argparse.SUPPRESS)
+
+
+def origin(args: argparse.Namespace) -> Origin | None:
+    """The origin of a run from another machine."""
+    if not args.origin:
+        return None
+    from torusrun.orchestrator.base.json_files import read_object
+    from torusrun.orchestrator.runs.attempts.create import Origin
+
+    return Origin(**(read_object(Path(args.origin)) or {}))
 
 
 def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:

@@ -21,10 +21,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.remote import verbs
-
-    if (code := verbs.run(args.run_id, "show", ["--json"] if args.json else [])) is not None:
-        return code
     from torusrun.orchestrator.folder.index import find
     from torusrun.orchestrator.report.origin import origin
     from torusrun.orchestrator.report.screen import final_table

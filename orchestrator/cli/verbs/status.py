@@ -29,6 +29,7 @@ from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.folder.run_folder import RunFolder
     from torusrun.orchestrator.remote.remote_runs import Known
     from torusrun.orchestrator.runs.state.account import Account
     from torusrun.orchestrator.runs.state.due import Due
@@ -52,6 +53,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--disk", action="store_true", help="the disk space of each run, largest last")
     parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
+    # for another machine, whose runs may be gone here
+    parser.add_argument("--if-there", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,8 +64,9 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.runs.state.poll import PATIENCE_S, views
 
     chosen = shared_arguments.selection(args, {run.site for run in remote.runs()})
-    words, away = remote.split(args.run_ids)
-    known = selection.named(words) if words or not args.run_ids else []
+    words, away = ([], []) if args.if_there else remote.split(args.run_ids)
+    known = _there(args.run_ids) if args.if_there else selection.named(words) if words or not args.run_ids else []
+    far_accounts, far_due = dict[str, Any](), dict[str, Any]()
     all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
     newest = (known if words else index.there(known), 0) if all_asked else selection.newest(known)
     runs, hidden = newest
@@ -73,14 +77,16 @@ def run(args: argparse.Namespace) -> int:
 
         chosen_there = away if all_asked else remote.newest(away, selection.SHOWN_OVER)
         asked = [run for run in chosen_there if chosen.asks_about(run)]
-        found += [view for view in status.views(asked, named=bool(args.run_ids), say=warn) if chosen.shows(view)]
+        far = status.rows(asked, named=bool(args.run_ids), long=args.long, say=warn)
+        found += [view for view in far.views if chosen.shows(view)]
+        far_accounts, far_due = far.accounts, far.due
         hidden += len(away) - len(chosen_there)
         found.sort(key=lambda view: view.submitted_s or 0.0)
     if not all_asked:
         shown = selection.newest_views(found)
         found, hidden = shown, hidden + len(found) - len(shown)
-    accounts = _accounts(found, away) if args.long and args.run_ids else {}
-    due = _due(found, away) if args.long else {}
+    accounts = _accounts(found, far_accounts) if args.long and args.run_ids else {}
+    due = {**_due(found, away), **far_due} if args.long else {}
     if args.disk:
         _disk(found, away, as_json=args.json)
     elif args.json:
@@ -105,6 +111,13 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
+def _there(names: Sequence[str]) -> list[RunFolder]:
+    """Those of the runs with these ids that exist."""
+    from torusrun.orchestrator.folder import index
+
+    return index.there([run for run in index.runs() if run.run_id in {*names}])
+
+
 def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> None:
     """Print the room that these runs take; runs on login nodes are left out."""
     from torusrun.orchestrator.base.terminal.remarks import busy, progress
@@ -122,19 +135,15 @@ def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> Non
         progress(f"{counted(len(there), 'run')} on login nodes not measured: measure them there")
 
 
-def _accounts(views: Sequence[View], away: Sequence[Known]) -> dict[str, Account]:
-    """The accounts of these runs by their ids, without those that cannot be read or do not come from a login node."""
+def _accounts(views: Sequence[View], far: Mapping[str, Account]) -> dict[str, Account]:
+    """The accounts of these runs by their ids, without those that cannot be read; `far` are those of login nodes."""
     from torusrun.orchestrator.folder.run_folder import RunFolder
     from torusrun.orchestrator.runs.state.account import read_account
 
-    there, found = {run.run: run for run in away}, {}
+    found = dict(far)
     for view in views:
         with contextlib.suppress(SiteError):
-            if view.run in there:
-                from torusrun.orchestrator.remote.handle import RunThere
-
-                found[view.run] = RunThere(there[view.run]).account()
-            else:
+            if view.run not in found and view.folder.startswith("/"):
                 found[view.run] = read_account(RunFolder(Path(view.folder)), view.state)
     return found
 

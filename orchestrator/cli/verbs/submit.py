@@ -61,6 +61,7 @@ def how(parser: argparse.ArgumentParser) -> None:
         "--ask", action="store_true", help="with --dry-run: also ask Slurm or Grid Engine whether the job could run"
     )
     parser.add_argument("--json", action="store_true", help="as JSON; a submission: the id of the run")
+    shared_arguments.chosen_elsewhere(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,15 +82,15 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.planning.notes import notes
 
     later = bool(args.after or args.after_any or args.held)
-    planned = plan(args.file, site=args.site, settings=args.settings, later=later)
+    planned = plan(args.file, site=args.site, settings=args.settings, later=later, run_id=args.id)
     if shows:
         return _show_there(args, planned) if planned.site.host else _dry_run(args)
-    for note in notes(planned):
+    for note in notes(planned) if not planned.site.host else ():  # else they are said there
         say(f"note: {note}")
     try:
         submitted = submit(
             args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any,
-            held=args.held, planned=planned,
+            held=args.held, planned=planned, origin=shared_arguments.origin(args),
         )  # fmt: skip
     except NoAnswer:  # the run stays, and its user needs the id to query it
         printed(planned.run_id)
@@ -111,15 +112,16 @@ def _sweep(args: argparse.Namespace) -> int:
     if args.ask:
         raise UserError("--ask asks about one job: leave out --ask or the sweep")
     options = {"site": args.site, "settings": args.settings, "values": args.sweep, "at_once": args.at_once}
-    planned = plan_sweep(args.file, later=bool(args.after or args.after_any), **options)
+    planned = plan_sweep(args.file, later=bool(args.after or args.after_any), sweep_id=args.id, **options)
     if args.dry_run or args.print_script:
         return _show_sweep_there(args, planned) if planned.site.host else _dry_run_of_sweep(args, planned)
     found = list(dict.fromkeys(note for member in planned.members for note in notes(member.plan)))
     more = [f"and {counted(len(found) - MOST_NOTES, 'more note')} on other members"] if found[MOST_NOTES:] else []
-    for note in [*found[:MOST_NOTES], *more]:
+    for note in [*found[:MOST_NOTES], *more] if not planned.site.host else ():
         say(f"note: {note}")
     try:
-        submitted = sweep(args.file, after=args.after, after_any=args.after_any, planned=planned, **options)
+        how = {"after": args.after, "after_any": args.after_any, "origin": shared_arguments.origin(args)}
+        submitted = sweep(args.file, planned=planned, **how, **options)
     except NoAnswer:
         printed(planned.folder.sweep_id)
         raise
@@ -149,33 +151,32 @@ def _dry_run_of_sweep(args: argparse.Namespace, planned: PlannedSweep) -> int:
 
 def _show_there(args: argparse.Namespace, planned: Plan) -> int:
     """Print the dry run that the login node of the run's site makes."""
+    from torusrun.orchestrator.cli.elsewhere import shown
     from torusrun.orchestrator.remote import of_file
 
     options = _options_there(args, planned)
-    return of_file.run("submit", planned, args.file, options, site=args.site, settings=args.settings)
+    return shown(of_file.run("submit", planned, args.file, options, site=args.site, settings=args.settings))
 
 
 def _show_sweep_there(args: argparse.Namespace, planned: PlannedSweep) -> int:
     """Print the dry run of a sweep that the login node of its site makes."""
+    from torusrun.orchestrator.cli.elsewhere import shown
     from torusrun.orchestrator.remote import of_file
 
     one = of_file.one_of(planned)
     at_once = [] if args.at_once is None else [f"--at-once={args.at_once}"]
     options = [*_options_there(args, one), *(f"--sweep={value}" for value in args.sweep), *at_once]
-    return of_file.run("submit", one, args.file, options, site=args.site, settings=args.settings)
+    return shown(of_file.run("submit", one, args.file, options, site=args.site, settings=args.settings))
 
 
 def _options_there(args: argparse.Namespace, planned: Plan) -> list[str]:
     """The options of a dry run that the login node makes."""
     from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.remote.links.host import of
+    from torusrun.orchestrator.remote.host import of
 
     flags = {"dry-run": args.dry_run, "print-script": args.print_script, "ask": args.ask, "json": args.json}
     options = [f"--{name}" for name, given in flags.items() if given]
-    if host := of(planned.site):
-        options += [f"--after={remote_runs.on(host, word)}" for word in args.after]
-        options += [f"--after-any={remote_runs.on(host, word)}" for word in args.after_any]
-    return options
+    return [*options, *remote_runs.awaited_on(of(planned.site), args.after, args.after_any)]
 
 
 def _dry_run(args: argparse.Namespace) -> int:

@@ -32,15 +32,9 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal import output
     from torusrun.orchestrator.base.terminal.remarks import busy
     from torusrun.orchestrator.folder.sweep_folder import find
-    from torusrun.orchestrator.remote import remote_runs
     from torusrun.orchestrator.report import sweep_cost, sweep_table
     from torusrun.orchestrator.report.sweep_rows import rows_of
 
-    if there := remote_runs.sweep(args.sweep_id, of_any=True):
-        from torusrun.orchestrator.remote import verbs
-
-        flags = [f"--{name}" for name in ("csv", "json") if getattr(args, name)]
-        return verbs.run_there(there, "sweep", [*([f"--best={args.best}"] if args.best else []), *flags])
     sweep, members = find(args.sweep_id)
     with busy("reading the members"):
         rows = rows_of(sweep, members)

@@ -27,7 +27,6 @@ from torusrun.orchestrator.base.terminal.remarks import draws, is_quiet, warn
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.folder.run_folder import RunFolder
-    from torusrun.orchestrator.remote.remote_runs import Known
     from torusrun.orchestrator.report.handle import Run
     from torusrun.orchestrator.report.screen.watched import WatchedRuns
     from torusrun.orchestrator.report.sweep_handle import Sweep
@@ -44,55 +43,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.remote import verbs
     from torusrun.orchestrator.runs.state import selection
 
-    away = verbs.of_one_host(args.run_ids) if args.run_ids else []
-    runs = [] if away else selection.named(args.run_ids) if args.run_ids else _at_work()
-    away = away if args.run_ids or runs else verbs.of_one_host([])
+    runs = selection.named(args.run_ids) if args.run_ids else at_work()
     if args.json:
-        return _as_json(runs, away)
-    if away:
-        return _watch_there(away)
+        return _as_json(runs)
     if not runs:
         print("no run is pending or running; `torusrun watch last` shows the newest one")
         return DONE
     return _outcome(_follow(runs))
 
 
-def _as_json(runs: Sequence[RunFolder], away: Sequence[Known]) -> int:
+def _as_json(runs: Sequence[RunFolder]) -> int:
     """Wait for the runs, and print their views as `status` does."""
     import json
 
     from torusrun.orchestrator.base.terminal.remarks import set_quiet
-    from torusrun.orchestrator.remote import verbs
     from torusrun.orchestrator.report.screen import printed
 
     set_quiet(True)
-    if away:
-        return verbs.run_there(away[0], "watch", [*(run.run for run in away[1:]), "--json"])
     views = printed.show(runs) if runs else []
     print(json.dumps({"schema": 1, "runs": [view.as_json() for view in views]}, indent=1))
     return _outcome(views)
-
-
-def _watch_there(away: Sequence[Known]) -> int:
-    """Watch runs of a login node: drawn here on a terminal, otherwise the login node's output is printed here."""
-    from torusrun.orchestrator.remote import verbs
-
-    if not draws():
-        return verbs.run_there(away[0], "watch", [run.run for run in away[1:]])
-    from torusrun.orchestrator.remote.feed import Feed
-
-    with Feed(away) as feed:
-        return _outcome(_on_screen(feed))
 
 
 def _outcome(views: Sequence[View]) -> int:
     return DONE if all(view.state is State.COMPLETED for view in views) else RUN_FAILED
 
 
-def _at_work() -> list[RunFolder]:
+def at_work() -> list[RunFolder]:
+    """The runs of this machine that are not over."""
     from torusrun.orchestrator.runs.state import selection
     from torusrun.orchestrator.runs.state.poll import views
     from torusrun.orchestrator.runs.state.view import Record
@@ -161,21 +141,23 @@ def follow_sweep_to_end(sweep: Sweep) -> int:
     from torusrun.orchestrator.cli.api import SweepThere
 
     if isinstance(sweep, SweepThere):
+        from torusrun.orchestrator.cli import elsewhere
         from torusrun.orchestrator.remote import remote_runs
 
-        return _watch_there(remote_runs.members(sweep.known))
+        return elsewhere.follow(remote_runs.members(sweep.known))
     return _outcome(_follow(sweep.folders))
 
 
 def follow_to_end(run: Run) -> int:
     """Show one run in one line until it is over, then its table; returns the exit code for its outcome."""
     from torusrun.orchestrator.cli.api import RunThere
-    from torusrun.orchestrator.remote import verbs
     from torusrun.orchestrator.report.screen import final_table as report
     from torusrun.orchestrator.report.screen import live
 
     if isinstance(run, RunThere):
-        return verbs.run_there(run.known, "watch")
+        from torusrun.orchestrator.cli import elsewhere
+
+        return elsewhere.follow([run.known])
     view = live.show(run.folder)
     if is_quiet():
         _complain([view])

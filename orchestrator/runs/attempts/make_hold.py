@@ -11,6 +11,7 @@ from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.planning.attempt_plan import option
 from torusrun.orchestrator.planning.plan import Plan, new_id
 from torusrun.orchestrator.runs.attempts import submit
+from torusrun.orchestrator.runs.attempts.create import Origin
 from torusrun.orchestrator.spec.keep_going import KeepGoing
 from torusrun.orchestrator.spec.kinds import DURATION, NAME
 from torusrun.orchestrator.spec.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
@@ -21,12 +22,22 @@ LONGEST_NAME = 63
 LOADS_TORCH = "import torch"
 
 
-def hold(plan: Plan, source: Path, time_s: float | None, idle_s: float, name: str | None) -> RunFolder:
+def hold(
+    plan: Plan,
+    source: Path,
+    time_s: float | None,
+    idle_s: float,
+    name: str | None,
+    *,
+    run_id: str = "",
+    origin: Origin | None = None,
+) -> RunFolder:
     """Submit a held allocation for runs like that of `plan`, whose spec is in `source`; it lasts `time_s`.
 
-    It is given back after `idle_s` without an attempt. Raises the errors of `submit.first`.
+    It is given back after `idle_s` without an attempt. A request from another machine has a `run_id` and an `origin`.
+    Raises the errors of `submit.first`.
     """
-    return submit.first(held_plan(plan, time_s, name), source, idle_s=idle_s)
+    return submit.first(held_plan(plan, time_s, name, run_id), source, idle_s=idle_s, origin=origin)
 
 
 def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = "") -> Plan:

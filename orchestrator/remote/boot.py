@@ -1,9 +1,10 @@
-"""The first program of a session on the login node. It needs only Python, and installs torusrun.
+"""The first program on the login node. It needs only Python, installs torusrun, and carries out one request.
 
 It is sent as text, after that of `orchestrator.base.strangers`, and imports nothing of torusrun before the
-installation. It reads one frame with the name of an archive, requests it if it is missing, checks its SHA-256, and
-unpacks it into a folder of this name in ~/.local/share/torusrun, under an unfinished name until it is whole. Then it
-calls `serve`. A folder that a stranger may have made or filled is refused.
+installation. It reads a line with a request, in which is the name of an archive. Without a folder of this name in
+~/.local/share/torusrun it answers that the archive is missing, and ends. To install, it checks the SHA-256 of the
+archive and unpacks it, under an unfinished name until it is whole. A folder that a stranger may have made or filled is
+refused. Once it is installed, it also runs a verb on a terminal: its argument has the words.
 """
 
 # ruff: noqa: UP031 (an older Python must get as far as the message that it is too old)
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 OLDEST = (3, 10)
 MARK = b"torusrun: ready\n"
 NEEDS = "needs"  # the folder in the archive that has a folder for each package below
-# The imports of the verbs on a login node: package, module, oldest usable version. `rich` draws on terminals alone.
+# The imports of the verbs on a login node: package, module, oldest usable version.
 PACKAGES = (
     ("pyyaml", "yaml", "6.0"),
     ("jinja2", "jinja2", "3.1"),
@@ -29,6 +30,7 @@ PACKAGES = (
     ("typing_extensions", "typing_extensions", "3.7"),
     ("spython", "spython", "0.3"),
     ("packaging", "packaging", "22.0"),
+    ("rich", "rich", "13.0"),
 )
 
 
@@ -38,7 +40,7 @@ def home() -> str:
 
 
 def answer(out: Any, **values: Any) -> None:
-    out.write(json.dumps(dict(values, bytes=0)).encode() + b"\n")
+    out.write(json.dumps(values).encode() + b"\n")
     out.flush()
 
 
@@ -63,17 +65,16 @@ def lacks(package: str, module: str, at_least: str) -> bool:
         return True
 
 
-def install(folder: str, reads: Any) -> None:
-    """Read the archive from `reads` and unpack it into `folder`, whole or not at all."""
+def install(folder: str, size: int, sha256: str, reads: Any) -> None:
+    """Read an archive of this size from `reads` and unpack it into `folder`, whole or not at all."""
     import hashlib
     import io
     import shutil
     import tempfile
     import zipfile
 
-    sent = json.loads(reads.readline())
-    content = reads.read(sent["bytes"])
-    if hashlib.sha256(content).hexdigest() != sent["sha256"]:
+    content = reads.read(size)
+    if hashlib.sha256(content).hexdigest() != sha256:
         raise OSError("the archive arrived damaged")
     unfinished = tempfile.mkdtemp(prefix=".", dir=home())
     try:
@@ -83,7 +84,7 @@ def install(folder: str, reads: Any) -> None:
         try:
             os.rename(unfinished, folder)
         except OSError:
-            if not os.path.isdir(folder):  # else another session was first
+            if not os.path.isdir(folder):  # else another client was first
                 raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -98,37 +99,50 @@ def use(folder: str) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(own + [entry for entry in inherited if entry not in own])
 
 
-def main() -> None:
-    os.umask(0o077)
+def carry_out() -> int:
+    """Read a request from the standard input, and answer it; the exit code."""
     reads, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # so that no other output gets between the frames
+    os.dup2(2, 1)  # so that no other output gets into the answer
     out.write(MARK)
     out.flush()
-    name = json.loads(reads.readline())["archive"]
+    request = json.loads(reads.readline())
     if sys.version_info < OLDEST:
-        found = "%s there is Python %s" % (sys.executable, sys.version.split()[0])
-        answer(out, error=found + ", and 3.10 or newer is needed: name one as `python` in the site")
-        return
-    folder = os.path.join(home(), name)
+        has = "%s there is Python %s" % (sys.executable, sys.version.split()[0])
+        answer(out, error=has + ", and 3.10 or newer is needed: name one as `python` in the site")
+        return 0
+    folder = os.path.join(home(), request["archive"])
     try:
         os.makedirs(home(), mode=0o700, exist_ok=True)
-        is_there = os.path.isdir(folder)
-        refused = objection(home()) or (objection(folder) if is_there else "")
+        installed = os.path.isdir(folder)
+        refused = objection(home()) or (objection(folder) if installed else "")
         if refused:
             answer(out, error="torusrun is not installed: " + refused)
-            return
-        answer(out, missing=[] if is_there else [name])
-        if not is_there:
-            install(folder, reads)
+            return 0
+        if request["do"] == "install":
+            install(folder, request["bytes"], request["sha256"], reads)
     except OSError as error:
         answer(out, error="torusrun cannot be installed in %s: %s" % (home(), error.strerror or error))
-        return
+        return 0
+    answer(out, folder=folder, missing=not installed)
+    if not installed or request["do"] == "install":
+        return 0
     use(folder)
-    answer(out)
-    from torusrun.orchestrator.remote.login_node.serve import serve
+    os.dup2(out.fileno(), 1)
+    from torusrun.orchestrator.remote.there import carried_out
 
-    serve(reads, out)
+    return carried_out(request, reads)
+
+
+def on_terminal(encoded: str) -> int:
+    """Run the verb whose words are encoded, with this program's own streams; the exit code."""
+    own = os.path.abspath(__file__)
+    sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(own)]
+    use(os.path.abspath(os.path.join(own, *[os.pardir] * 4)))
+    from torusrun.orchestrator.remote.there import verb
+
+    return verb(encoded)
 
 
 if __name__ == "__main__":
-    main()
+    os.umask(0o077)
+    sys.exit(on_terminal(sys.argv[1]) if len(sys.argv) > 1 else carry_out())

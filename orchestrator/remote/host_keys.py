@@ -15,7 +15,7 @@ from pathlib import Path
 import paramiko
 from paramiko.hostkeys import HostKeyEntry
 
-from torusrun.orchestrator.remote.links.host import HostRefused
+from torusrun.orchestrator.remote.host import HostRefused
 
 REVOKED = "@revoked"
 PORT = 22

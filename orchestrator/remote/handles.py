@@ -1,0 +1,253 @@
+"""Runs and sweeps on login nodes in Python: the functions of `Run` and `Sweep`, by the verbs that are run there."""
+
+from __future__ import annotations
+
+import tempfile
+import time as clock
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.folder import metrics, patterns
+from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.remote import call, remote_runs, status
+from torusrun.orchestrator.remote.call import Limits
+from torusrun.orchestrator.remote.host import BadAnswer, LinkLost, Unanswered
+from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.report.sweep_handle import Sweep
+from torusrun.orchestrator.runs.state.account import Account
+from torusrun.orchestrator.runs.state.view import View
+from torusrun.training.files.below import opened
+
+LOOKS_S = 10.0  # at an allocation that waits for its nodes
+WATCHED_S = 30.0  # then a timeout of the caller is checked
+HELD = "held for"  # begins the reason of an allocation that takes attempts
+
+
+class RunThere(Run):
+    """A run on a login node. Functions that need its folder raise UserError: `collect` copies it here."""
+
+    def __init__(self, known: Known) -> None:
+        object.__setattr__(self, "known", known)
+
+    known: Known
+
+    @property
+    def folder(self) -> RunFolder:
+        raise UserError(f"{self.id} is on {self.known.host.address}: `run.collect(FOLDER)` copies its folder here")
+
+    @property
+    def id(self) -> str:
+        return self.known.run
+
+    def __repr__(self) -> str:
+        return f"RunThere({self.id!r} on {self.known.host.address})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RunThere) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def status(self) -> View:
+        return status.views([self.known])[0]
+
+    def _follow(self) -> Generator[View, None, None]:
+        for (view,) in follow([self.known]):
+            yield view
+
+    def metrics(self) -> list[dict[str, Any]]:
+        from torusrun.orchestrator.remote.fetch import fetch
+
+        with tempfile.TemporaryDirectory(prefix="torusrun-") as folder:
+            copy = RunFolder(Path(folder))
+            with opened(copy.folder) as into:
+                fetch(
+                    self.known, into, "none", [patterns.parse(f"*{copy.metrics.suffix}", from_top=True)]
+                )  # a run has others
+            return metrics.read(copy.metrics)
+
+    def account(self) -> Account:
+        rows = status.rows([self.known], long=True)
+        if self.id not in rows.accounts:
+            raise BadAnswer(f"{self.known.host.address}: no account of {self.id}: {rows.views[0].reason}")
+        return rows.accounts[self.id]
+
+    def cancel(self) -> None:
+        act(self.known, "cancel")
+
+    def resume(
+        self,
+        *,
+        time: str | None = None,
+        nodes: int | None = None,
+        grid: str | None = None,
+        exclude: Sequence[str] = (),
+        force: bool = False,
+        new_image: bool = False,
+        held: str = "",
+    ) -> Path | None:
+        held = remote_runs.held_on(self.known.host, held)
+        more = [*(["--new-image"] if new_image else []), *([f"--in={held}"] if held else [])]
+        resumed = act(self.known, "resume", *_changes(time, nodes, grid, exclude, force), *more)
+        _, _, origin = resumed.partition(" resumes from ")
+        return None if origin.startswith("the beginning") else Path(origin.strip())
+
+    def reproduce(self) -> RunThere:
+        from torusrun.orchestrator.remote.of_file import again
+
+        return RunThere(again(self.known))
+
+    def provenance(self) -> dict[str, Any]:
+        found: dict[str, Any] = call.answer(
+            self.known.host, call.words("show", self.id, "--json", buffered=True), dict[str, Any]
+        )
+        return found
+
+    def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
+        """As in `Run`. Raises LinkLost if the link breaks, which ends the command."""
+        return call.interact(self.known.host, ["shell", self.id, f"--rank={rank}", "--", *command], terminal=terminal)
+
+    def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
+        """As in `Run`; the local port is on this machine. Raises LinkLost if the link breaks."""
+        from torusrun.orchestrator.remote.tunnel import forward
+
+        beside = f"--host={host}" if host else f"--rank={rank}"
+        return forward(self.known, port, beside, listen)
+
+    def wait_until_held(self) -> View:
+        while not ((view := self.status()).state.over or view.reason.startswith(HELD)):
+            clock.sleep(LOOKS_S)
+        return view
+
+    def collect(self, into: str | Path, *, checkpoints: str = "newest", only: str = "") -> Path:
+        from torusrun.orchestrator.remote.fetch import collect
+
+        return collect(self.known, Path(into), checkpoints, patterns.parse_list(only))
+
+    def _page(self) -> str:
+        return page([self.known])
+
+
+class SweepThere(Sweep):
+    """A sweep on a login node. It has no folders here."""
+
+    def __init__(self, known: Known) -> None:
+        object.__setattr__(self, "known", known)
+
+    known: Known
+
+    @property
+    def folder(self) -> SweepFolder:
+        raise UserError(f"{self.id} is on {self.known.host.address}: `run.collect(FOLDER)` copies a member here")
+
+    @property
+    def folders(self) -> list[RunFolder]:
+        raise UserError(f"{self.id} is on {self.known.host.address}: `run.collect(FOLDER)` copies a member here")
+
+    @property
+    def id(self) -> str:
+        return self.known.run
+
+    def __repr__(self) -> str:
+        return f"SweepThere({self.id!r} on {self.known.host.address})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SweepThere) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def runs(self) -> list[Run]:
+        return [RunThere(run) for run in remote_runs.members(self.known)]
+
+    def status(self) -> list[View]:
+        return status.views(remote_runs.members(self.known))
+
+    def results(self) -> list[dict[str, float]]:
+        return self._column("results", dict[str, float])
+
+    def settings(self) -> list[dict[str, str]]:
+        return self._column("settings", dict[str, str])
+
+    def _column(self, name: str, kind: Any) -> list[Any]:
+        """A column of the table of its members."""
+        request = call.words("sweep", self.id, "--json", buffered=True)
+        table = call.answer(self.known.host, request, dict[str, Any])
+        rows = call.typed(self.known.host, tuple[dict[str, Any], ...], table.get("members"))
+        return [call.typed(self.known.host, kind, row.get(name)) for row in rows]
+
+    def cancel(self) -> None:
+        act(self.known, "cancel")
+
+    def resume(
+        self,
+        *,
+        time: str | None = None,
+        nodes: int | None = None,
+        grid: str | None = None,
+        exclude: Sequence[str] = (),
+        force: bool = False,
+    ) -> list[Run]:
+        resumed = act(self.known, "resume", *_changes(time, nodes, grid, exclude, force), "--quiet").split()
+        self.status()  # those that are known here as over are not
+        return [run for run in self.runs if run.id in resumed]
+
+    def _follow(self) -> Generator[list[View], None, None]:
+        yield from follow(remote_runs.members(self.known))
+
+
+def follow(runs: Sequence[Known]) -> Generator[list[View], None, None]:
+    """The views of runs of one login node, now and whenever a while has passed, until all are over.
+
+    One `watch` there waits for their ends; it is started again when its link breaks.
+    """
+    views = status.views(runs)
+    yield views
+    while not all(view.state.over for view in views):
+        request = call.words("watch", *(run.run for run in runs), "--json")
+        try:
+            call.captured(runs[0].host, request, limits=Limits(answer_s=WATCHED_S))
+        except LinkLost:
+            clock.sleep(LOOKS_S)
+        except BadAnswer:
+            raise
+        except Unanswered:  # they are not over yet
+            pass
+        views = status.views(runs)
+        yield views
+
+
+def act(known: Known, verb: str, *options: str) -> str:
+    """Run a verb that changes a run, or a sweep, on its login node; what it prints. Raises the error that it reports.
+
+    It is not repeated: if the link breaks, the error says how to see whether it was done.
+    """
+    try:
+        ended = call.captured(known.host, call.words(verb, known.run, *options, buffered=True))
+    except LinkLost as error:
+        raise LinkLost(f"{error}; `torusrun status {known.run}` shows whether it was done") from None
+    return call.checked(known.host, ended).out.decode(errors="replace")
+
+
+def page(runs: Sequence[Known]) -> str:
+    """The page about runs of one login node. Raises SiteError if it does not answer, or with another kind of page."""
+    from torusrun.orchestrator.report.page.foreign import objection
+
+    host = runs[0].host
+    request = call.words("report", *(run.run for run in runs), "-o", "-", buffered=True)
+    text = call.checked(host, call.captured(host, request)).out.decode(errors="replace")
+    if other := objection(text):
+        raise BadAnswer(f"{host.address}: its page has {other}, which no page of torusrun has; it is not kept")
+    return text
+
+
+def _changes(time: str | None, nodes: int | None, grid: str | None, exclude: Sequence[str], force: bool) -> list[str]:
+    """The options of `resume`."""
+    values = {"time": time, "nodes": nodes, "grid": grid}
+    options = [f"--{name}={value}" for name, value in values.items() if value is not None]
+    return [*options, *(f"--exclude={host}" for host in exclude), *(["--force"] if force else [])]
