@@ -181,9 +181,7 @@ def _keeps_going(planned: Plan) -> str:
     fewest = f", on {counted(settings.min_nodes, 'node')} or more" if settings.min_nodes else ""
     spares = f", with {counted(settings.spares, 'spare node')}" if settings.spares else ""
     vain = counted(settings.most_in_vain, "attempt")
-    standby = ", with a standby" if settings.standby else ""
-    elastic = ", with the processes that are left" if planned.elastic else ""
-    return f"{jobs}{spares}{fewest}{standby}{elastic}, until {vain} in a row made no new checkpoint"
+    return f"{jobs}{spares}{fewest}, until {vain} in a row made no new checkpoint"
 
 
 def _bad_nodes(planned: Plan) -> dict[str, str]:
