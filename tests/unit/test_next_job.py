@@ -8,13 +8,23 @@ import pytest
 
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.folder.checkpoints import content
-from torusrun.orchestrator.folder.events import CancelRequested, Ended, Event, KeptGoing, Started, Submitted, Submitting
+from torusrun.orchestrator.folder.events import (
+    CancelRequested,
+    Ended,
+    Event,
+    GivenBadHosts,
+    KeptGoing,
+    Started,
+    Submitted,
+    Submitting,
+)
 from torusrun.orchestrator.runs.state import next_job
 from torusrun.orchestrator.runs.state.in_vain import (
     OUTSIDE,
     PAUSES_S,
     ended_outside,
     first_of_submission,
+    hopeless,
     in_vain,
     pause_s,
     same_error,
@@ -243,3 +253,37 @@ def test_a_checkpoint_below_a_pointer_that_is_newer_is_progress(tmp_path: Path, 
 
     states = [seen("a", "1"), seen("b", "2"), seen("a", "3"), seen("b", "4")]
     assert len({*states}) == 4 and seen("b", "4") == states[-1]
+
+
+@pytest.mark.parametrize(
+    ("ends", "why"),
+    [
+        ([Cause.TIME_LIMIT], ""),
+        ([Cause.HOST_LOST, Cause.TIME_LIMIT], ""),
+        ([Cause.TIME_LIMIT] * 2, "2 attempts in a row made no new checkpoint (keep_going.without_progress)"),
+        ([Cause.IMAGE], ""),  # it has begun, so the files are right: it is this host
+        ([Cause.SCHEDULER], "its dependency dropped it"),
+        ([Cause.LAUNCHER] * 8, "each of its 8 attempts or more was ended by its launcher, its scheduler or a host"),
+    ],
+)
+def test_a_run_has_hope_until_its_ends_say_otherwise(ends: list[Cause], why: str) -> None:
+    last = len(ends)
+    events = [*attempts(*[None] * last), *(Ended(n, cause.state, "", cause) for n, cause in enumerate(ends, 1))]
+    found = hopeless(events, last, (None, ""), {}, 2)
+    assert (found.why if found else "") == why
+
+
+def test_a_run_without_a_start_stops_for_its_files_and_for_the_same_bad_host() -> None:
+    begun = [Submitting(1, "x.1", jobs=9), Submitted(1, "7")]
+    for cause in (Cause.CONFIGURATION, Cause.IMAGE):
+        found = hopeless([*begun, Ended(1, cause.state, "", cause)], 1, (None, ""), {}, 2)
+        assert found and found.why == "another attempt would fail in the same way"
+    given = [GivenBadHosts(1, f"7_{task}", {"n3": "lost twice"}) for task in range(3)]
+    found = hopeless([*begun, Ended(1, State.NODE_FAIL, "", Cause.BAD_HOST), *given], 1, (None, ""), {}, 2)
+    assert found and found.hosts == ("n3",)
+
+
+def test_a_run_whose_next_phase_could_not_be_submitted_stops() -> None:
+    end = Ended(1, State.TIMEOUT, "", Cause.STOPPED, evidence={"wanted": "phase 2 needs 4 nodes"})
+    found = hopeless([*attempts(None), end], 1, (None, ""), {}, 2)
+    assert found and "needs other nodes" in found.why
