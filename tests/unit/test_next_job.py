@@ -42,7 +42,7 @@ def attempts(*resumes: str | None, by_user: int = 1) -> list[Event]:
         event
         for number, (name, before) in enumerate(zip(resumes, follows, strict=True), 1)
         for event in (
-            Submitting(number, "x.1", resumes=name, follows=before, jobs=9, within=before > 0),
+            Submitting(number, "x.1", resumes=name, follows=before, jobs=9, by="7_x" if before else ""),
             Submitted(number, "7"),
             Started(number, f"7_{number}", ("n1",)),
         )
@@ -124,7 +124,7 @@ def test_an_attempt_that_another_continues_from_memory_was_not_in_vain(steps: di
 
 
 def test_a_checkpoint_that_a_program_writes_again_is_a_new_one() -> None:
-    events = [*attempts(None), Submitting(2, "x.1", resumes="last.pt", resumes_content="7", follows=1, within=True)]
+    events = [*attempts(None), Submitting(2, "x.1", resumes="last.pt", resumes_content="7", follows=1, by="7_0")]
     assert in_vain(events, 2, ("last.pt", "7")) == 1 and in_vain(events, 2, ("last.pt", "8")) == 0
 
 
@@ -143,7 +143,7 @@ def test_a_submission_ends_at_the_attempt_that_a_client_or_a_hand_over_submitted
     events = [
         *attempts(None, None),
         Submitting(3, "x.3", follows=2, jobs=9),
-        Submitting(4, "x.3", follows=3, within=True),
+        Submitting(4, "x.3", follows=3, by="7_0"),
     ]
     assert first_of_submission(events, 4) == 3 and first_of_submission(events, 2) == 1
 

@@ -176,7 +176,6 @@ class _Newest:
             resumes=self.checkpoint,
             resumes_content=self.content,
             follows=self.number,
-            within=True,
             by=self.here.name,
             jobs=before.jobs if before else 1,
             left_out=changed.left_out if changed else {},

@@ -170,4 +170,4 @@ def attempts_of_submission(events: Sequence[Event], attempt: int) -> Iterator[in
     while attempt:
         yield attempt
         intent = last(events, Submitting, attempt)
-        attempt = intent.follows if intent and intent.within and intent.follows < attempt else 0
+        attempt = intent.follows if intent and intent.by and intent.follows < attempt else 0
