@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.published import model as published
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.network.prediction import doubts, published
+from torusrun.orchestrator.network.prediction import doubts
 from torusrun.orchestrator.network.prediction.compute import Device, device
 from torusrun.orchestrator.network.prediction.interval import Doubt, Interval, around, middle, of_next
 from torusrun.orchestrator.network.prediction.step import step
