@@ -36,7 +36,7 @@ REFUSED = {
     "logs last --grep (": "this is not a regular expression",
     "calibrate RUN --from last": "is not a measuring run; submit one with --set program=measure",
     "collect last HOME": "exists already",
-    "build RUN": "it has no 'image', so there is nothing to build",
+    "image build RUN": "it has no 'image', so there is nothing to build",
     "plan RUN --svg picture.svg": "--svg needs --hosts FILE",
     "plan RUN --hosts nosuch": "--hosts nosuch: cannot be read: No such file or directory",
     "status --since yesterdayish": "--since",
