@@ -15,14 +15,14 @@ from typing import Any, Literal
 import yaml
 
 from benchmarks.published import schemes
-from torusrun.orchestrator.network.cost.all_reduce import Cost
-from torusrun.orchestrator.network.prediction import constants, doubts, epochs
-from torusrun.orchestrator.network.prediction.compute import Device, device, measured
-from torusrun.orchestrator.network.prediction.constants import Value
-from torusrun.orchestrator.network.prediction.interval import Interval, around, largest, middle, of_next
-from torusrun.orchestrator.network.prediction.networks import network
-from torusrun.orchestrator.network.prediction.step import EXACT, Grouping, Step, step
-from torusrun.orchestrator.network.prediction.stragglers import Stragglers, expected_maximum
+from torusrun.orchestrator.place.cost.all_reduce import Cost
+from torusrun.orchestrator.predict.model import constants, doubts, epochs
+from torusrun.orchestrator.predict.model.compute import Device, device, measured
+from torusrun.orchestrator.predict.model.constants import Value
+from torusrun.orchestrator.predict.model.interval import Interval, around, largest, middle, of_next
+from torusrun.orchestrator.predict.model.networks import network
+from torusrun.orchestrator.predict.model.step import EXACT, Grouping, Step, step
+from torusrun.orchestrator.predict.model.stragglers import Stragglers, expected_maximum
 
 CLOSE_PERCENT = 5.0
 

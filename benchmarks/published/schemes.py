@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from torusrun.orchestrator.network.cost import regular
-from torusrun.orchestrator.network.cost.all_reduce import Cost
-from torusrun.orchestrator.network.cost.links import Network
-from torusrun.orchestrator.network.cost.nccl import Algorithm
+from torusrun.orchestrator.place.cost import regular
+from torusrun.orchestrator.place.cost.all_reduce import Cost
+from torusrun.orchestrator.place.cost.links import Network
+from torusrun.orchestrator.place.cost.nccl import Algorithm
 
 FAR_BYTES = 1e9
 BOTH: tuple[Algorithm, ...] = ("ring", "tree")

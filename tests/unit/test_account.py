@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.folder.events import Ended, Event, KeptGoing, Refused, Started, Submitted, Submitting
-from torusrun.orchestrator.folder.kept_forecast import KeptForecast
-from torusrun.orchestrator.report.account import forecast_line
-from torusrun.orchestrator.runs.state.account import CURES, USES, Account, account, mean_step_s
-from torusrun.orchestrator.runs.state.attempts import AttemptFacts
+from torusrun.orchestrator.run.folder.events import Ended, Event, KeptGoing, Refused, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.run.state.account import CURES, USES, Account, account, mean_step_s
+from torusrun.orchestrator.run.state.attempts import AttemptFacts
+from torusrun.orchestrator.show.account import forecast_line
 
 NOW_S = 1000.0
 

@@ -17,9 +17,9 @@ from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.planning.plan import Plan
-    from torusrun.orchestrator.planning.rates import Otherwise
-    from torusrun.orchestrator.report.prediction.predicted import Predicted
+    from torusrun.orchestrator.predict.answers.predicted import Predicted
+    from torusrun.orchestrator.predict.rates import Otherwise
+    from torusrun.orchestrator.run.plan.plan import Plan
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,9 +44,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.planning.forecast import forecast_of, forecasts_of_stretches, named_hosts
-    from torusrun.orchestrator.planning.plan import plan
-    from torusrun.orchestrator.report.prediction.run import run
+    from torusrun.orchestrator.predict.answers.run import run
+    from torusrun.orchestrator.predict.forecast import forecast_of, forecasts_of_stretches, named_hosts
+    from torusrun.orchestrator.run.plan.plan import plan
 
     with busy("computing"):
         any_grid = ["grid=auto"] if args.nodes or args.grids else []
@@ -66,17 +66,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _otherwise(args: argparse.Namespace) -> Otherwise:
-    from torusrun.orchestrator.planning.rates import Otherwise
+    from torusrun.orchestrator.predict.rates import Otherwise
 
     return Otherwise(args.network, args.gpu, args.workload, *_rate(args.images_per_s))
 
 
 def _compared(args: argparse.Namespace, planned: Plan) -> Predicted:
     """The forecasts of --nodes or --grids. Raises UserError for a size that the run cannot have."""
-    from torusrun.orchestrator.network.cost.shapes import divisors
-    from torusrun.orchestrator.planning.forecast import forecast_of
-    from torusrun.orchestrator.planning.plan import plan
-    from torusrun.orchestrator.report.prediction.compared import compared
+    from torusrun.orchestrator.place.cost.shapes import divisors
+    from torusrun.orchestrator.predict.answers.compared import compared
+    from torusrun.orchestrator.predict.forecast import forecast_of
+    from torusrun.orchestrator.run.plan.plan import plan
 
     if args.hosts:
         raise UserError("--hosts: one run alone is placed on hosts: leave out --nodes and --grids")
@@ -92,8 +92,8 @@ def _compared(args: argparse.Namespace, planned: Plan) -> Predicted:
 
 def _of_command(args: argparse.Namespace, planned: Plan) -> Predicted:
     """The forecast of a command by its finished runs. Raises UserError without any, or for an option of trainings."""
-    from torusrun.orchestrator.planning.command_runs import command_forecast
-    from torusrun.orchestrator.report.prediction.program import program
+    from torusrun.orchestrator.predict.answers.program import program
+    from torusrun.orchestrator.predict.command_runs import command_forecast
 
     options = {"--network": args.network, "--gpu": args.gpu, "--workload": args.workload, "--hosts": args.hosts}
     options |= {"--nodes": args.nodes, "--grids": args.grids}
