@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.remote.call import Ended
     from torusrun.orchestrator.remote.host import LoginHost
     from torusrun.orchestrator.remote.remote_runs import Known
-    from torusrun.orchestrator.runs.state.view import View
+    from torusrun.orchestrator.run.state.view import View
 
 OF_SITE = ("doctor", "gc", "nodes")
 ACTS = ("cancel", "resume", "rm")  # on runs: they end there without a link, too
@@ -43,7 +43,7 @@ def run(verb: str, words: Sequence[str], args: argparse.Namespace) -> int | None
 
 def _has_far_runs() -> bool:
     """Whether any run was submitted to a login node; without the imports that more would need."""
-    from torusrun.orchestrator.spec.paths import state_folder
+    from torusrun.orchestrator.keys.paths import state_folder
 
     with suppress(OSError, UserError), os.scandir(state_folder() / "remote") as entries:
         return any(entry.name.endswith(".json") for entry in entries)
@@ -51,7 +51,7 @@ def _has_far_runs() -> bool:
 
 
 def _of_site(verb: str, words: Sequence[str], args: argparse.Namespace) -> int | None:
-    from torusrun.orchestrator.spec.load import load_site
+    from torusrun.orchestrator.keys.load import load_site
 
     with suppress(UserError):  # which the verb itself reports
         if args.site and load_site(args.site).host:
@@ -92,7 +92,7 @@ def _act(verb: str, words: Sequence[str], args: argparse.Namespace, known: Seque
     from torusrun.orchestrator.cli.verbs import chosen
     from torusrun.orchestrator.remote import call, remote_runs, status
     from torusrun.orchestrator.remote.host import LinkLost
-    from torusrun.orchestrator.runs.state.selection import is_pattern
+    from torusrun.orchestrator.run.state.selection import is_pattern
 
     if patterns := any(map(is_pattern, args.run_ids)):
         views = zip(known, status.views(known), strict=True)

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.folder import metrics, patterns
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.cli.handle import Run
+from torusrun.orchestrator.cli.sweep_handle import Sweep
 from torusrun.orchestrator.remote import call, remote_runs, status
 from torusrun.orchestrator.remote.call import Limits
 from torusrun.orchestrator.remote.host import BadAnswer, LinkLost, Unanswered
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.report.handle import Run
-from torusrun.orchestrator.report.sweep_handle import Sweep
-from torusrun.orchestrator.runs.state.account import Account
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.folder import metrics, patterns
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.run.state.account import Account
+from torusrun.orchestrator.run.state.view import View
 from torusrun.training.files.below import opened
 
 LOOKS_S = 10.0  # at an allocation that waits for its nodes
@@ -236,7 +236,7 @@ def act(known: Known, verb: str, *options: str) -> str:
 
 def page(runs: Sequence[Known]) -> str:
     """The page about runs of one login node. Raises SiteError if it does not answer, or with another kind of page."""
-    from torusrun.orchestrator.report.page.foreign import objection
+    from torusrun.orchestrator.show.page.foreign import objection
 
     host = runs[0].host
     request = call.words("report", *(run.run for run in runs), "-o", "-", buffered=True)

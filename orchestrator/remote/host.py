@@ -11,7 +11,7 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError
 
 if TYPE_CHECKING:  # `status` needs no site
-    from torusrun.orchestrator.spec.site import Site
+    from torusrun.orchestrator.keys.site import Site
 
 PYTHON = "python3"
 CONNECT_S = 10.0

@@ -18,21 +18,21 @@ from torusrun.orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunE
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import is_quiet, warn
 from torusrun.orchestrator.base.user import user_name
-from torusrun.orchestrator.folder import provenance
 from torusrun.orchestrator.images import source
-from torusrun.orchestrator.planning import secret_values
-from torusrun.orchestrator.planning.plan import Plan, new_id
+from torusrun.orchestrator.keys.load import Loaded, RunSource, load, load_site, site_file
+from torusrun.orchestrator.keys.run import NO_CODE
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.remote import call, remote_runs, store
 from torusrun.orchestrator.remote.call import Ended
 from torusrun.orchestrator.remote.host import BadAnswer, LoginHost, Unanswered, of
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.there import CODE, HERE
-from torusrun.orchestrator.runs.attempts.create import no_code
-from torusrun.orchestrator.runs.code.freeze import freeze
-from torusrun.orchestrator.spec.load import Loaded, RunSource, load, load_site, site_file
-from torusrun.orchestrator.spec.run import NO_CODE
-from torusrun.orchestrator.spec.site import Site
-from torusrun.orchestrator.spec.write import as_written
+from torusrun.orchestrator.run.attempts.create import no_code
+from torusrun.orchestrator.run.code.freeze import freeze
+from torusrun.orchestrator.run.folder import provenance
+from torusrun.orchestrator.run.plan import secret_values
+from torusrun.orchestrator.run.plan.plan import Plan, new_id
 from torusrun.orchestrator.sweeps.plans import PlannedSweep
 
 Request = dict[str, Any]

@@ -15,11 +15,11 @@ from typing import IO, Any
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.folder import disk
-from torusrun.orchestrator.runs.cleaning.garbage import Garbage
-from torusrun.orchestrator.runs.code.freeze import checksum_of
-from torusrun.orchestrator.runs.collect import PARTIAL
-from torusrun.orchestrator.spec.paths import checked, home
+from torusrun.orchestrator.keys.paths import checked, home
+from torusrun.orchestrator.run.code.freeze import checksum_of
+from torusrun.orchestrator.run.folder import disk
+from torusrun.orchestrator.upkeep.cleaning.garbage import Garbage
+from torusrun.orchestrator.upkeep.collect import PARTIAL
 from torusrun.training.counted import counted
 from torusrun.training.files.checksum import sha256_of
 

@@ -26,9 +26,9 @@ from typing import IO, Any
 from torusrun.orchestrator.base import lock, private, process
 from torusrun.orchestrator.base.errors import DONE, SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
-from torusrun.orchestrator.folder import index, patterns
+from torusrun.orchestrator.keys.paths import state_folder
 from torusrun.orchestrator.remote import store
-from torusrun.orchestrator.spec.paths import state_folder
+from torusrun.orchestrator.run.folder import index, patterns
 
 HERE = "\0sent"  # in a verb's words: the folder of its files
 CODE = "code"  # in this folder: the code
@@ -156,7 +156,7 @@ def _keep(request: Request, reads: IO[bytes]) -> int:
 
 def _collect(request: Request, reads: IO[bytes]) -> int:
     """Copy a run, beside it because there is room for it, to be fetched; print the entries of the copy."""
-    from torusrun.orchestrator.runs.collect import collect
+    from torusrun.orchestrator.upkeep.collect import collect
 
     run = index.find(request["run"])
     copy = _staged(run.folder.parent, request["name"])

@@ -14,8 +14,8 @@ from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import VERBS
-from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.images.runtime import COMMANDS
+from torusrun.orchestrator.run.folder.records import End
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
@@ -40,10 +40,8 @@ poll_interval: 0.1s
 ARGUMENTS = {
     "init": "mine --scheduler local --yes",
     "doctor": "--site {home}/site.yaml",
-    "build": "{home}/image.yaml --offline",
-    "image": "ls",
-    "check": "{home}/command.yaml",
-    "plan": "{home}/run.yaml",
+    "image": "build {home}/image.yaml --offline",
+    "plan": "{home}/command.yaml --check",
     "predict": "{home}/run.yaml --workload resnet50 --gpu v100-16gb",
     "recipes": "show sony-224s",
     "calibrate": "{home}/run.yaml --from {run}",
@@ -56,7 +54,6 @@ ARGUMENTS = {
     "watch": "{run}",
     "logs": "{run} --all",
     "explain": "{run}",
-    "score": "{run}",
     "show": "{run}",
     "reproduce": "{run} --compare {run}",
     "examples": "digits",
@@ -74,7 +71,7 @@ ARGUMENTS = {
     "completion": "bash",
 }
 # After all that can be looked at.
-REFUSED = dict.fromkeys(("build", "calibrate", "shell", "forward", "cancel", "resume", "sweep"), 2)
+REFUSED = dict.fromkeys(("image", "calibrate", "shell", "forward", "cancel", "resume", "sweep"), 2)
 
 
 @pytest.fixture(scope="module")

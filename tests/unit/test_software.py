@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.planning.image.login import in_short, login
+from torusrun.orchestrator.keys.load import load
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.software import Software
+from torusrun.orchestrator.run.image.login import in_short, login
 from torusrun.orchestrator.schedulers.software import activating
 from torusrun.orchestrator.sites.checks import software as checking
-from torusrun.orchestrator.spec.load import load
-from torusrun.orchestrator.spec.site import Site
-from torusrun.orchestrator.spec.software import Software
 
 SITE = "scheduler: local\nlauncher: spawn\nnode: {ranks: 1}\nruns: runs\n"
 RUN = "name: x\nsite: ./site.yaml\nnodes: 1\ncode: none\ncommand: [python, -V]\n"
@@ -53,14 +53,14 @@ def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def test_check_reports_what_the_environment_of_a_run_has(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "run.yaml"]) == 0
+    assert main(["plan", "run.yaml", "--check"]) == 0
     printed = capsys.readouterr().out
     assert f"ok       environment        {project}/own/bin/python: Python 3." in printed
     assert "warning  PyTorch            torch cannot be imported: " in printed and "MPI" in printed
 
 
 def test_a_missing_environment_is_one_failure(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "run.yaml", "--set", "environment.venv=/no/such"]) == 2
+    assert main(["plan", "run.yaml", "--check", "--set", "environment.venv=/no/such"]) == 2
     assert "`source /no/such/bin/activate`: " in capsys.readouterr().out
 
 

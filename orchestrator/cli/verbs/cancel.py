@@ -20,7 +20,7 @@ from torusrun.orchestrator.base.terminal.remarks import result
 from torusrun.orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.runs.state.view import View
+    from torusrun.orchestrator.run.state.view import View
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.runs.attempts.cancel import cancel_all
+    from torusrun.orchestrator.run.attempts.cancel import cancel_all
 
     found = chosen.chosen(args, "cancel", _is_to_cancel, "none of which is waiting or running")
     if not found.named and not chosen.agreed([run.run_id for run in found.runs], "cancel", yes=args.yes):
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _is_to_cancel(view: View) -> bool:
     """Whether the run, which a pattern or a filter selected, is not over, or is LOST and may still be at work."""
-    from torusrun.orchestrator.folder.run_folder import RunFolder
-    from torusrun.orchestrator.runs.attempts.cancel import is_unsure
+    from torusrun.orchestrator.run.attempts.cancel import is_unsure
+    from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
     return not view.state.over or not view.damaged and is_unsure(RunFolder(Path(view.folder)), view)

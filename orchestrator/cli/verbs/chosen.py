@@ -14,9 +14,9 @@ from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.folder.run_folder import RunFolder
-    from torusrun.orchestrator.report.handle import Run
-    from torusrun.orchestrator.runs.state.view import View
+    from torusrun.orchestrator.cli.handle import Run
+    from torusrun.orchestrator.run.folder.run_folder import RunFolder
+    from torusrun.orchestrator.run.state.view import View
 
 RUNS = f"{shared_arguments.RUN}; a sweep's id, for its members; or a pattern as in 'digits*'"
 SHOWN = 20  # runs in a question
@@ -45,9 +45,9 @@ def chosen(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why
 
     If none is left, this is printed; `why_not` says what the others are. Raises UserError if nothing chooses runs.
     """
-    from torusrun.orchestrator.folder import index
-    from torusrun.orchestrator.runs.state import selection
-    from torusrun.orchestrator.runs.state.poll import views
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.state import selection
+    from torusrun.orchestrator.run.state.poll import views
 
     filtered = shared_arguments.selection(args)
     if not args.run_ids and filtered == selection.Selection():
@@ -69,9 +69,9 @@ def chosen(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why
 
 def _named(word: str, known: Sequence[RunFolder], may: Callable[[View], bool], why_not: str) -> Sequence[RunFolder]:
     """The run that `word` names, or those members of a sweep on which a verb `may` act. Raises UserError for none."""
-    from torusrun.orchestrator.folder import index
-    from torusrun.orchestrator.folder.sweep_folder import members_of
-    from torusrun.orchestrator.runs.state.poll import views
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.folder.sweep_folder import members_of
+    from torusrun.orchestrator.run.state.poll import views
 
     members = members_of(word, known)
     if not members:
@@ -84,10 +84,10 @@ def _named(word: str, known: Sequence[RunFolder], may: Callable[[View], bool], w
 
 def handles(words: Sequence[str]) -> list[Run]:
     """The runs that these words name, on this machine and on login nodes."""
+    from torusrun.orchestrator.cli.handle import Run
     from torusrun.orchestrator.remote import remote_runs
     from torusrun.orchestrator.remote.handles import RunThere
-    from torusrun.orchestrator.report.handle import Run
-    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.run.state import selection
 
     here, away = remote_runs.split(words)
     return [*map(Run, selection.named(here) if here else []), *map(RunThere, away)]

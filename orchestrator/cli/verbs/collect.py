@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.remarks import busy
-    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.run.state import selection
 
     if args.only is not None and args.checkpoints:
         raise UserError("--only chooses checkpoints, too, as in 'checkpoints/last': leave out --checkpoints")

@@ -25,9 +25,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.folder.index import find
-    from torusrun.orchestrator.report.explanation import explained
-    from torusrun.orchestrator.report.logs.files import logs
+    from torusrun.orchestrator.run.folder.index import find
+    from torusrun.orchestrator.show.explanation import explained
+    from torusrun.orchestrator.show.logs.files import logs
 
     found = explained(logs(find(args.run_id), args.attempt))
     print(json.dumps({"schema": 1, **found.as_json()}, indent=1) if args.json else "\n".join(found.lines()))

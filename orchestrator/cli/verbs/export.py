@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.report.handle import Run
+    from torusrun.orchestrator.cli.handle import Run
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.report.handle import Run
+    from torusrun.orchestrator.cli.handle import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.base.terminal.remarks import busy
-    from torusrun.orchestrator.report.export.formats import format_of
+    from torusrun.orchestrator.show.export.formats import format_of
 
     format_of(args.kind)  # a missing package is reported once
 

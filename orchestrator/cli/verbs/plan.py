@@ -3,6 +3,7 @@ example:
   torusrun plan examples/digits.yaml --set grid=4x1
   torusrun plan run.yaml --hosts hosts.txt --svg placement.svg
   torusrun plan run.yaml --site slurm --ask
+  torusrun plan run.yaml --check
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import textwrap
 from typing import TYPE_CHECKING
 
-from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.errors import DONE, USER_MISTAKE, UserError
 from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
 from torusrun.training.schedule.phases import Course, phases_of
@@ -20,9 +21,9 @@ from torusrun.training.schedule.phases import Course, phases_of
 WIDTH = 100  # of the text beside a name
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.network.prediction.by_size import ProgramForecast
-    from torusrun.orchestrator.network.prediction.forecast import Forecast
-    from torusrun.orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.predict.model.by_size import ProgramForecast
+    from torusrun.orchestrator.predict.model.forecast import Forecast
+    from torusrun.orchestrator.run.plan.plan import Plan
     from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts
     from torusrun.training.recipe.train import Train
 
@@ -35,20 +36,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
     parser.add_argument("--svg", metavar="FILE", help="draw the placement as SVG into FILE")
     parser.add_argument("--ask", action="store_true", help="also ask Slurm when the job would start")
+    parser.add_argument("--check", action="store_true", help="also compare the run, its image and its site")
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.planning.auto_grid import with_expected_grid
-    from torusrun.orchestrator.planning.plan import plan
-    from torusrun.orchestrator.report import map_svg
-    from torusrun.orchestrator.report.placement import outlook
-    from torusrun.orchestrator.report.prediction.attempts import attempts_needed, cost_line, start_line
-    from torusrun.orchestrator.report.prediction.program import line
+    from torusrun.orchestrator.cli import image_fits
+    from torusrun.orchestrator.predict.answers.attempts import attempts_needed, cost_line, start_line
+    from torusrun.orchestrator.predict.answers.placement import outlook
+    from torusrun.orchestrator.predict.answers.program import line
+    from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
+    from torusrun.orchestrator.run.plan.plan import plan
+    from torusrun.orchestrator.show import map_svg
     from torusrun.orchestrator.sweeps.plans import is_sweep
 
     if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
     planned = plan(args.file, site=args.site, settings=args.settings)
+    if args.check and planned.site.host:
+        return _checked_there(args, planned)
     if args.svg and not args.hosts:
         raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
     starts_s = _start(planned) if args.ask else None
@@ -58,11 +63,13 @@ def run(args: argparse.Namespace) -> int:
     planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, placed.hosts if placed else None)
     of_command = _of_command(planned)
+    fit = image_fits.of(planned) if args.check else None
     if args.json:
         known = forecast or of_command
         parts = {"placement": placed.as_json() if placed else None, "prediction": known and known.as_json()}
         cost = {"attempts": attempts_needed(planned, forecast) if forecast else None, "starts_s": starts_s}
-        print(json.dumps({**planned.as_json(), **parts, **cost}, indent=1))
+        checked = {"check": fit.as_json()} if fit else {}
+        print(json.dumps({**planned.as_json(), **parts, **cost, **checked}, indent=1))
     else:
         print(_words(planned))
         print(f"\n{placed.text()}\n" if placed else _later(planned))
@@ -70,12 +77,24 @@ def run(args: argparse.Namespace) -> int:
         print(f"{'cost':12}{cost_line(planned, forecast)}\n" if forecast else "", end="")
         print(_checkpoints(planned, forecast), end="")
         print(f"{'start':12}{start_line(planned, forecast, starts_s)}\n" if args.ask else "", end="")
-    return DONE
+        print("\n".join(["", *fit.lines()]) if fit else "", end="\n" if fit else "")
+    return USER_MISTAKE if fit and fit.refused else DONE
+
+
+def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
+    """The same verb on the login node, which has the image and the runtime."""
+    from torusrun.orchestrator.cli.elsewhere import shown
+    from torusrun.orchestrator.remote import of_file
+
+    if args.hosts or args.svg:
+        raise UserError("--hosts and --svg draw here, and --check examines the image there: give one of them")
+    options = [option for option in ("--check", "--json", "--ask") if getattr(args, option.strip("-"))]
+    return shown(of_file.run("plan", planned, args.file, options, site=args.site, settings=args.settings))
 
 
 def _start(planned: Plan) -> float | None:
     """When the job would start if it were submitted now (of time.time()), by its scheduler; None if it does not say."""
-    from torusrun.orchestrator.runs.attempts.submit import proposed
+    from torusrun.orchestrator.run.attempts.submit import proposed
     from torusrun.orchestrator.schedulers import client, starts
 
     shared_arguments.here(planned.site, "plan --ask")
@@ -85,13 +104,15 @@ def _start(planned: Plan) -> float | None:
 
 def _sweep(args: argparse.Namespace) -> int:
     """Print the first member in full, then all members and what they cost."""
-    from torusrun.orchestrator.planning.auto_grid import with_expected_grid
-    from torusrun.orchestrator.report import sweep_plan
+    from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
+    from torusrun.orchestrator.sweeps import sweep_plan
     from torusrun.orchestrator.sweeps.cost import cost
     from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
-    if args.hosts or args.svg or args.ask:
-        raise UserError("--hosts, --svg and --ask are for one run: leave out the sweep, as in --set sweep=null")
+    if args.hosts or args.svg or args.ask or args.check:
+        raise UserError(
+            "--hosts, --svg, --ask and --check are for one run: leave out the sweep, as in --set sweep=null"
+        )
     asked = SweepOptions(tuple(args.sweep), args.at_once)
     sweep = plan_sweep(args.file, site=args.site, settings=args.settings, asked=asked)
     if args.json:
@@ -104,8 +125,8 @@ def _sweep(args: argparse.Namespace) -> int:
 
 def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | None, str]:
     """The prediction of a training, or the reason why there is none."""
-    from torusrun.orchestrator.planning.command_runs import NOTHING
-    from torusrun.orchestrator.planning.forecast import forecast_of
+    from torusrun.orchestrator.predict.command_runs import NOTHING
+    from torusrun.orchestrator.predict.forecast import forecast_of
 
     if planned.run.command:
         return None, NOTHING
@@ -117,15 +138,15 @@ def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | No
 
 def _of_command(planned: Plan) -> ProgramForecast | None:
     """The prediction of a command by its finished runs; None without any."""
-    from torusrun.orchestrator.network.prediction.by_size import forecast
-    from torusrun.orchestrator.planning.command_runs import measured_runs
+    from torusrun.orchestrator.predict.command_runs import measured_runs
+    from torusrun.orchestrator.predict.model.by_size import forecast
 
     runs = measured_runs(planned) if planned.run.command else []
     return forecast(runs, planned.ranks) if runs else None
 
 
 def _predicted(forecast: Forecast) -> str:
-    from torusrun.orchestrator.report.numbers import between, duration, ms, thousands
+    from torusrun.orchestrator.base.shown.numbers import between, duration, ms, thousands
 
     interval = between(forecast.intervals["total_s"], duration)
     rate = f"{thousands(forecast.images_per_s)} images/s"
@@ -137,8 +158,8 @@ def _predicted(forecast: Forecast) -> str:
 
 def _checkpoints(planned: Plan, forecast: Forecast | None) -> str:
     """A line about what checkpoints cost; none if nothing is known."""
-    from torusrun.orchestrator.planning.saving import saving_of
-    from torusrun.orchestrator.report.prediction.checkpoints import line, line_without_rate
+    from torusrun.orchestrator.predict.answers.checkpoints import line, line_without_rate
+    from torusrun.orchestrator.predict.saving import saving_of
 
     if forecast:
         return f"{'checkpoints':12}{line(forecast.checkpoints)}\n"
@@ -153,8 +174,8 @@ def _later(planned: Plan) -> str:
 
 
 def _words(planned: Plan) -> str:
-    from torusrun.orchestrator.planning.notes import notes
-    from torusrun.orchestrator.planning.phase_groups import in_words, stretches
+    from torusrun.orchestrator.run.plan.notes import notes
+    from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
 
     run, site, grid, parts = planned.run, planned.site, planned.grid, stretches(planned.run)
     why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
@@ -181,17 +202,15 @@ def _keeps_going(planned: Plan) -> str:
     fewest = f", on {counted(settings.min_nodes, 'node')} or more" if settings.min_nodes else ""
     spares = f", with {counted(settings.spares, 'spare node')}" if settings.spares else ""
     vain = counted(settings.most_in_vain, "attempt")
-    standby = ", with a standby" if settings.standby else ""
-    elastic = ", with the processes that are left" if planned.elastic else ""
-    return f"{jobs}{spares}{fewest}{standby}{elastic}, until {vain} in a row made no new checkpoint"
+    return f"{jobs}{spares}{fewest}, until {vain} in a row made no new checkpoint"
 
 
 def _bad_nodes(planned: Plan) -> dict[str, str]:
     """The hosts that the first attempt would leave out. The memory of a site with a login node is there."""
     if planned.site.host:
         return {}
-    from torusrun.orchestrator.planning import attempt_plan
-    from torusrun.orchestrator.planning.without_bad_nodes import without_bad_nodes
+    from torusrun.orchestrator.nodes.without_bad_nodes import without_bad_nodes
+    from torusrun.orchestrator.run.plan import attempt_plan
 
     lines = without_bad_nodes(attempt_plan.first(planned)).left_out.lines
     return {"bad nodes": f"\n{'':12}".join(lines)} if lines else {}
@@ -200,7 +219,7 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
 def _image(planned: Plan, text: str) -> str:
     """The image; if it comes from an image file and is not built yet, also the command that builds it."""
     from torusrun.orchestrator.images import source
-    from torusrun.orchestrator.planning.image import run_image
+    from torusrun.orchestrator.run.image import run_image
 
     named = source.parse(text)
     if planned.site.host or named.kind != "image file" or run_image.newest(named, planned.site):

@@ -29,8 +29,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.report.page import made
-    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.run.state import selection
+    from torusrun.orchestrator.show.page import made
 
     there = remote_runs.of_one_place(args.run_ids)
     here = [] if there else selection.named(args.run_ids)

@@ -22,8 +22,8 @@ from torusrun.orchestrator.cli.verbs import chosen, shared_arguments
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.report.handle import Run
-    from torusrun.orchestrator.runs.state.view import View
+    from torusrun.orchestrator.cli.handle import Run
+    from torusrun.orchestrator.run.state.view import View
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,15 +86,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _names_sweep(word: str) -> bool:
-    from torusrun.orchestrator.folder import index
-    from torusrun.orchestrator.folder.sweep_folder import members_of
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.folder.sweep_folder import members_of
 
     return bool(members_of(word, index.runs()))
 
 
 def _runs(args: argparse.Namespace) -> Sequence[Run]:
     """The runs to resume; none if the user does not agree."""
-    from torusrun.orchestrator.report.handle import Run
+    from torusrun.orchestrator.cli.handle import Run
 
     found = chosen.chosen(args, "resume", _may, "none of which has ended early")
     if not found.named and not chosen.agreed([run.run_id for run in found.runs], "resume", yes=args.yes):

@@ -23,9 +23,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.folder import disk
-    from torusrun.orchestrator.report.numbers import size
-    from torusrun.orchestrator.runs.remove import remove_all
+    from torusrun.orchestrator.base.shown.numbers import size
+    from torusrun.orchestrator.run.folder import disk
+    from torusrun.orchestrator.upkeep.remove import remove_all
 
     found = chosen.chosen(args, "remove", lambda view: view.state.over, "none of which is over")
     with busy("measuring their disk space"):

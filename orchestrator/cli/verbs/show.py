@@ -21,10 +21,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.folder.index import find
-    from torusrun.orchestrator.report.origin import origin
-    from torusrun.orchestrator.report.screen import final_table
-    from torusrun.orchestrator.runs.state.poll import PATIENCE_S, views
+    from torusrun.orchestrator.run.folder.index import find
+    from torusrun.orchestrator.run.state.poll import PATIENCE_S, views
+    from torusrun.orchestrator.show.origin import origin
+    from torusrun.orchestrator.show.screen import final_table
 
     found = find(args.run_id)
     (view,) = views([found], patience_s=PATIENCE_S)

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.keys.paths import expanded
 from torusrun.training.recipe.near import did_you_mean
 
 LARGEST_BYTES = 1 << 20
@@ -27,8 +27,7 @@ FILES = {"netrc": ".netrc", "ca_bundle": "ca.pem", "registry_auth": ""}  # name:
 REGISTRY = {"registry_username": "DOCKER_USERNAME", "registry_password": "DOCKER_PASSWORD"}
 ENCODED = "TORUSRUN_SECRET_"  # prefix of the variables that the definition decodes
 HIDDEN = "****"
-# A part of a secret URL's path that may be a token: 12 or more characters, or 5 with a digit. For the URLs of others,
-# whose paths a message should show, lookups/web.py is stricter.
+# A part of a secret URL's path that may be a token: 12 or more characters, or 5 with a digit.
 TOKEN = re.compile(r".{12,}|(?=.*\d).{5,}")
 
 

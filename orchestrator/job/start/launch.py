@@ -9,16 +9,15 @@ from dataclasses import replace
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
-from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.images import pyxis
-from torusrun.orchestrator.network.hosts.same_host import same_host
-from torusrun.orchestrator.planning.image.recorded import Image
-from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.place.hosts.same_host import same_host
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.schedulers import launchers, remote_shell
 from torusrun.orchestrator.schedulers.launchers.launcher import PASSED, Launch, Launcher
 
 VERSION_S = 30.0
-STANDBY = "--standby"  # the option of a rank's wrapper that first waits for the next attempt
 
 
 def launcher(plan: Plan, inherited: Mapping[str, str]) -> Launcher:
@@ -37,17 +36,15 @@ def command(
     launcher: Launcher,
     inherited: Mapping[str, str] = os.environ,
     *,
-    waits: bool = False,
     image: Image | None = None,
 ) -> list[str]:
     """The launcher's command, for the attempt's folder as working directory; each rank runs `orchestrator.job.rank`.
 
-    If it `waits`, its ranks are those of the next attempt, and it runs beside the launcher of this one. If the site has
-    Pyxis, the launcher starts them in `image`.
+    If the site has Pyxis, the launcher starts them in `image`.
     """
     if image and pyxis.used(plan.site.container.runtime):
         return _in_image(plan, attempt, launcher, inherited, image)
-    rank = process.module(plan.python, "torusrun.orchestrator.job.rank", attempt.folder, *([STANDBY] if waits else []))
+    rank = process.module(plan.python, "torusrun.orchestrator.job.rank", attempt.folder)
     return [*launcher.command(launch(plan, attempt, launcher, inherited)), *plan.site.launcher_args, *rank]
 
 
@@ -55,7 +52,7 @@ def _in_image(
     plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str], image: Image
 ) -> list[str]:
     """The command of a launcher that puts the ranks into their image itself."""
-    from torusrun.orchestrator.planning.image import run_image  # half of a start's time
+    from torusrun.orchestrator.run.image import run_image  # half of a start's time
 
     given = {**inherited, **_gpus(plan), **plan.environment}
     started = replace(launch(plan, attempt, launcher, inherited), exported=pyxis.exported(given))
@@ -68,7 +65,7 @@ def _gpus(plan: Plan) -> dict[str, str]:
     """The variables by which enroot brings the node's GPUs into the image, or does not."""
     if not (plan.run.image and pyxis.used(plan.site.container.runtime)):
         return {}
-    from torusrun.orchestrator.planning.image import run_image
+    from torusrun.orchestrator.run.image import run_image
 
     return dict(pyxis.GPUS if run_image.gpu(plan) else pyxis.NO_GPUS)
 
@@ -91,7 +88,6 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[
         remote_shell=_remote_shell(plan, launcher),
         passed=tuple(name for name in PASSED if name in inherited),
         mpi=bool(plan.run.command),
-        beside=plan.stands_by and not plan.elastic,
         kill_after_s=plan.site.kill_after_s,
         called="" if same_host(called, socket.gethostname()) else called,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from torusrun.orchestrator.network.hosts.hostlist import numbers
+from torusrun.orchestrator.place.hosts.hostlist import numbers
 from torusrun.orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi, firsts
 
 LOST = re.compile(r"srun: error: Node failure on (\S+)")
@@ -23,7 +23,6 @@ class Srun(Launcher):
 
     numbers = ("SLURM_PROCID", "SLURM_LOCALID")
     pmi = Pmi.SLURM
-    beside = True
     pyxis = True
 
     def command(self, launch: Launch) -> list[str]:
@@ -36,7 +35,6 @@ class Srun(Launcher):
             f"--cpus-per-task={launch.cpus_per_rank}",
             "--cpu-bind=none",
             *(() if launch.mpi else ("--mpi=none",)),
-            *(("--overlap",) if launch.beside else ()),
             "--kill-on-bad-exit=1",
             f"--export={'ALL' if launch.exported is None else ','.join(launch.exported)}",
         ]
