@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torusrun.orchestrator.remote.feed import Feed
+from torusrun.orchestrator.remote.handle import RunThere
+from torusrun.orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
+from torusrun.orchestrator.remote.session import Session, received
 
 from tests.unit.bad_node import BOOT, FLOOD, SILENCE, Replay, command, frame, wrote
 from tests.unit.clock import Clock
@@ -24,11 +28,7 @@ from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.cli import api
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.remote import asking, collect, remote_runs, session, status
-from torusrun.orchestrator.remote.feed import Feed
-from torusrun.orchestrator.remote.handle import RunThere
-from torusrun.orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.remote.session import Session, received
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.state.view import View
 

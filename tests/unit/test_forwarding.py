@@ -20,14 +20,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torusrun.orchestrator.beside.forwarding import clients, listening, program
+from torusrun.orchestrator.beside.forwarding.messages import BEGIN, NOISE_BYTES, Message, NotAForward, Unpacked, packed
 
 from tests.waiting import until
 from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.beside.forwarding import clients, listening, program
-from torusrun.orchestrator.beside.forwarding.messages import BEGIN, NOISE_BYTES, Message, NotAForward, Unpacked, packed
 from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt

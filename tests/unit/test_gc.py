@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from torusrun.orchestrator.remote.login_node import calls, store
 
 from tests.unit.containers.test_cache import entry
 from tests.unit.run_folders import make, write_specs
@@ -22,7 +23,6 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.images.builds import lock
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
-from torusrun.orchestrator.remote.login_node import calls, store
 from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from torusrun.orchestrator.remote.handle import RunThere
+from torusrun.orchestrator.remote.links.host import LinkLost, LoginHost
 
 from tests.unit.bad_node import Replay, frame, wrote
 from tests.unit.far import HERE
@@ -24,8 +26,6 @@ from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli import api
 from torusrun.orchestrator.remote import feed, of_file, remote_runs, session, status, verbs
-from torusrun.orchestrator.remote.handle import RunThere
-from torusrun.orchestrator.remote.links.host import LinkLost, LoginHost
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.folder.events import Started, Submitting
 from torusrun.orchestrator.run.plan.plan import plan

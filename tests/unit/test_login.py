@@ -15,14 +15,14 @@ import paramiko
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from tests.unit.ssh_server import SshServer
-from tests.unit.terminals import Terminal
-from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.remote.links import host_keys, ssh_config
 from torusrun.orchestrator.remote.links.host import HostRefused, LinkLost, LoginHost
 from torusrun.orchestrator.remote.links.relay import relay
 from torusrun.orchestrator.remote.links.through_fabric import ThroughFabric
+
+from tests.unit.ssh_server import SshServer
+from tests.unit.terminals import Terminal
+from torusrun.orchestrator.base.process import Streams
 
 LOG_IN = (
     "import sys; from torusrun.orchestrator.base.errors import SiteError\n"

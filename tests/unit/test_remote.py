@@ -19,6 +19,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torusrun.orchestrator.remote.links import connecting
+from torusrun.orchestrator.remote.links.frames import Unpacker, packed
+from torusrun.orchestrator.remote.links.host import LinkLost, LoginHost
+from torusrun.orchestrator.remote.links.openssh import OpenSSH
+from torusrun.orchestrator.remote.login_node import boot, calls, sent_files, store
+from torusrun.orchestrator.remote.session import Session
 
 from tests.e2e.places import until
 from tests.unit.far import HERE, Pipe
@@ -27,13 +33,7 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.remote import archive, asking, remote_runs, session, status
-from torusrun.orchestrator.remote.links import connecting
-from torusrun.orchestrator.remote.links.frames import Unpacker, packed
-from torusrun.orchestrator.remote.links.host import LinkLost, LoginHost
-from torusrun.orchestrator.remote.links.openssh import OpenSSH
-from torusrun.orchestrator.remote.login_node import boot, calls, sent_files, store
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.remote.session import Session
 from torusrun.orchestrator.run.state.view import View
 
 
@@ -368,8 +368,9 @@ def test_status_without_remote_runs_imports_no_ssh(home: Path) -> None:
 
 
 def test_the_site_of_the_page_is_read(tmp_path: Path, home: Path) -> None:
-    from torusrun.orchestrator.keys.load import load_site
     from torusrun.orchestrator.remote.links.host import of
+
+    from torusrun.orchestrator.keys.load import load_site
 
     page = (Path(__file__).parents[2] / "docs" / "guides" / "remote.md").read_text()
     (tmp_path / "site.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])

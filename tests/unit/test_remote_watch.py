@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torusrun.orchestrator.remote.login_node.watching import Watching
 
 from tests.unit.far import HERE
 from tests.unit.run_folders import make, write_specs
@@ -19,7 +20,6 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.remote import remote_runs
-from torusrun.orchestrator.remote.login_node.watching import Watching
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
