@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from ipaddress import IPv4Address
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from torusrun.orchestrator.base.errors import TorusrunError, UserError
@@ -21,7 +21,7 @@ from torusrun.orchestrator.base.terminal.remarks import say, warn
 HERE = "127.0.0.1"
 LARGEST_PORT = 65_535
 MOST = 64  # connections at the same time; others wait
-LOOK_S = 0.5
+LOOK_S, ENDS_S = 0.5, 1.0
 BLOCK_BYTES = 1 << 16
 LONGEST_WHY = 200  # characters
 USED = (errno.EADDRINUSE, errno.EACCES)  # of a port that another program has, or that only root may use
@@ -128,10 +128,18 @@ def joined(one: Any, other: Any) -> None:
         threading.Thread(target=carry, args=ways, daemon=True).start()
     for _ in range(2):
         if error := ends.get():
-            for each in (one, other):
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+            _end(one, other, socket.SHUT_RD)  # not more: a caller may still abort a socket, so that its client knows
+            with contextlib.suppress(Empty):
+                ends.get(timeout=ENDS_S)
+                raise error
+            _end(one, other, socket.SHUT_RDWR)  # a thread waits for one that takes no more bytes
             raise error
+
+
+def _end(one: Any, other: Any, how: int) -> None:
+    for each in (one, other):
+        with contextlib.suppress(OSError):
+            each.shutdown(how)
 
 
 def aborted(link: socket.socket) -> None:

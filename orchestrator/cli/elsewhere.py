@@ -74,7 +74,10 @@ def _meant(verb: str, args: argparse.Namespace) -> list[Known]:
         return [sweep] if (sweep := remote_runs.sweep(args.sweep_id, of_any=True)) else []
     if hasattr(args, "run_id"):
         named = [args.run_id, *([args.other] if verb == "reproduce" else [])]
-        return remote_runs.of_one_place(named)
+        known = [run for word in named if (run := remote_runs.find(word))]
+        if known:
+            remote_runs.of_one_place(named)
+        return known
     if verb in ACTS and len(args.run_ids) == 1 and (sweep := remote_runs.sweep(args.run_ids[0])):
         return [sweep]
     if args.run_ids:

@@ -29,11 +29,20 @@ from torusrun.orchestrator.base.terminal.plain import harmless, plain
 from torusrun.orchestrator.base.terminal.remarks import progress, say
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.remote import archive, boot
-from torusrun.orchestrator.remote.host import CONNECT_S, LOST, BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
+from torusrun.orchestrator.remote.host import (
+    CONNECT_S,
+    LOST,
+    REFUSED,
+    BadAnswer,
+    HostRefused,
+    LinkLost,
+    LoginHost,
+    Unanswered,
+)
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
-REFUSALS = ("Host key verification failed", "Permission denied", "HOST IDENTIFICATION HAS CHANGED", "torusrun: ")
+REFUSALS = ("Host key verification failed", "Permission denied", "HOST IDENTIFICATION HAS CHANGED")
 BLOCK_BYTES = 1 << 16
 GREETING_BYTES = 1 << 16  # some shells print text before
 MOST_PARTS = 1_000_000  # lists and objects in an answer
@@ -45,6 +54,8 @@ INSTALL_S = 60.0  # for unpacking torusrun's files on a slow file system
 QUIET_S = 30.0  # then the user learns that an answer is awaited
 WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 PATIENCE_S = 1800.0
+
+_reached: set[LoginHost] = set()  # by this process
 
 Take = Callable[[bytes], object]
 Kind = TypeVar("Kind")
@@ -165,15 +176,15 @@ def interact(host: LoginHost, given: Sequence[str], *, terminal: bool) -> int:
     return code
 
 
-def repeated(act: Callable[[], Result]) -> Result:
-    """The result of an act that may be repeated: it is, for PATIENCE_S, once a link that was open breaks."""
+def repeated(host: LoginHost, act: Callable[[], Result]) -> Result:
+    """The result of an act that may be repeated: it is, for PATIENCE_S, if a link breaks to a host that was reached."""
     since_s, tried = time.monotonic(), 0
     while True:
         try:
             return act()
         except LinkLost as error:
             since_s = time.monotonic() if error.begun else since_s
-            if not tried and not error.begun:
+            if host not in _reached:
                 raise
             if time.monotonic() > since_s + PATIENCE_S:
                 raise LinkLost(f"{error}; given up after {PATIENCE_S:g} s") from None
@@ -232,8 +243,9 @@ class _Program:
     def _first(self, line: bytes, after: bytearray) -> dict[str, Any]:
         first: dict[str, Any] = received(self._host, dict[str, Any], line)
         if wrong := first.get("error"):
-            raise SiteError(f"{self._host.address}: {wrong}")
+            raise SiteError(f"{self._host.address}: {plain(str(wrong))}")
         self._out, self._has_answered = after, True
+        _reached.add(self._host)
         self._until_s = time.monotonic() + self._limits.answer_s
         return first
 
@@ -301,9 +313,9 @@ class _Program:
             code = self._program.wait(CONNECT_S)
         except subprocess.TimeoutExpired:
             code = LOST
-        if code == LOST:
-            why = f"{name}: {said.removeprefix('torusrun: ') or 'ssh ended and said nothing'}"
-            if "torusrun: " in said:  # through_fabric.py says it all
+        if code in (LOST, REFUSED):
+            why = f"{name}: {said.removeprefix('torusrun: ').removeprefix(f'{name}: ') or 'ssh ended and said nothing'}"
+            if code == REFUSED:
                 return HostRefused(why)
             if any(refusal in said for refusal in REFUSALS):
                 return HostRefused(f"{why}. Run `ssh {name}` by hand once: torusrun continues once that works")

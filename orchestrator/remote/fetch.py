@@ -53,7 +53,7 @@ def fetch(run: Known, into: Below, checkpoints: str, only: Sequence[Pattern]) ->
     request = {"do": "collect", **copy, "checkpoints": checkpoints, "only": [asdict(pattern) for pattern in only]}
     try:
         announced: tuple[SentEntry, ...] = call.repeated(
-            lambda: call.answer(run.host, request, tuple[SentEntry, ...], limits=COPIED, text=str)
+            run.host, lambda: call.answer(run.host, request, tuple[SentEntry, ...], limits=COPIED, text=str)
         )
         for entry in announced:
             _check(run.host, entry, only)
@@ -62,7 +62,7 @@ def fetch(run: Known, into: Below, checkpoints: str, only: Sequence[Pattern]) ->
             if entry.kind == "folder":
                 with into.folder(entry.name, _mode(entry) | 0o700):
                     pass
-        call.repeated(lambda: _fetch_missing(run.host, copy, announced, into))
+        call.repeated(run.host, lambda: _fetch_missing(run.host, copy, announced, into))
         keep_only(into, {entry.name for entry in announced})
     finally:
         with suppress(SiteError):

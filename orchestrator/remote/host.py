@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # `status` needs no site
 PYTHON = "python3"
 CONNECT_S = 10.0
 ALIVE_S, LOST_AFTER = 10, 2  # a link is broken when so many signs of life, this far apart, got no answer
-LOST = 255  # the exit code of ssh, and of through_fabric.py, for its own failures
+LOST, REFUSED = 255, 254  # exit codes: of ssh for its own failures; of through_fabric.py, which can tell them apart
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def _made(host: LoginHost, request: Mapping[str, Any], site: str, members: Seque
         remote_runs.keep(replace(run, run=name))
     shows = f"`torusrun status {run.run}` shows whether it was submitted"
     try:
-        ended = call.repeated(lambda: call.captured(host, request))
+        ended = call.repeated(host, lambda: call.captured(host, request))
         made = run.run in ended.out.decode(errors="replace").split()
         if ended.code not in (0, USER_MISTAKE, SiteError.exit_code) or (not ended.code and not made):
             raise BadAnswer(f"{host.address}: its answer is not what torusrun sends")
@@ -208,7 +208,7 @@ def _send_code(host: LoginHost, planned: Plan) -> tuple[Request, dict[str, Any]]
             if wanted:
                 call.checked(host, call.captured(host, sent, _contents([copy / files[name].name for name in wanted])))
 
-        call.repeated(send)
+        call.repeated(host, send)
     return {"sha256": frozen.checksum, "entries": [asdict(entry) for entry in entries]}, frozen.record()
 
 

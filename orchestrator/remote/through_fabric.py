@@ -1,8 +1,9 @@
 """Runs a command on a login node through fabric, as `ssh` would: `through_fabric [--terminal] HOST COMMAND`.
 
 For machines without `ssh`, and sites with `connect: fabric`. It joins its own streams to the command, and ends with its
-exit code, with 255 for its own errors. `--tunnel HOST SOCKET:PORT` leads a Unix socket of this machine to a port there.
-fabric would accept any host key, also of jump hosts. Here every key must be in a file of known hosts.
+exit code, with 255 if the link is lost and 254 if it is refused. `--tunnel HOST SOCKET:PORT` leads a Unix socket of
+this machine to a port there. fabric would accept any host key, also of jump hosts. Here every key must be in a file of
+known hosts.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.listening import joined
 from torusrun.orchestrator.base.terminal.raw import raw
 from torusrun.orchestrator.remote import host_keys
-from torusrun.orchestrator.remote.host import ALIVE_S, CONNECT_S, LOST, LOST_AFTER, HostRefused
+from torusrun.orchestrator.remote.host import ALIVE_S, CONNECT_S, LOST, LOST_AFTER, REFUSED, HostRefused
 from torusrun.orchestrator.remote.host_keys import HostKeys
 
 USE_SSH = "write `connect: openssh` into the site, so that `ssh` connects"
@@ -46,6 +47,13 @@ LOOKS_S, SENDS_S = 0.5, 0.02  # between looks at a channel; the latter while the
 ERRORS = (OSError, EOFError, paramiko.SSHException)
 
 
+class NotAsking(paramiko.Transport):  # type: ignore[misc]
+    """A transport that asks the user nothing: it would read from the input of the command."""
+
+    def auth_interactive_dumb(self, *given: Any, **options: Any) -> Any:
+        raise paramiko.AuthenticationException("it asks for more than a key")
+
+
 class Verified(Connection):  # type: ignore[misc]
     """A fabric connection, through its jump hosts, to a host with a known key."""
 
@@ -56,14 +64,13 @@ class Verified(Connection):  # type: ignore[misc]
         object.__setattr__(self, "through", (*through, address))  # before fabric asks for the gateway
         options = {
             "banner_timeout": GREETING_S, "auth_timeout": AUTHENTICATION_S, "channel_timeout": GREETING_S,
+            "transport_factory": NotAsking,
         }  # fmt: skip
         super().__init__(address, gateway=gateway, connect_timeout=int(CONNECT_S), connect_kwargs=options)
         for key, name in UNREAD.items():
             value = str(self.ssh_config.get(key, "none"))
             if value != "none" and not value.startswith("/etc/ssh/"):  # Debian's own file includes such files
-                raise HostRefused(
-                    f"{address}: your ssh configuration has {name}, which fabric does not read: {USE_SSH}"
-                )
+                raise HostRefused(f"{address}: fabric does not read {name} of your ssh configuration: {USE_SSH}")
         self.keys = host_keys.read(self._known_hosts(), self.host, self.port)
         self.client.set_missing_host_key_policy(Refuse(self.keys))
         trusted = self.client.get_host_keys()
@@ -253,6 +260,7 @@ def main() -> int:
             return run(connection, command, terminal=options == ["--terminal"])
     except SiteError as error:
         print(f"torusrun: {private.plain(str(error))}", file=sys.stderr)
+        return REFUSED
     except ERRORS as error:
         print(f"{address} cannot be reached: {private.plain(_words(error))}", file=sys.stderr)
     return LOST

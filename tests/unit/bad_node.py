@@ -1,101 +1,56 @@
-"""A login node that answers badly: as a process, or as a link whose other end a test writes.
-
-As a process (`python bad_node.py ANSWERS.json`) it has the answer to each kind of question as text: SILENCE to say
-nothing any more, with FLOOD before it to say it again and again.
-"""
+"""A login node that answers badly: a program of this machine, which says what a test wants to each request."""
 
 from __future__ import annotations
 
 import json
-import shlex
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 MARK = "torusrun: ready\n"
-SILENCE, FLOOD = "silence", "flood:"
+READY = MARK + json.dumps({"folder": "/far", "missing": False}) + "\n"
+SILENCE, FLOOD = "silence", "flood:"  # instead of an answer: none at all; before it: again and again
+OTHERS = "others"  # the answer to requests that have none of their own
 
 
-def frame(payload: bytes = b"", **header: Any) -> str:
-    return json.dumps({**header, "bytes": len(payload)}) + "\n" + payload.decode("latin-1")
+def argv(answers: dict[str, str | tuple[str, int]], folder: Path) -> list[str]:
+    """The program that answers so, by a verb or another kind of request: what it prints, and its exit code.
 
-
-def wrote(content: bytes, exit_code: int | None = 0) -> str:
-    """The answer to `read` of a call that has written this."""
-    return frame(content, out=len(content), err=0, exit=None if content else exit_code, gone=False)
-
-
-BOOT = MARK + frame(missing=[]) + frame(installed=[])
-
-
-class Replay:
-    """A link to nobody: `answer` says what comes for each question and its payload. `read_bytes` counts what did.
-
-    After `most` questions it is silent.
+    Without READY before it an answer comes in the place of the first words of a login node. Its requests are in
+    `requests` of the folder.
     """
-
-    def __init__(self, answer: Callable[[dict[str, Any], bytes], str], boot: str = BOOT, most: int = 40) -> None:
-        self._answer, self._boot, self._left, self.read_bytes = answer, boot, most, 0
-        self._coming = bytearray()
-
-    def send(self, data: bytes) -> None:
-        from torusrun.orchestrator.remote.links.frames import Unpacker
-
-        said = self._boot
-        if not self._boot:
-            said = self._answer(*Unpacker(lambda: data).frame()) if self._left > 0 else ""
-            self._left -= 1
-        self._boot = ""
-        self._coming += said.encode("latin-1", "replace")
-
-    def receive(self) -> bytes:
-        from torusrun.orchestrator.remote.links.host import LinkLost
-
-        data = bytes(self._coming[: 1 << 16])
-        del self._coming[: 1 << 16]
-        self.read_bytes += len(data)
-        if not data:
-            raise LinkLost("nobody@nowhere: no answer")
-        return data
-
-    def interact(self, command: str, *, terminal: bool, streams: object = None) -> int:
-        return 0
-
-    def close(self) -> None:
-        pass
-
-
-def command(answers: dict[str, str], folder: Path) -> str:
-    """The command that is such a login node."""
+    folder.mkdir(exist_ok=True)
     (folder / "answers.json").write_text(json.dumps(answers))
-    return shlex.join([sys.executable, __file__, str(folder / "answers.json")])
+    return [sys.executable, __file__, str(folder)]
 
 
-def _serve(answers: dict[str, str]) -> None:
+def asked(folder: Path) -> list[dict[str, Any]]:
+    """The requests that such a program has read."""
+    file = folder / "requests"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _answer(folder: Path) -> int:
     reads, out = sys.stdin.buffer, sys.stdout.buffer
     reads.read(int(reads.readline()))
-    reads.readline()
-    _say(answers.get("boot", BOOT), reads, out)
-    while line := reads.readline():
-        question = json.loads(line)
-        reads.read(question["bytes"])
-        _say(answers.get(question["ask"], frame()), reads, out)
-
-
-def _say(answer: str, reads: IO[bytes], out: IO[bytes]) -> None:
-    if answer == SILENCE:
+    request = json.loads(line := reads.readline())
+    with (folder / "requests").open("ab") as file:
+        file.write(line)
+    answers = json.loads((folder / "answers.json").read_text())
+    what = request["words"][0] if request["do"] == "verb" else request["do"]
+    answer = answers.get(what, answers.get(OTHERS, READY))
+    text, code = answer if isinstance(answer, list) else (answer, 0)
+    if text == SILENCE:
         reads.read()
-        sys.exit()
+        return 0
     while True:
-        out.write(answer.removeprefix(FLOOD).encode("latin-1"))
+        out.write(text.removeprefix(FLOOD).encode("utf-8", "surrogatepass"))
         out.flush()
-        if not answer.startswith(FLOOD):
-            return
+        if not text.startswith(FLOOD):
+            return int(code)
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    with open(sys.argv[1]) as file:
-        _serve(json.load(file))
+    sys.exit(_answer(Path(sys.argv[1])))

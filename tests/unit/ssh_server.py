@@ -9,7 +9,8 @@ from pathlib import Path
 
 import paramiko
 from paramiko.common import AUTH_FAILED, AUTH_PARTIALLY_SUCCESSFUL, AUTH_SUCCESSFUL, OPEN_SUCCEEDED
-from torusrun.orchestrator.remote.links.host import LoginHost
+
+from torusrun.orchestrator.remote.host import LoginHost
 
 
 class SshServer(paramiko.ServerInterface):

@@ -205,7 +205,8 @@ def test_a_login_node_does_not_choose_what_is_overwritten(
     (place / ".bashrc").write_text("mine")
     monkeypatch.chdir(place)
     of_nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    leads_to(monkeypatch, announcing(*({**FILE, "size_bytes": 0, "sha256": of_nothing, **one} for one in announced)))
+    entries = [{**FILE, "size_bytes": 0, "sha256": of_nothing, **entry} for entry in announced]
+    leads_to(monkeypatch, announcing(*entries), home / "bad")
     run_at("bad")
     assert main(["cp", f"a-1:{path}", "."]) in (2, 3)
     assert why in capsys.readouterr().err

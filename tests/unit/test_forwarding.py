@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import resource
-import select
 import signal
 import socket
 import socketserver
@@ -20,28 +18,28 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torusrun.orchestrator.beside.forwarding import clients, listening, program
-from torusrun.orchestrator.beside.forwarding.messages import BEGIN, NOISE_BYTES, Message, NotAForward, Unpacked, packed
 
 from tests.waiting import until
-from torusrun.orchestrator.base import proc
-from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.base import listening, proc
+from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import Streams
-from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.run.folder import claim
-from torusrun.orchestrator.run.folder.records import End
-from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.beside import leading
+from torusrun.orchestrator.beside.leading import BEGIN
+from torusrun.orchestrator.beside.shells.addresses import addresses
 
 LIMIT_S = 60.0
 OPEN = """
-import sys
+import os, sys
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import TorusrunError
-from torusrun.orchestrator.beside.forwarding.listening import listen
-folder, port, at = sys.argv[1:]
-argv = process.module(sys.executable, "torusrun.orchestrator.beside.forwarding.program", folder, "0", port)
+from torusrun.orchestrator.base.listening import Listening
+from torusrun.orchestrator.beside.forward import carry
+over, port, at = sys.argv[1:]
+argv = process.module(sys.executable, "torusrun.orchestrator.beside.leading", port)
 try:
-    sys.exit(listen(lambda streams: process.join(argv, streams), int(port), at))
+    listening = Listening(int(port), at, here=True)
+    listening.announce(f"port {port} of here")
+    listening.serve(lambda link: carry(link, lambda streams: process.join(argv, streams)), lambda: os.path.exists(over))
 except TorusrunError as error:
     print(error, file=sys.stderr)
     sys.exit(error.exit_code)
@@ -52,13 +50,12 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class Forward:
-    """A forward of an attempt to `port`, as its user starts it. `address` is where it listens."""
+    """A forward to `port`, as its user starts it, until there is a file `over`. `address` is where it listens."""
 
     def __init__(self, folder: Path, port: int, at: str = "") -> None:
-        self.attempt, self._errors = Attempt(folder), folder / "errors"
-        self.attempt.ranks.mkdir(exist_ok=True)
+        self.over, self._errors = folder / "over", folder / "errors"
         with self._errors.open("w") as errors:
-            argv = [sys.executable, "-c", OPEN, str(folder), str(port), at]
+            argv = [sys.executable, "-c", OPEN, str(self.over), str(port), at]
             self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert self.process.stdout
         address, _, listens = self.process.stdout.readline().strip().partition(":")
@@ -118,37 +115,48 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forward]:
         yield forward
 
 
-SENT = st.tuples(st.sampled_from(Message), st.integers(0, 2**32 - 1), st.binary(max_size=40))
+def ends() -> tuple[leading.Pieces, leading.Pieces, Streams]:
+    """Both ends of the pieces of a connection, and the descriptors of the second one."""
+    (their_input, output), (input_, their_output) = os.pipe(), os.pipe()
+    theirs = Streams(their_input, their_output)
+    return leading.Pieces(Streams(input_, output)), leading.Pieces(theirs), theirs
 
 
-@given(st.lists(SENT, max_size=6), st.binary(max_size=60), st.integers(1, 30))
-def test_messages_arrive_as_they_were_sent_however_they_are_cut(
-    sent: list[tuple[Message, int, bytes]], noise: bytes, size: int
-) -> None:
-    stream = noise.replace(BEGIN, b"") + BEGIN + b"".join(packed(*message) for message in sent)
-    arrived = Unpacked()
-    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-    assert [message for piece in pieces for message in arrived.add(piece)] == sent
-    assert all(packed(*message).endswith(b"\n") for message in sent), "srun keeps what does not end with a line break"
-
-
-@given(SENT, st.sampled_from([0, -1]), st.integers(1, 255))
-def test_bytes_that_are_no_message_end_the_forward(sent: tuple[Message, int, bytes], at: int, change: int) -> None:
-    made = bytearray(packed(*sent))
-    made[at] ^= change
-    arrived, others = Unpacked(), {kind.value[0] for kind in Message}
-    if at == 0 and made[0] in others:
-        return
-    with pytest.raises(NotAForward, match="not a message"):
-        [*arrived.add(BEGIN + made)]
+@given(st.lists(st.binary(max_size=40), max_size=6), st.binary(max_size=60))
+def test_pieces_arrive_as_they_were_sent(sent: list[bytes], noise: bytes) -> None:
+    user, there, streams = ends()
+    os.write(streams.output, noise.replace(BEGIN, b""))
+    there.begin()
+    user.begun()
+    for piece in sent:
+        there.sendall(piece)
+    assert [user.recv(100) for _ in sent] == sent
+    os.write(streams.output, struct.pack("!I", 101))
+    with pytest.raises(OSError, match="a piece of 101 bytes"):
+        user.recv(100)
+    for end in (user, there):
+        end.close()
 
 
 def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
-    with pytest.raises(NotAForward, match=r"printed b'noise.* and did not start the forward"):
-        [*Unpacked().add(b"noise" + bytes(NOISE_BYTES))]
+    user, there, streams = ends()
+    os.set_blocking(streams.output, True)
+
+    def print_much() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                os.write(streams.output, b"noise" * 1000)
+
+    writer = threading.Thread(target=print_much)
+    writer.start()
+    with pytest.raises(SiteError, match=r"printed b'noise.* and did not start the forward"):
+        user.begun()
+    user.close()
+    writer.join()
+    there.close()
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100_000), st.binary(min_size=1, max_size=4)), max_size=20))
 def test_connections_carry_their_own_bytes_in_order_at_the_same_time(
     echo: Forward, sends: list[tuple[int, int, bytes]]
@@ -164,7 +172,7 @@ def test_connections_carry_their_own_bytes_in_order_at_the_same_time(
 
 def test_many_connections_at_once_and_more_than_there_is_room_for(echo: Forward) -> None:
     with contextlib.ExitStack() as opened:
-        links = [opened.enter_context(echo.connected()) for _ in range(300)]
+        links = [opened.enter_context(echo.connected()) for _ in range(80)]
         for number, link in enumerate(links):
             link.sendall(b"%d" % number)
             link.shutdown(socket.SHUT_WR)
@@ -258,7 +266,7 @@ def test_a_port_without_a_server_is_reported_once_and_works_as_soon_as_one_start
 
 @pytest.mark.parametrize("address", ["::1", "own"])
 def test_a_server_on_another_address_of_the_host_is_found(address: str, tmp_path: Path) -> None:
-    own = next(iter(program.addresses()), "") if address == "own" else address
+    own = next(iter(addresses()), "") if address == "own" else address
     family = socket.AF_INET6 if ":" in own else socket.AF_INET
     try:
         server = socket.create_server((own, 0), family=family)
@@ -283,55 +291,34 @@ def test_a_local_port_that_cannot_be_opened_is_one_clear_error(tmp_path: Path) -
             assert "the run uses this port of this machine" in forward.said
 
 
-def test_it_ends_with_the_attempt(echo: Forward, tmp_path: Path) -> None:
-    with Forward(tmp_path, echo.address[1]) as forward, forward.connected() as link:
-        End(State.COMPLETED, "").write(forward.attempt.end)
-        assert all_of(link) == b"" and forward.process.wait(LIMIT_S) == 0
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
-def test_the_program_beside_the_rank_ends_with_its_user(
-    number: signal.Signals, code: int, echo: Forward, tmp_path: Path
+@pytest.mark.parametrize(("number", "code"), [(None, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_the_programs_beside_the_rank_end_with_the_forward(
+    number: signal.Signals | None, code: int, echo: Forward, tmp_path: Path
 ) -> None:
-    with Forward(tmp_path, echo.address[1]) as forward:
-        (there,) = proc.children(forward.process.pid)
-        forward.process.send_signal(number)
-        assert forward.process.wait(LIMIT_S) == code
-        until(lambda: not Path(f"/proc/{there}").exists(), "the program to end with its user")
-
-
-def test_the_user_learns_that_the_program_is_gone(echo: Forward, tmp_path: Path) -> None:
     with Forward(tmp_path, echo.address[1]) as forward, forward.connected() as link:
+        link.sendall(b"x")
+        assert link.recv(1) == b"x"
         (there,) = proc.children(forward.process.pid)
-        os.kill(there, signal.SIGKILL)
-        assert forward.process.wait(LIMIT_S) == 128 + signal.SIGKILL and all_of(link) == b""
+        if number:
+            forward.process.send_signal(number)
+        else:
+            forward.over.touch()
+        assert forward.process.wait(LIMIT_S) == code
+        until(lambda: not Path(f"/proc/{there}").exists(), "the program to end")
 
 
-def test_a_silent_other_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torusrun.orchestrator.beside.forwarding.carrying.SILENCE_S", 0.1)
-    monkeypatch.setattr("torusrun.orchestrator.beside.forwarding.carrying.LOOK_S", 0.01)
-    theirs, mine = os.pipe(), os.pipe()
-    os.write(mine[1], BEGIN)
-    with pytest.raises(Exception, match=r"the other end of the forward has sent nothing for 0.1 s"):
-        program.Leading(Streams(mine[0], theirs[1]), Attempt(tmp_path), 0, 1).carry()
-    for descriptor in (*theirs, *mine):
-        os.close(descriptor)
-
-
-def test_it_ends_with_ranks_that_were_killed_without_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "GONE_LOOK_S", 0.0)
-    attempt = Attempt(tmp_path)
-    found = program.Leading(Streams(0, 1), attempt, 0, 1)
-    attempt.ranks.mkdir()
-    write_text(attempt.rank_start(0), "{}")
-    lock = claim.hold(attempt)
-    for _ in range(3):
-        found.look()
-    assert not found.over, "a rank is at work"
-    os.close(lock)
-    for _ in range(2):
-        found.look()
-    assert found.over
+def test_a_client_learns_that_its_program_is_gone(echo: Forward, tmp_path: Path) -> None:
+    with Forward(tmp_path, echo.address[1]) as forward:
+        with forward.connected() as link:
+            link.sendall(b"x")
+            assert link.recv(1) == b"x"
+            (there,) = proc.children(forward.process.pid)
+            os.kill(there, signal.SIGKILL)
+            with contextlib.suppress(ConnectionResetError):
+                assert all_of(link) == b""
+        with forward.connected() as link:
+            link.sendall(b"y")
+            assert link.recv(1) == b"y", "others are not concerned"
 
 
 def test_a_client_of_another_user_is_strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,36 +328,16 @@ def test_a_client_of_another_user_is_strange(tmp_path: Path, monkeypatch: pytest
         socket.create_connection(server.getsockname()) as client,
         server.accept()[0] as link,
     ):
-        assert client.fileno() >= 0 and not clients.is_strange(link)
+        assert client.fileno() >= 0 and not listening.is_strange(link)
         table = tmp_path / "tcp"
-        monkeypatch.setattr(clients, "TABLES", (table,))
+        monkeypatch.setattr(listening, "TABLES", (table,))
         lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
         table.write_text("\n".join(" ".join([*words[:7], "54321", *words[8:]]) for words in lines))
-        assert clients.is_strange(link)
+        assert listening.is_strange(link)
         table.write_text(" ".join(lines[0]))
-        assert clients.is_strange(link), "a client on loopback that is not in the list is gone"
+        assert listening.is_strange(link), "a client on loopback that is not in the list is gone"
         table.unlink()
-        assert not clients.is_strange(link), "a system without the list"
-
-
-@pytest.mark.parametrize("free", [0, 1])
-def test_a_client_waits_while_this_process_may_open_no_more_files(free: int) -> None:
-    """Else the forward would try again without a pause, or take a client whose user it could not look up."""
-    near, waits = listening.Listening(Streams(0, 1), 1, "127.0.0.1", None), list[int]()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
-        near._listener = server
-        os.close(lowest := os.dup(0))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, hard))
-        try:
-            near._accept(select.POLLIN)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        near.wait_for_more(lambda descriptor, *_: waits.append(descriptor))
-        assert not near.carried and not waits, "it must not accept before it looks again"
-        near.look()
-        near.wait_for_more(lambda descriptor, *_: waits.append(descriptor))
-        assert waits == [server.fileno()]
+        assert not listening.is_strange(link), "a system without the list"
 
 
 @pytest.mark.needs("users")

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from torusrun.orchestrator.remote.login_node import calls, store
 
 from tests.unit.containers.test_cache import entry
 from tests.unit.run_folders import make, write_specs
@@ -23,6 +22,7 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.images.builds import lock
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
+from torusrun.orchestrator.remote import store
 from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -200,15 +200,14 @@ def test_leftovers_go_and_what_is_at_work_stays(spec: Path, home: Path, job: str
     for letter, now in (("d", left), ("e", stays)):
         (cache.lock(letter * 64)).touch(mode=0o600)
         now += [cache.working(letter * 64), home / "builds" / f"torusrun-{letter * 12}-x"]
-    left += [over.checkpoints / ".tmp-step-00000050-1", over.folder.parent / f"{calls.STAGED}01"]
-    stays += [busy.checkpoints / ".tmp-step-00000050-1", over.folder.parent / f"{calls.STAGED}02", home / "builds/mine"]
+    left += [over.checkpoints / ".tmp-step-00000050-1", over.folder.parent / f"{store.STAGED}01"]
+    left.append(store.place().parent / f"{store.SENT}x")
+    stays += [busy.checkpoints / ".tmp-step-00000050-1", home / "builds/mine"]
     for path in (*left, *stays):
         path.mkdir(parents=True)
         (path / "file").touch()
         os.utime(path / "file", LONG_AGO)
         os.utime(path, LONG_AGO)
-    (calls.folder_of("read-again")).mkdir(parents=True)
-    (calls.folder_of("read-again") / "left").symlink_to(over.folder.parent / f"{calls.STAGED}02")
     new, growing = cache.working("c" * 64), over.folder.parent / f"{PARTIAL}03"
     new.mkdir()
     growing.mkdir()

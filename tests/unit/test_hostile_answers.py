@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from torusrun.orchestrator.remote.handle import RunThere
-from torusrun.orchestrator.remote.links.host import LinkLost, LoginHost
 
-from tests.unit.bad_node import Replay, frame, wrote
+from tests.unit.bad_node import MARK, READY, argv
+from tests.unit.conftest import leads
 from tests.unit.far import HERE
-from tests.unit.test_bad_login_nodes import FILE, Clock, clock  # noqa: F401
+from tests.unit.test_bad_login_nodes import FILE
 from tests.unit.test_remote import VIEW
 from tests.unit.test_remote_verbs import run_file  # noqa: F401
 from tests.unit.test_watch_nodes import node
 from tests.unit.test_watch_screen import DETAIL, drawn
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.cli import api
-from torusrun.orchestrator.remote import feed, of_file, remote_runs, session, status, verbs
+from torusrun.orchestrator.cli import api, elsewhere
+from torusrun.orchestrator.remote import archive, call, of_file, remote_runs, status
+from torusrun.orchestrator.remote.handles import RunThere, SweepThere
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.folder.events import Started, Submitting
 from torusrun.orchestrator.run.plan.plan import plan
@@ -37,19 +37,18 @@ from torusrun.orchestrator.show.screen import many, one
 from torusrun.orchestrator.show.screen.detail import Detail
 
 ACCOUNT = account([Submitting(1, "a-1", time_s=1.0), Started(1, "7", ("n1",), time_s=2.0)], [], 9.0, State.RUNNING)
-MOST_CONNECTIONS, MOST_BYTES = 3, 1 << 20
+MOST_PROGRAMS = 6
 DETAILS = {**asdict(DETAIL), "nodes": [asdict(node(0)), asdict(node(1)), *map(asdict, DETAIL.nodes)]}
 RIGHT: dict[str, Any] = {
-    "views": {"a-1": VIEW},
-    "metrics": [{"event": "step", "step": 3, "loss": 0.5}],
-    "account": ACCOUNT.as_json(),
-    "cancel": None,
-    "resume": "/runs/a-1/checkpoints/3",
-    "wait_until_held": VIEW,
-    "submit": "the scheduler did not answer",
-    "verb": ["fits\n", "", 0],
+    "status": {"schema": 1, "runs": [{**VIEW, "account": ACCOUNT.as_json(), "due": {"starts_s": 5.0}}]},
+    "show": {"run": "a-1", "code": {"commit": "c"}},
+    "sweep": {"members": [{"settings": {"a": "1"}, "results": {"loss": 0.5}}]},
+    "plan": "fits",
     "collect": [{**FILE, "name": "d", "kind": "folder"}, {**FILE, "name": "d/f"}],
-    "look": {"views": {"0": VIEW}, "detail": [0, DETAILS], "rows": [["run", "a-1"]], "over": True},
+    "missing": [],
+    "folder": "/far",
+    "submit": "asked-1",
+    "resume": "a-1 resumes from step-3",
 }
 EVIL = [
     None, True, -1, 0, 10**30, 1e300, -1e300, 1e17, math.inf, math.nan, "", "\x1b[2J\n\r\t", "\ud800\0", "../../x",
@@ -90,39 +89,26 @@ def damaged(value: Any, seed: int, evil: Any) -> Any:
 
 
 class Hostile:
-    """Answers the questions as they should be, but for one kind of damage after the other."""
+    """Programs that answer requests as they should be, but for one kind of damage after the other."""
 
-    def __init__(self, damage: list[Any]) -> None:
-        self.left, self.links, self._content = list(damage), list[Replay](), b""
+    def __init__(self, damage: list[Any], folder: Path) -> None:
+        self.left, self.folder, self.programs = list(damage), folder, 0
 
-    def connect(self, host: LoginHost, command: str, **_: Any) -> Replay:
-        if len(self.links) >= MOST_CONNECTIONS:
-            raise LinkLost(f"{host.address} cannot be reached")
-        self.links.append(Replay(self.answer))
-        return self.links[-1]
-
-    def answer(self, question: dict[str, Any], payload: bytes) -> str:
+    def argv(self, command: str) -> list[str]:
+        if self.programs >= MOST_PROGRAMS:
+            return ["sh", "-c", "exit 255"]
+        self.programs += 1
         how, *values = self.left.pop(0) if self.left else ("right",)
-        if how == "raw":
-            return str(values[0])
-        ask = question["ask"]
-        if ask == "start":
-            asked = json.loads(payload)
-            self._content = self._said(asked.get("function") or asked.get("do", "look"), how, values)
-        right = {
-            "read": wrote(self._content[question.get("out", 0) :]),
-            "missing": frame(missing=question.get("sha256s", [])[:1]),
-            "command": frame(command="true"),
-            "look": frame(self._said("look", how, values)),
-            "fetch": frame(b"xyz"),
-        }.get(ask, frame())
-        if how != "header":
-            return right
-        line, _, rest = right.partition("\n")
-        return json.dumps(damaged(json.loads(line), *values)) + "\n" + rest
-
-    def _said(self, what: str, how: str, values: list[Any]) -> bytes:
-        return json.dumps(damaged(RIGHT[what], *values) if how == "content" else RIGHT[what]).encode() + b"\n"
+        answers: dict[str, Any] = {what: READY + json.dumps(content) for what, content in RIGHT.items()}
+        answers |= {"fetch": READY + "xyz", "keep": READY, "logs": READY + "a line"}
+        if how == "content":
+            answers |= {what: READY + json.dumps(damaged(content, *values)) for what, content in RIGHT.items()}
+        elif how == "header":
+            first = damaged({"folder": "/far", "missing": False}, *values)
+            answers = dict.fromkeys(answers, f"{MARK}{json.dumps(first)}\n")
+        elif how == "raw":
+            answers = dict.fromkeys(answers, str(values[0]))
+        return argv(answers, self.folder)
 
 
 def shown(view: View, detail: Detail | None = None) -> None:
@@ -139,50 +125,40 @@ def printed(found: Account) -> None:
     assert all(char.isprintable() for line in lines for char in line) and json.dumps(found.as_json())
 
 
-def follow(run: Known) -> None:
-    with feed.Feed([run]) as watched:
-        details = watched.details(0)
-        for (view,) in watched.follow():
-            shown(view, details.look(view))
-        assert all(char.isprintable() for row in watched.rows(view) for text in row for char in text)
-
-
 CALLS: dict[str, Callable[[Known, Path], object]] = {
     "status": lambda run, _: shown(*status.views([run])),
     "metrics": lambda run, _: json.dumps(RunThere(run).metrics()),
     "account": lambda run, _: printed(RunThere(run).account()),
     "cancel": lambda run, _: RunThere(run).cancel(),
     "resume": lambda run, _: RunThere(run).resume(),
-    "held": lambda run, _: shown(RunThere(run).wait_until_held()),
+    "provenance": lambda run, _: RunThere(run).provenance(),
     "collect": lambda run, path: RunThere(run).collect(path.parent / "out"),
-    "watch": lambda run, _: follow(run),
-    "verb": lambda run, _: verbs.run_there(run, "logs"),
-    "shell": lambda run, _: RunThere(run).shell("true"),
-    "forward": lambda run, _: RunThere(run).forward(6006),
+    "verb": lambda run, _: elsewhere.follow([run]),
+    "settings": lambda run, _: SweepThere(run).settings(),
     "verb of a file": lambda _, path: of_file.run("plan", plan(str(path)), str(path), []),
     "submit": lambda _, path: api.submit(path),
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("name", CALLS)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damage=st.lists(DAMAGE, max_size=6))
 @example(damage=[])
 @example(damage=[("content", 708, -120.0)])  # a step that comes before all others
 def test_a_result_that_can_be_shown_or_one_error_in_words(
-    call: str, damage: list[Any], run_file: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    name: str, damage: list[Any], run_file: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:  # fmt: skip
-    hostile = Hostile(damage)
-    monkeypatch.setattr(session, "connect", hostile.connect)
-    monkeypatch.setattr(feed, "LOOK_S", 0.001)
-    monkeypatch.setattr(feed.Feed, "rest_s", 0.001)
+    hostile = Hostile(damage, run_file.parent / "bad")
+    leads(monkeypatch, hostile.argv)
+    monkeypatch.setattr(call, "WAITS_S", (0.0,))
+    monkeypatch.setattr(call, "PATIENCE_S", -1.0)
+    monkeypatch.setattr(archive, "packed", lambda: b"an archive")
     remote_runs.keep(run := Known("a-1", HERE, "far", 1000.0))
     try:
-        CALLS[call](run, run_file)
+        CALLS[name](run, run_file)
     except TorusrunError as error:
         assert str(error).startswith(("nobody@nowhere", str(run_file.parent))), error
     shutil.rmtree(run_file.parent / "out", ignore_errors=True)
-    assert sum(link.read_bytes for link in hostile.links) < MOST_BYTES
     assert not list(run_file.parent.glob(".torusrun-*"))
     for kept in remote_runs.runs():
         if kept.last:
