@@ -10,13 +10,13 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.dryrun.look import DryRun
 from torusrun.orchestrator.cli.dryrun.look import dry_run as look_ahead
 from torusrun.orchestrator.cli.handle import Run
+from torusrun.orchestrator.cli.handles_there import RunThere, SweepThere
 from torusrun.orchestrator.cli.sweep_handle import Sweep
 from torusrun.orchestrator.keys.load import RunSource, folder_of
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.nodes.bad import memory
 from torusrun.orchestrator.nodes.bad.bad_node import BlamedNode
 from torusrun.orchestrator.remote import remote_runs as known_runs
-from torusrun.orchestrator.remote.handles import RunThere, SweepThere
 from torusrun.orchestrator.run.attempts.create import Origin
 from torusrun.orchestrator.run.attempts.in_hold import find as find_held
 from torusrun.orchestrator.run.attempts.make_hold import duration, held_plan

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.remote.call import Ended
+    from torusrun.orchestrator.remote.call import VerbOutput
     from torusrun.orchestrator.remote.host import LoginHost
     from torusrun.orchestrator.remote.remote_runs import Known
     from torusrun.orchestrator.run.state.view import View
@@ -84,7 +84,7 @@ def _meant(verb: str, args: argparse.Namespace) -> list[Known]:
         return remote_runs.of_one_place(args.run_ids)
     if verb != "watch":
         return []
-    from torusrun.orchestrator.cli.verbs.watch import at_work
+    from torusrun.orchestrator.cli.verbs.chosen import at_work
 
     return [] if at_work() else remote_runs.of_one_place([])
 
@@ -152,7 +152,7 @@ def _passed(host: LoginHost, verb: str, options: Sequence[str]) -> int:
     return call.call(host, words, call.shown(sys.stdout), call.shown(sys.stderr), limits=call.ENDLESS)
 
 
-def shown(ended: Ended) -> int:
+def shown(ended: VerbOutput) -> int:
     """Print what a verb printed on a login node; its exit code."""
     from torusrun.orchestrator.remote.call import shown as shows
 

@@ -27,7 +27,6 @@ from torusrun.orchestrator.base import command_line, private
 from torusrun.orchestrator.base.environment import safe
 from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError, UserError
 from torusrun.orchestrator.base.terminal.remarks import set_quiet
-from torusrun.orchestrator.cli import elsewhere
 from torusrun.orchestrator.cli.verb_list import VERBS, module_of, no_verb, parser_of, top_parser
 
 
@@ -73,6 +72,8 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> int:
     A verb may print its own for some of its words alone (`prints_json`). If its run or its site is on a login node, the
     verb runs there.
     """
+    from torusrun.orchestrator.cli import elsewhere  # imported late: the help needs it not
+
     if (code := elsewhere.run(words[0], words[1:], args)) is not None:
         return code
     wanted = getattr(args, "results_as_json", False)

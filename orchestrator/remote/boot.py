@@ -99,6 +99,13 @@ def use(folder: str) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(own + [entry for entry in inherited if entry not in own])
 
 
+def rest() -> Any:
+    """What follows once torusrun can be imported."""
+    import importlib
+
+    return importlib.import_module("torusrun.orchestrator.cli.there")
+
+
 def carry_out() -> int:
     """Read a request from the standard input, and answer it; the exit code."""
     reads, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
@@ -128,9 +135,7 @@ def carry_out() -> int:
         return 0
     use(folder)
     os.dup2(out.fileno(), 1)
-    from torusrun.orchestrator.remote.there import carried_out
-
-    return carried_out(request, reads)
+    return int(rest().carried_out(request, reads))
 
 
 def on_terminal(encoded: str) -> int:
@@ -138,9 +143,7 @@ def on_terminal(encoded: str) -> int:
     own = os.path.abspath(__file__)
     sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(own)]
     use(os.path.abspath(os.path.join(own, *[os.pardir] * 4)))
-    from torusrun.orchestrator.remote.there import verb
-
-    return verb(encoded)
+    return int(rest().verb(encoded))
 
 
 if __name__ == "__main__":

@@ -8,75 +8,47 @@ from __future__ import annotations
 
 import base64
 import codecs
-import contextlib
 import hashlib
-import itertools
 import json
-import os
-import selectors
 import shlex
-import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from torusrun.orchestrator.base import private, process, strangers
+from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
-from torusrun.orchestrator.base.json_files import parsed
 from torusrun.orchestrator.base.terminal.plain import harmless, plain
 from torusrun.orchestrator.base.terminal.remarks import progress, say
-from torusrun.orchestrator.base.typed import record_of
-from torusrun.orchestrator.remote import archive, boot
+from torusrun.orchestrator.remote import archive
 from torusrun.orchestrator.remote.host import (
-    CONNECT_S,
     LOST,
-    REFUSED,
     BadAnswer,
-    HostRefused,
     LinkLost,
     LoginHost,
-    Unanswered,
+)
+from torusrun.orchestrator.remote.program import (
+    INSTALL_S,
+    FarProgram,
+    Take,
+    WaitLimits,
+    python_word,
+    reached,
+    received,
 )
 
-# One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
-PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
-REFUSALS = ("Host key verification failed", "Permission denied", "HOST IDENTIFICATION HAS CHANGED")
-BLOCK_BYTES = 1 << 16
-GREETING_BYTES = 1 << 16  # some shells print text before
-MOST_PARTS = 1_000_000  # lists and objects in an answer
 LARGEST_BYTES = 64 << 20  # of an answer
-LONGEST_WHY = 200  # characters of the description of a bad answer
-LOGIN_S = 120.0  # for a user who types a second factor
-LONGEST_S = 2 * 3600.0  # for an answer: a submission may build an image first
-INSTALL_S = 60.0  # for unpacking torusrun's files on a slow file system
-QUIET_S = 30.0  # then the user learns that an answer is awaited
 WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 PATIENCE_S = 1800.0
 
-_reached: set[LoginHost] = set()  # by this process
-
-Take = Callable[[bytes], object]
-Kind = TypeVar("Kind")
 Result = TypeVar("Result")
 
-
-@dataclass(frozen=True)
-class Limits:
-    """The most seconds until the program there begins, and from then to its end; `asks` lets ssh ask the user."""
-
-    login_s: float = LOGIN_S
-    answer_s: float = LONGEST_S
-    asks: bool = True
-
-
-USUAL = Limits()
-ENDLESS = Limits(answer_s=float("inf"))
+USUAL = WaitLimits()
+ENDLESS = WaitLimits(answer_s=float("inf"))
 
 
 @dataclass(frozen=True)
-class Ended:
+class VerbOutput:
     """What a verb printed on the login node, and its exit code."""
 
     code: int
@@ -90,33 +62,33 @@ def call(
     out: Take,
     err: Take,
     content: Iterable[bytes] = (),
-    limits: Limits = USUAL,
+    limits: WaitLimits = USUAL,
 ) -> int:
     """Carry out a request there, and pass on its output as it arrives; its exit code.
 
     torusrun is installed there first if need be. `content` follows the request. Raises LinkLost if the link breaks,
     HostRefused if there is none, SiteError for a problem that the host reports.
     """
-    with _Program(host, {**request, "archive": archive.name()}, content, limits) as program:
+    with FarProgram(host, {**request, "archive": archive.name()}, content, limits) as program:
         if not program.begun().get("missing"):
             return program.output(out, err)
     _install(host, limits)
-    with _Program(host, {**request, "archive": archive.name()}, content, limits) as program:
+    with FarProgram(host, {**request, "archive": archive.name()}, content, limits) as program:
         program.begun()
         return program.output(out, err)
 
 
-def _install(host: LoginHost, limits: Limits) -> None:
+def _install(host: LoginHost, limits: WaitLimits) -> None:
     packed = archive.packed()
     sent = {"do": "install", "bytes": len(packed), "sha256": hashlib.sha256(packed).hexdigest()}
-    longer = Limits(limits.login_s + INSTALL_S, limits.answer_s, limits.asks)
-    with _Program(host, {**sent, "archive": archive.name()}, [packed], longer) as program:
+    longer = WaitLimits(limits.login_s + INSTALL_S, limits.answer_s, limits.asks)
+    with FarProgram(host, {**sent, "archive": archive.name()}, [packed], longer) as program:
         program.begun()
 
 
 def captured(
-    host: LoginHost, request: Mapping[str, Any], content: Iterable[bytes] = (), limits: Limits = USUAL
-) -> Ended:
+    host: LoginHost, request: Mapping[str, Any], content: Iterable[bytes] = (), limits: WaitLimits = USUAL
+) -> VerbOutput:
     """Carry out a request there, and keep its output. Raises as `call`, and BadAnswer if it is too much."""
     out, err = bytearray(), bytearray()
 
@@ -129,7 +101,7 @@ def captured(
         return take
 
     code = call(host, request, gather(out), gather(err), content, limits)
-    return Ended(code, bytes(out), err.decode(errors="replace").strip())
+    return VerbOutput(code, bytes(out), err.decode(errors="replace").strip())
 
 
 def answer(
@@ -137,7 +109,7 @@ def answer(
     request: Mapping[str, Any],
     kind: Any,
     content: Iterable[bytes] = (),
-    limits: Limits = USUAL,
+    limits: WaitLimits = USUAL,
     text: Callable[[str], str] = plain,
 ) -> Any:
     """The JSON that a request prints there, as a value of this kind; its remarks are printed here.
@@ -148,7 +120,7 @@ def answer(
     return received(host, kind, ended.out, text)
 
 
-def checked(host: LoginHost, ended: Ended) -> Ended:
+def checked(host: LoginHost, ended: VerbOutput) -> VerbOutput:
     """Print the remarks of a verb that ended well. Raises UserError or SiteError with what another one reports."""
     if ended.code:
         error: type[TorusrunError] = UserError if ended.code == USER_MISTAKE else SiteError
@@ -169,7 +141,7 @@ def interact(host: LoginHost, given: Sequence[str], *, terminal: bool) -> int:
     folder = answer(host, {"do": "folder"}, str)
     encoded = base64.urlsafe_b64encode(json.dumps(list(given)).encode()).decode()
     file = f"{folder}/torusrun/orchestrator/remote/boot.py"
-    command = f"{_python(host.python)} -u {shlex.quote(file)} {encoded}"
+    command = f"{python_word(host.python)} {shlex.quote(file)} {encoded}"
     code = process.interact(host.argv(command, terminal=terminal))
     if code == LOST:
         raise LinkLost(f"{host.address}: the link broke, and ended what ran there")
@@ -184,7 +156,7 @@ def repeated(host: LoginHost, act: Callable[[], Result]) -> Result:
             return act()
         except LinkLost as error:
             since_s = time.monotonic() if error.begun else since_s
-            if host not in _reached:
+            if host not in reached:
                 raise
             if time.monotonic() > since_s + PATIENCE_S:
                 raise LinkLost(f"{error}; given up after {PATIENCE_S:g} s") from None
@@ -192,161 +164,6 @@ def repeated(host: LoginHost, act: Callable[[], Result]) -> Result:
                 say(f"{error}; trying again")
             time.sleep(WAITS_S[min(tried, len(WAITS_S) - 1)])
             tried += 1
-
-
-class _Program:
-    """The program of one request: what it prints, and what it has still to be sent."""
-
-    def __init__(self, host: LoginHost, request: Mapping[str, Any], content: Iterable[bytes], limits: Limits) -> None:
-        program = b"".join(Path(file).read_bytes() for file in (strangers.__file__, boot.__file__))
-        head = b"%d\n%b%b\n" % (len(program), program, json.dumps(request).encode())
-        self._host, self._limits, self._unsent = host, limits, itertools.chain([head], content)
-        self._sending = memoryview(b"")
-        self._has_answered = False
-        self._out, self._err = bytearray(), bytearray()  # before the answer: the output; the last errors
-        self._until_s = time.monotonic() + limits.login_s
-        self._program = process.converse(host.argv(_command(host.python), asks=limits.asks))
-        assert self._program.stdin and self._program.stdout and self._program.stderr
-        self._streams = self._program.stdin, self._program.stdout, self._program.stderr
-        for stream in self._streams:
-            os.set_blocking(stream.fileno(), False)
-        self._pieces = self._arriving()
-
-    def __enter__(self) -> _Program:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        """End the connection; a program there that only reports ends with it."""
-        self._program.kill()
-        self._program.wait()
-        for stream in self._streams:
-            with contextlib.suppress(OSError):
-                stream.close()
-
-    def begun(self) -> dict[str, Any]:
-        """The first answer of the program there. Raises HostRefused if it does not start, LinkLost, SiteError."""
-        for is_output, data in self._pieces:
-            if not is_output:
-                self._err = (self._err + data)[-BLOCK_BYTES:]
-                continue
-            self._out += data
-            _, mark, rest = self._out.partition(boot.MARK)
-            line, end, after = rest.partition(b"\n")
-            if mark and end:
-                return self._first(bytes(line), after)
-            if len(self._out) > GREETING_BYTES:
-                greeting = bytes(self._out[:LONGEST_WHY]).decode(errors="replace")
-                why = "its answer has no end" if mark else f"its shell prints {greeting!r} and does not start Python"
-                raise HostRefused(f"{self._host.address}: {why}")
-        raise self._not_begun()
-
-    def _first(self, line: bytes, after: bytearray) -> dict[str, Any]:
-        first: dict[str, Any] = received(self._host, dict[str, Any], line)
-        if wrong := first.get("error"):
-            raise SiteError(f"{self._host.address}: {plain(str(wrong))}")
-        self._out, self._has_answered = after, True
-        _reached.add(self._host)
-        self._until_s = time.monotonic() + self._limits.answer_s
-        return first
-
-    def output(self, out: Take, err: Take) -> int:
-        """Pass on what the program prints until its end; its exit code. Raises LinkLost, and Unanswered if too late."""
-        if self._err:
-            err(bytes(self._err))
-        if self._out:
-            out(bytes(self._out))
-        for is_output, data in self._pieces:
-            (out if is_output else err)(data)
-        code = self._program.wait(CONNECT_S)
-        if code in (LOST, -LOST):
-            raise LinkLost(f"{self._host.address}: the link broke", begun=True)
-        return code & 0xFF
-
-    def _arriving(self) -> Iterator[tuple[bool, bytes]]:
-        """(True for output and False for errors, the next bytes), until the end of both."""
-        to, out, err = self._streams
-        quiet_s = time.monotonic() + QUIET_S
-        with selectors.DefaultSelector() as selector:
-            selector.register(to, selectors.EVENT_WRITE)
-            for stream in (out, err):
-                selector.register(stream, selectors.EVENT_READ)
-            while {out, err} & {key.fileobj for key in selector.get_map().values()}:
-                if (left_s := self._until_s - time.monotonic()) <= 0:
-                    raise self._too_late()
-                if self._has_answered and time.monotonic() > quiet_s and self._limits.answer_s < float("inf"):
-                    say(f"{self._host.address} is at work and has not answered yet")
-                    quiet_s = float("inf")
-                for key, _ in selector.select(min(left_s, 1.0)):
-                    if key.fileobj is to:
-                        if not self._sent_some():
-                            selector.unregister(to)
-                        continue
-                    if not (data := os.read(key.fd, BLOCK_BYTES)):
-                        selector.unregister(key.fileobj)
-                        continue
-                    quiet_s = float("inf") if self._has_answered else quiet_s
-                    yield key.fileobj is out, data
-
-    def _sent_some(self) -> bool:
-        """Send some of what is left; False if there is no more, or if nobody reads it. The stream stays open."""
-        if not self._sending:
-            self._sending = memoryview(next(self._unsent, b""))
-            if not self._sending:
-                return False
-        try:
-            self._sending = self._sending[os.write(self._streams[0].fileno(), self._sending[:BLOCK_BYTES]) :]
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return True
-
-    def _too_late(self) -> Unanswered:
-        if self._has_answered:
-            return Unanswered(f"{self._host.address}: it has not answered within {self._limits.answer_s:g} s")
-        return LinkLost(f"{self._host.address}: no answer within {self._limits.login_s:g} s")
-
-    def _not_begun(self) -> SiteError:
-        """The error of a program that ended before it began: that of ssh, or the last words of the Python there."""
-        name, said = self._host.address, self._err.decode(errors="replace").strip()
-        try:
-            code = self._program.wait(CONNECT_S)
-        except subprocess.TimeoutExpired:
-            code = LOST
-        if code in (LOST, REFUSED):
-            why = f"{name}: {said.removeprefix('torusrun: ').removeprefix(f'{name}: ') or 'ssh ended and said nothing'}"
-            if code == REFUSED:
-                return HostRefused(why)
-            if any(refusal in said for refusal in REFUSALS):
-                return HostRefused(f"{why}. Run `ssh {name}` by hand once: torusrun continues once that works")
-            return LinkLost(why)
-        last = said.splitlines()[-1].strip() if said else "it said nothing"
-        ended = f"`{self._host.python}` ended with exit code {code} there"
-        return HostRefused(f"{name}: {last}; {ended}; Python 3.10 or newer is needed: name one as `python` in the site")
-
-
-def received(host: LoginHost, kind: Any, sent: bytes, text: Callable[[str], str] = plain) -> Any:
-    """The value of this kind in JSON text from a login node. Raises BadAnswer."""
-    try:
-        if sent.count(b"[") + sent.count(b"{") > MOST_PARTS:  # it would take many times as much memory as bytes
-            raise ValueError("it has too many parts")
-        value = parsed(sent)
-    except ValueError as error:
-        raise _bad(host, error) from None
-    return typed(host, kind, value, text)
-
-
-def typed(host: LoginHost, kind: Any, value: Any, text: Callable[[str], str] = plain) -> Any:
-    """The value of this kind in JSON from a login node. Raises BadAnswer."""
-    try:
-        return record_of(kind, value, text)
-    except ValueError as error:
-        raise _bad(host, error) from None
-
-
-def _bad(host: LoginHost, error: ValueError) -> BadAnswer:
-    why = plain(str(error))[:LONGEST_WHY]
-    return BadAnswer(f"{host.address}: its answer is not what torusrun sends: {why}")
 
 
 def shown(stream: IO[str]) -> Take:
@@ -362,13 +179,3 @@ def shown(stream: IO[str]) -> Take:
         stream.flush()
 
     return show
-
-
-def _command(python: str) -> str:
-    """The fixed command. The shell on the login node expands a home folder in it."""
-    return f"{_python(python)} {shlex.join(process.bare_program('', PROGRAM)[1:])}"
-
-
-def _python(python: str) -> str:
-    home, _, rest = python.partition("/")
-    return f'"$HOME"/{shlex.quote(rest)}' if home == "~" else shlex.quote(python)

@@ -19,8 +19,8 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.private import OTHERS_WRITE
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.remote import call
-from torusrun.orchestrator.remote.call import Limits
 from torusrun.orchestrator.remote.host import BadAnswer, LoginHost
+from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.store import SentEntry
 from torusrun.orchestrator.run.folder.copying import keep_only, new_part
@@ -29,7 +29,7 @@ from torusrun.orchestrator.upkeep.collect import collecting
 from torusrun.training.files.below import Below
 from torusrun.training.files.checksum import of_stream
 
-COPIED = Limits(answer_s=86400.0)  # checkpoints may be large, and the file system slow
+COPIED = WaitLimits(answer_s=86400.0)  # checkpoints may be large, and the file system slow
 BLOCK_BYTES = 4096  # the size of the smallest file on disk
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError
 
 if TYPE_CHECKING:  # `status` needs no site
@@ -43,7 +43,7 @@ class LoginHost:
     @property
     def by_ssh(self) -> bool:
         """Whether the user's own `ssh` connects, which can share a connection (ControlMaster)."""
-        return self.connect == "openssh" or (self.connect is None and shutil.which("ssh") is not None)
+        return self.connect == "openssh" or (self.connect is None and which("ssh") is not None)
 
 
 class Unanswered(SiteError):

@@ -24,10 +24,10 @@ from torusrun.orchestrator.keys.run import NO_CODE
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.remote import call, remote_runs, store
-from torusrun.orchestrator.remote.call import Ended
+from torusrun.orchestrator.remote.call import VerbOutput
 from torusrun.orchestrator.remote.host import BadAnswer, LoginHost, Unanswered, of
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.remote.there import CODE, HERE
+from torusrun.orchestrator.remote.store import CODE, HERE
 from torusrun.orchestrator.run.attempts.create import no_code
 from torusrun.orchestrator.run.code.freeze import freeze
 from torusrun.orchestrator.run.folder import provenance
@@ -77,7 +77,7 @@ def run(
     *,
     site: str | None = None,
     settings: Sequence[str] = (),
-) -> Ended:
+) -> VerbOutput:
     """Run `torusrun VERB FILE OPTIONS` on the login node, which makes no run; what it prints there.
 
     The output names the files of this machine. Raises UserError and SiteError.
@@ -86,7 +86,7 @@ def run(
     return call.captured(host, request)
 
 
-def of_site(verb: str, name: str, options: Sequence[str]) -> Ended:
+def of_site(verb: str, name: str, options: Sequence[str]) -> VerbOutput:
     """Run `torusrun VERB --site SITE OPTIONS` on the login node of a site; what it prints there. Raises SiteError."""
     site, file = load_site(name), site_file(name)
     sent = f"site/{file.stem}.yaml"

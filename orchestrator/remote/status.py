@@ -80,13 +80,13 @@ def views(runs: Sequence[Known]) -> list[View]:
 
 def _asked(host: LoginHost, names: Sequence[str], long: bool) -> Mapping[str, tuple[View, Row]] | str:
     """What a login node says of these runs, by their ids; or why it says nothing."""
-    from torusrun.orchestrator.remote import call
+    from torusrun.orchestrator.remote import call, program
 
     request = call.words("status", "--json", "--if-there", *(["--long"] if long else []), "--", *names)
     try:
-        answer = call.answer(host, request, dict[str, Any], limits=call.Limits(SILENCE_S, LONGEST_S, asks=False))
-        listed = call.typed(host, tuple[dict[str, Any], ...], answer.get("runs"))
-        pairs = [(call.typed(host, View, row), call.typed(host, Row, row)) for row in listed]
+        answer = call.answer(host, request, dict[str, Any], limits=program.WaitLimits(SILENCE_S, LONGEST_S, asks=False))
+        listed = program.typed(host, tuple[dict[str, Any], ...], answer.get("runs"))
+        pairs = [(program.typed(host, View, row), program.typed(host, Row, row)) for row in listed]
         return {view.run: (view, row) for view, row in pairs}
     except TorusrunError as error:
         return str(error)

@@ -26,6 +26,8 @@ from torusrun.training.files.checksum import sha256_of
 CHECKSUM = re.compile(r"[0-9a-f]{64}")
 STAGED = ".torusrun-collect-"  # begins the name of a run's copy that waits to be fetched
 SENT = "sent-"  # begins the name of the folder with the files of a request, while it is carried out
+HERE = "\0sent"  # in the words of a verb: the folder of its files
+CODE = "code"  # in this folder: the code
 BLOCK_BYTES = 1 << 20
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SITE_FAILED, SiteError, TorusrunError
 from torusrun.orchestrator.base.listening import HERE, Listening, joined
-from torusrun.orchestrator.remote import call
+from torusrun.orchestrator.remote import call, program
 from torusrun.orchestrator.remote.host import LinkLost, LoginHost
 from torusrun.orchestrator.remote.remote_runs import Known
 
@@ -87,7 +87,7 @@ class _Verb:
 
 
 def _wait_for(tunnel: subprocess.Popen[bytes], path: str, host: LoginHost) -> None:
-    until_s = time.monotonic() + call.LOGIN_S
+    until_s = time.monotonic() + program.LOGIN_S
     while not Path(path).exists():
         if tunnel.poll() is not None or time.monotonic() > until_s:
             assert tunnel.stderr

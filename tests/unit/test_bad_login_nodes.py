@@ -19,11 +19,11 @@ from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.cli import api
+from torusrun.orchestrator.cli.handles_there import RunThere, follow
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.remote import call, fetch, remote_runs, status
-from torusrun.orchestrator.remote.call import Limits
-from torusrun.orchestrator.remote.handles import RunThere, follow
+from torusrun.orchestrator.remote import call, fetch, program, remote_runs, status
 from torusrun.orchestrator.remote.host import BadAnswer, HostRefused, LoginHost, Unanswered
+from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.state.view import View
@@ -136,12 +136,12 @@ def test_a_damaged_file_of_a_run_is_left_out(home: Path, change: dict[str, Any])
 def test_an_answer_that_never_comes_is_not_waited_for(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (program := tmp_path / "slow").write_text(f"#!/bin/sh\nprintf '{READY}'\nexec sleep 600\n".replace("\\n", "\n"))
-    program.chmod(0o755)
-    leads(monkeypatch, lambda command: [str(program)])
-    monkeypatch.setattr(call, "QUIET_S", 0.2)
+    (slow := tmp_path / "slow").write_text(f"#!/bin/sh\nprintf '{READY}'\nexec sleep 600\n".replace("\\n", "\n"))
+    slow.chmod(0o755)
+    leads(monkeypatch, lambda command: [str(slow)])
+    monkeypatch.setattr(program, "QUIET_S", 0.2)
     with pytest.raises(Unanswered, match="has not answered within 1.5 s"):
-        call.captured(HERE, call.words("cancel", "a-1", buffered=True), limits=Limits(answer_s=1.5))
+        call.captured(HERE, call.words("cancel", "a-1", buffered=True), limits=WaitLimits(answer_s=1.5))
     assert capsys.readouterr().err == f"torusrun: {HERE.address} is at work and has not answered yet\n"
 
 
@@ -160,7 +160,7 @@ def test_an_answer_without_end_is_cut_off(
     home: Path, answer: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     monkeypatch.setattr(call, "LARGEST_BYTES", 1 << 20)
-    monkeypatch.setattr(call, "MOST_PARTS", 1000)
+    monkeypatch.setattr(program, "MOST_PARTS", 1000)
     leads_to(monkeypatch, {OTHERS: answer}, home / "bad")
     with pytest.raises(SiteError, match=why):
         RunThere(run_at("floods")).provenance()

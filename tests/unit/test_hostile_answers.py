@@ -24,8 +24,8 @@ from tests.unit.test_watch_screen import DETAIL, drawn
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli import api, elsewhere
+from torusrun.orchestrator.cli.handles_there import RunThere, SweepThere
 from torusrun.orchestrator.remote import archive, call, of_file, remote_runs, status
-from torusrun.orchestrator.remote.handles import RunThere, SweepThere
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.folder.events import Started, Submitting
 from torusrun.orchestrator.run.plan.plan import plan

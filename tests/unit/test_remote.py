@@ -23,15 +23,16 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.cli import api
-from torusrun.orchestrator.remote import archive, boot, call, remote_runs, status, store
+from torusrun.orchestrator.remote import archive, boot, call, program, remote_runs, status, store
 from torusrun.orchestrator.remote.host import LinkLost, LoginHost
+from torusrun.orchestrator.remote.program import FarProgram
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.state.view import View
 
 FOLDER = {"do": "folder"}
 
 
-def verb(*words: str) -> call.Ended:
+def verb(*words: str) -> call.VerbOutput:
     return call.captured(HERE, call.words(*words, buffered=True))
 
 
@@ -74,7 +75,7 @@ def test_an_archive_that_is_not_whole_is_not_installed(bare: Path, monkeypatch: 
     sha256 = hashlib.sha256(packed := archive.packed()).hexdigest()
     damaged = {"do": "install", "archive": archive.name(), "bytes": len(packed), "sha256": sha256}
     with (
-        call._Program(HERE, damaged, [packed[:-1], b"x"], call.USUAL) as program,
+        FarProgram(HERE, damaged, [packed[:-1], b"x"], call.USUAL) as program,
         pytest.raises(SiteError, match="arrived damaged"),
     ):
         program.begun()
@@ -195,7 +196,7 @@ def test_words_find_runs_here_and_there(home: Path) -> None:
 
 
 def test_the_fixed_command_means_the_same_in_every_shell() -> None:
-    command = call._command("~/my env/bin/python")
+    command = program._command("~/my env/bin/python")
     assert command.startswith("\"$HOME\"/'my env/bin/python' -u -c '")
     assert not set(command.partition(" -c ")[2].strip("'")) & set("'\"!\n\\$`")
 
@@ -229,7 +230,7 @@ def test_a_submission_that_is_sent_twice_at_the_same_time_makes_one_run(
     """As after a link that broke while the first request was still being carried out."""
     requests, captured = [], call.captured
 
-    def twice(host: LoginHost, request: dict, *rest: object) -> call.Ended:
+    def twice(host: LoginHost, request: dict, *rest: object) -> call.VerbOutput:
         if request.get("id"):
             other = threading.Thread(target=lambda: requests.append(captured(host, request, *rest)))
             other.start()
@@ -245,7 +246,7 @@ def test_a_submission_that_is_sent_twice_at_the_same_time_makes_one_run(
 
 def test_a_host_that_was_never_reached_is_tried_once(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     tries = []
-    monkeypatch.setattr(call, "_reached", set())
+    monkeypatch.setattr(call, "reached", set())
     leads(monkeypatch, lambda command: tries.append(command) or ["sh", "-c", "exit 255"])
     with pytest.raises(LinkLost):
         api.submit(run_file)

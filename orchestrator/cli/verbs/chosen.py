@@ -82,11 +82,23 @@ def _named(word: str, known: Sequence[RunFolder], may: Callable[[View], bool], w
     return [run for run in members if str(run.folder) in left]
 
 
+def at_work() -> list[RunFolder]:
+    """The runs of this machine that are not over."""
+    from torusrun.orchestrator.run.state import selection
+    from torusrun.orchestrator.run.state.poll import views
+    from torusrun.orchestrator.run.state.view import Record
+
+    known, _ = selection.newest(selection.named([]))
+    found = views(known, keep=lambda run: isinstance(run, Record) and not run.settled)
+    folders = {view.folder for view in found if not view.state.over}
+    return [run for run in known if str(run.folder) in folders]
+
+
 def handles(words: Sequence[str]) -> list[Run]:
     """The runs that these words name, on this machine and on login nodes."""
     from torusrun.orchestrator.cli.handle import Run
+    from torusrun.orchestrator.cli.handles_there import RunThere
     from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.remote.handles import RunThere
     from torusrun.orchestrator.run.state import selection
 
     here, away = remote_runs.split(words)

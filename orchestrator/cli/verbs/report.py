@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     name = args.file or (f"report-{names[0]}.html" if len(names) == 1 else "report.html")
     path = made.check(Path(name), force=args.force)
     if there:
-        from torusrun.orchestrator.remote.handles import page
+        from torusrun.orchestrator.cli.handles_there import page
 
         print(made.write(path, page(there)))
         return DONE

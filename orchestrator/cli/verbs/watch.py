@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import DONE, RUN_FAILED
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.remarks import draws, is_quiet, warn
+from torusrun.orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.cli.handle import Run
@@ -45,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.run.state import selection
 
-    runs = selection.named(args.run_ids) if args.run_ids else at_work()
+    runs = selection.named(args.run_ids) if args.run_ids else chosen.at_work()
     if args.json:
         return _as_json(runs)
     if not runs:
@@ -71,23 +72,11 @@ def _outcome(views: Sequence[View]) -> int:
     return DONE if all(view.state is State.COMPLETED for view in views) else RUN_FAILED
 
 
-def at_work() -> list[RunFolder]:
-    """The runs of this machine that are not over."""
-    from torusrun.orchestrator.run.state import selection
-    from torusrun.orchestrator.run.state.poll import views
-    from torusrun.orchestrator.run.state.view import Record
-
-    known, _ = selection.newest(selection.named([]))
-    found = views(known, keep=lambda run: isinstance(run, Record) and not run.settled)
-    folders = {view.folder for view in found if not view.state.over}
-    return [run for run in known if str(run.folder) in folders]
-
-
 def _follow(runs: Sequence[RunFolder]) -> list[View]:
     """Show the runs until they are over or the user leaves, then their table."""
-    from torusrun.orchestrator.show.screen.watched import WatchedHere
+    from torusrun.orchestrator.show.screen.watched import WatchedRuns
 
-    watched = WatchedHere(runs)
+    watched = WatchedRuns(runs)
     if draws():
         return _on_screen(watched)
     from torusrun.orchestrator.show.screen import printed

@@ -20,8 +20,9 @@ from torusrun.orchestrator.base.terminal.width import cut
 from torusrun.orchestrator.run.state.attention import rank
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.screen import many, one
+from torusrun.orchestrator.show.screen.detail import Details
 from torusrun.orchestrator.show.screen.many import Window
-from torusrun.orchestrator.show.screen.watched import OneWatched, WatchedRuns
+from torusrun.orchestrator.show.screen.watched import WatchedRuns
 
 SLICE_S = 0.2  # between checks of the terminal's size
 MOVES = {"up": -1, "down": 1}
@@ -35,7 +36,7 @@ class Screen:
         self.views: list[View] = []
         self._window = Window(0, 0)
         self._selected: int | None = None  # the place of a run among the views
-        self._details: OneWatched | None = None
+        self._details: Details | None = None
         self._nodes: Window | None = None  # of the page with all nodes of a run, if that is shown
         self._node_rows = 0
         self._suspended = False
@@ -140,8 +141,6 @@ class Screen:
         return found if blocks else [_in_ascii(line) for line in found]
 
     def _foot(self, with_keys: bool) -> str:
-        if self._followed.note:
-            return self._followed.note
         if not with_keys:
             return "ctrl-C leaves; the runs continue"
         if self._nodes:

@@ -30,8 +30,6 @@ from torusrun.orchestrator.keys.paths import state_folder
 from torusrun.orchestrator.remote import store
 from torusrun.orchestrator.run.folder import index, patterns
 
-HERE = "\0sent"  # in a verb's words: the folder of its files
-CODE = "code"  # in this folder: the code
 LOCK_S = 7200.0  # for the same submission over a link that broke
 
 Request = Mapping[str, Any]
@@ -76,7 +74,9 @@ def _verb(request: Request, reads: IO[bytes]) -> int:
     with _one_at_a_time(request.get("id", "")), _files(request) as (folder, names):
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err):
-            code = _unless_made(request.get("id", ""), [word.replace(HERE, str(folder)) for word in request["words"]])
+            code = _unless_made(
+                request.get("id", ""), [word.replace(store.HERE, str(folder)) for word in request["words"]]
+            )
     for stream, text in ((sys.stderr, err.getvalue()), (sys.stdout, out.getvalue())):
         for path, name in names.items():
             text = text.replace(path, name)
@@ -133,7 +133,7 @@ def _files(request: Request) -> Iterator[tuple[Path, dict[str, str]]]:
             (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
             write_text(folder / name, text, secret=True)
         if request.get("code"):
-            store.assemble(request["code"], folder / CODE)
+            store.assemble(request["code"], folder / store.CODE)
         yield folder, {str(folder / path): name for path, name in request.get("names", ())}
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -11,9 +11,9 @@ from typing import Any
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.sweep_handle import Sweep
-from torusrun.orchestrator.remote import call, remote_runs, status
-from torusrun.orchestrator.remote.call import Limits
+from torusrun.orchestrator.remote import call, program, remote_runs, status
 from torusrun.orchestrator.remote.host import BadAnswer, LinkLost, Unanswered
+from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.folder import metrics, patterns
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -178,8 +178,8 @@ class SweepThere(Sweep):
         """A column of the table of its members."""
         request = call.words("sweep", self.id, "--json", buffered=True)
         table = call.answer(self.known.host, request, dict[str, Any])
-        rows = call.typed(self.known.host, tuple[dict[str, Any], ...], table.get("members"))
-        return [call.typed(self.known.host, kind, row.get(name)) for row in rows]
+        rows = program.typed(self.known.host, tuple[dict[str, Any], ...], table.get("members"))
+        return [program.typed(self.known.host, kind, row.get(name)) for row in rows]
 
     def cancel(self) -> None:
         act(self.known, "cancel")
@@ -211,7 +211,7 @@ def follow(runs: Sequence[Known]) -> Generator[list[View], None, None]:
     while not all(view.state.over for view in views):
         request = call.words("watch", *(run.run for run in runs), "--json")
         try:
-            call.captured(runs[0].host, request, limits=Limits(answer_s=WATCHED_S))
+            call.captured(runs[0].host, request, limits=WaitLimits(answer_s=WATCHED_S))
         except LinkLost:
             clock.sleep(LOOKS_S)
         except BadAnswer:
