@@ -30,13 +30,13 @@ class LoginHost:
     def argv(self, command: str, *, terminal: bool = False, asks: bool = True) -> list[str]:
         """The program that runs `command` there with its own streams. Without `asks` it asks the user nothing."""
         if not self.by_ssh:
-            return _fabric(self.address, command, *(["--terminal"] if terminal else []))
+            return _fabric(*(["--terminal"] if terminal else []), self.address, command)
         return ["ssh", "-tt" if terminal else "-T", *_ssh_options(asks), "--", self.address, command]
 
     def tunnel(self, socket: str, port: int) -> list[str]:
         """The program that leads a new Unix socket of this machine to a port of the login node's loopback."""
         if not self.by_ssh:
-            return _fabric(self.address, f"{socket}:{port}", "--tunnel")
+            return _fabric("--tunnel", self.address, f"{socket}:{port}")
         leads = ["-o", "ExitOnForwardFailure=yes", "-L", f"{socket}:127.0.0.1:{port}"]
         return ["ssh", "-N", "-T", *leads, *_ssh_options(asks=True), "--", self.address]
 

@@ -22,7 +22,7 @@ from torusrun.orchestrator.run.state.due import Due
 from torusrun.orchestrator.run.state.pace import short
 from torusrun.orchestrator.run.state.view import View
 
-SILENCE_S = 5.0  # several times the time of a login; the other runs wait for it
+SILENCE_S = 8.0  # several times the time of a login; the other runs wait for it
 LONGEST_S = 20.0  # for the answer of a login node, for example with a slow scheduler
 
 Say = Callable[[str], object]
