@@ -40,7 +40,8 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
     gradients = Gradients(model, reduce, statistics=statistics, apart=apart, rank=ranks.rank, missing_is_zero=zero)
     buckets = keys.buckets
     if buckets == "auto":
-        buckets = "exact" if gradients.parameters[0].device.type == "cuda" else "one"
+        overlaps = ranks.world > 1 and gradients.parameters[0].device.type == "cuda"
+        buckets = "exact" if overlaps else "one"
     if buckets == "exact":
         made_for: dict[str, object] = {"grid": list(config.grid), "all_reduce": keys.all_reduce, "wire": keys.wire}
         if keys.all_reduce == "hybrid":
