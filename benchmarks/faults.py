@@ -43,15 +43,8 @@ from tests.e2e.places import BATCH, Place
 # The kinds after which a run should continue by itself: no request of a user, and harm that is over or can be left out.
 KIND_NAMES = ("kill-rank", "segv-rank", "kill-wrapper", "stop-rank", "bad-python", "kill-supervisor", "kill-launcher",
               "kill-shell", "node-dies-other", "node-dies-first", "link-cut-other")  # fmt: skip
-KEEP_GOING = "keep_going={{attempts: 20, without_progress: {}, standby: {}, elastic: {}}}"
-# 20: a fault often strikes a restart
-OFTEN, WARM, LEFT = (KEEP_GOING.format(20, *how) for how in (("false", "false"), ("true", "false"), ("true", "true")))
-MEMORY = "train.checkpoints.memory=true"
-OURS = {
-    "torusrun": [OFTEN],
-    "torusrun, memory and standby": [WARM, MEMORY],
-    "torusrun, memory, standby and elastic": [LEFT, MEMORY],
-}
+OFTEN = "keep_going={attempts: 20, without_progress: 20}"  # 20: a fault often strikes a restart
+OURS = {"torusrun": [OFTEN], "torusrun, memory": [OFTEN, "train.checkpoints.memory=true"]}
 Found = Iterator[tuple[str, str, dict[str, Any]]]  # title, table and values of what is measured so far
 RESULTS = Path(__file__).parent / "results"
 FIRST_LOOK_S = 15.0  # at a training without faults, for the interval of checkpoints
@@ -151,7 +144,7 @@ def over_limits(asked: argparse.Namespace, name: str, place: Place) -> Found:
 
 def _keep_going(place: Place, attempts: int, without_progress: int) -> str:
     spares = ", spares: 1" if place.power_off else ""
-    return f"keep_going={{attempts: {attempts}, without_progress: {without_progress}, standby: false{spares}}}"
+    return f"keep_going={{attempts: {attempts}, without_progress: {without_progress}{spares}}}"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""`python -m torusrun.training CONFIG`: one rank, numbered by RANK, WORLD_SIZE and LOCAL_RANK (0, 1, 0 by default).
-
-With an option of standby.py in place of CONFIG, it first waits for all of these.
-"""
+"""`python -m torusrun.training CONFIG`: one rank, numbered by RANK, WORLD_SIZE and LOCAL_RANK (0, 1, 0 by default)."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from torusrun.training import standby
 from torusrun.training.checkpoint import writer
 from torusrun.training.checkpoint.manifest import OtherSchema
 from torusrun.training.collectives.cut_off import cut_off
@@ -28,24 +24,13 @@ from torusrun.training.step.stop import StopRequest
 
 def main(arguments: list[str]) -> int:
     """Run one rank to its end; returns the exit code (see `training.reporting.exits`)."""
-    if not {*arguments[:1]} & {*standby.OPTIONS}:
-        return _run(arguments, None)
-    waiting = standby.StandbyRank(arguments[0], int(arguments[1]), _loop)
-    while True:
-        code = _run(*waiting.placed())
-        if code != EXIT_CUT_OFF or not waiting.leaves():
-            return code
-
-
-def _run(arguments: list[str], writing: writer.Writer | None) -> int:
-    """Run one rank in one attempt; the exit code."""
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # torusrun sends it when a run hangs: the stacks show where this rank is
     try:
         config, ranks = read(arguments)
         if why := too_few(ranks.world):
             raise ConfigError(why)
-        writing = (writing or writer.start()) if ranks.rank == 0 else None
+        writing = writer.start() if ranks.rank == 0 else None  # before the imports: see there
         return _loop()(config, ranks, StopRequest(), writing)
     except (ConfigError, OtherSchema) as error:
         warn(f"training: {error}")

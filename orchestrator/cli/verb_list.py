@@ -20,8 +20,7 @@ GROUPS = {
         "hold": "keep an allocation in which submit --in starts attempts without the queue",
     },
     "before the start": {
-        "plan": "show a run before it is submitted: site, nodes, ranks, grid, training",
-        "check": "find mismatches between a run, its image and its site",
+        "plan": "show a run before it is submitted: site, nodes, ranks, grid, training; --check: does its image fit",
         "predict": "predict how long a run takes, and what it costs",
         "records": "compare published trainings with their predictions",
         "scale": "compare ways to all-reduce as the number of GPUs grows",
@@ -57,8 +56,7 @@ GROUPS = {
         "nodes": "list the nodes that broke runs and are left out of requests; add or forgive some",
     },
     "images": {
-        "build": "build a container image, unless the cache has it",
-        "image": "list, inspect, verify, export, sign or remove built images, or print a definition",
+        "image": "build container images; list, inspect, verify, export, sign or remove them",
     },
     "data": {
         "data": "list the named data sets, and prepare one from the npm registry or from a file",
@@ -78,7 +76,7 @@ MEANT = {  # words that users of other programs type for a verb
     "submit": "start launch queue enqueue sbatch qsub train create new execute",
     "reproduce": "repeat replay again clone",
     "hold": "allocate alloc salloc reserve",
-    "check": "validate verify lint test",
+    "plan": "check validate verify lint test",
     "predict": "forecast estimate eta",
     "status": "list ls ps runs jobs squeue qstat stat state history",
     "watch": "top htop monitor follow attach wait progress",
@@ -98,6 +96,7 @@ MEANT = {  # words that users of other programs type for a verb
     "sites": "clusters profiles",
     "calibrate": "measure benchmark bench",
     "examples": "example template templates demo",
+    "image": "build images container containers",
     "help": "man usage",
 }
 EPILOG = """

@@ -104,8 +104,7 @@ class Refused(Event):
 class Started(Event):
     """The job began on these hosts, in the order in which ranks fill them.
 
-    If the run leaves the grid to the job, `grid_reason` says why the job chose this grid. `standby` says that its ranks
-    had been started before it, and waited.
+    If the run leaves the grid to the job, `grid_reason` says why the job chose this grid.
     """
 
     kind = "started"
@@ -113,7 +112,6 @@ class Started(Event):
     hosts: tuple[str, ...]
     grid: Levels | None = None
     grid_reason: str = ""
-    standby: bool = False
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,6 @@ class Held:
         "hold",
         "shells",
         "keep_going",
-        "standby",
-        "elastic",
-        "waits",
         "preflight",
         "secrets",
     ] = ""
@@ -65,10 +62,6 @@ class Attempt:
     jobs_output = Held("jobs.out jobs.err", "the output of these jobs", "keep_going")
     jobs_stdout, jobs_stderr = At("jobs.out"), At("jobs.err")
     jobs_pulse = At("jobs.pulse", "touched every few seconds by the first host of such a job", "keep_going")
-    standby_script = At("standby.sh", "the script that starts the standby of the next attempt", "standby")
-    standby_output = Held("standby.out standby.err", "the output of the standby until it is an attempt", "standby")
-    standby_stdout, standby_stderr = At("standby.out"), At("standby.err")
-    standby = At("standby.json", "the attempt that the waiting processes became", "waits")
     output = Held("job.out job.err", "the output of the job: of the supervisor and the launcher")
     stdout, stderr = At("job.out"), At("job.err")
     times = Held("job.out.times job.err.times", "the times at which they had grown to each size (folder/log_times.py)")
@@ -95,13 +88,11 @@ class Attempt:
     rank_start = OfRank("ranks/NNNN.start.json", "where each rank runs")
     rank_end = OfRank("ranks/NNNN.end.json", "how each rank ended")
     rank_told = OfRank("ranks/NNNN.told.json", "a note that the rank received a request to end")
-    rank_standby = OfRank("ranks/NNNN.standby.json", "a note that a program waits for the next attempt", "waits")
     rank_seen = OfRank("ranks/NNNN.seen.json", "the state of a rank's process in a hang")
     node_load = OfRank("ranks/NNNN.load.json", "the load of a node, and the step times of its ranks, by its first rank")
     beat = At("ranks/beat.json", "what the training does now, by the wrapper of rank 0", "train")
     heartbeat = At("ranks/heartbeat", "what the command may touch or write while it makes progress", "command")
     slow = At("ranks/slow.json", "the ranks that compute longer than the others, by the supervisor", "train")
-    leave = At("ranks/leave", "a note that the ranks must leave the attempt, because some ranks are lost", "elastic")
     probe = At("ranks/probe", "written by the supervisor when there is no progress, to test whether the disk responds")
     rank_variables = OfRank("ranks/NNNN.env", "values that the container's runtime cannot carry", "image")
     alive = At("alive", "held locked by the ranks (folder/claim.py)")

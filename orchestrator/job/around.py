@@ -38,17 +38,13 @@ def variables(job: str, until_s: float, lost: Sequence[str], *, checked: bool) -
     return {JOB: job, UNTIL: repr(until_s), LOST: ",".join(lost), CHECKED: "1" if checked else ""}
 
 
-def begin(attempt: Attempt, environment: Mapping[str, str], keep: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start an attempt by its script, as a job of its own would; it keeps the descriptors `keep`.
-
-    Raises SiteError if that fails.
-    """
+def begin(attempt: Attempt, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start an attempt by its script, as a job of its own would. Raises SiteError if that fails."""
     return process.start(
         ["/bin/bash", attempt.script, f"{attempt.folder.parents[1].name}.{attempt.number}"],
         environment=environment,
         own_group=True,
         cwd=attempt.folder,
-        keep=keep,
         parent_death=signal.SIGKILL,  # for the script; its supervisor then ends its own processes
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable
-from pathlib import Path
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
@@ -30,9 +29,8 @@ STACK_LINES = 400  # that may hold a main thread: faulthandler writes up to 100 
 class RankRecords:
     """The records of an attempt's ranks, read as they appear."""
 
-    def __init__(self, attempt: Attempt, messages: Path | None = None) -> None:
+    def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
-        self._messages = messages or attempt.stderr
         self.ends: dict[int, RankEnd] = {}
         self._errors: dict[int, LoggedError] = {}
 
@@ -76,8 +74,8 @@ class RankRecords:
         return found
 
     def launcher_said(self) -> Words:
-        """The launcher's messages in the standard error of the job, or of the attempt that started it."""
-        return words(b"\n".join(tail(self._messages)).decode(errors="replace"))
+        """The launcher's messages in the standard error of the attempt."""
+        return words(b"\n".join(tail(self.attempt.stderr)).decode(errors="replace"))
 
 
 def silences(attempt: Attempt, placement: Placement, over: Collection[int] = ()) -> dict[str, float]:

@@ -28,7 +28,6 @@ from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import around, copies, study
 from torusrun.orchestrator.job.deputy import JobPulse
 from torusrun.orchestrator.job.recorded import end_of
-from torusrun.orchestrator.job.standby.beside_attempt import Standby
 from torusrun.orchestrator.network.hosts.same_host import without
 from torusrun.orchestrator.planning.plan import Plan
 from torusrun.orchestrator.planning.plan_files import read_attempt
@@ -77,7 +76,6 @@ class Jobs:
         self.child: subprocess.Popen[bytes] | None = None
         self.begun = 0  # the newest attempt that this job began
         self.asked_s = 0.0  # when this job was asked to end; 0.0 if it was not
-        self.standby = Standby(run, wanted=plan.stands_by, elastic=plan.elastic)
         self.pulse = JobPulse(first, plan, self.scheduler, self.name)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._on_signal)
@@ -87,7 +85,6 @@ class Jobs:
         """Work for the run as long as this job can; the state of the last attempt."""
         with contextlib.ExitStack() as held:
             held.callback(self._remove_copies)
-            held.callback(self.standby.close)
             if self.plan.outlives_hosts or self.scheduler.traits.outlives_hosts:
                 held.enter_context(self.pulse.given(self._hosts))
             return self._work()
@@ -166,17 +163,15 @@ class Jobs:
         return without(self.hosts, self.lost)
 
     def _attempt(self, number: int) -> End:
-        """Run an attempt to its end, by the standby or by its script."""
-        attempt, lost = self.run.attempt(number), list(self.lost)
-        own = around.variables(self.name, self.until_s, lost, checked=self.checked)
-        self.child = self.standby.become(attempt, self.name, own, lost) or self.standby.begin(attempt, own, lost)
+        """Run an attempt to its end by its script."""
+        attempt = self.run.attempt(number)
+        own = around.variables(self.name, self.until_s, list(self.lost), checked=self.checked)
+        self.child = around.begin(attempt, {**os.environ, **own})
         if self.asked_s:  # meanwhile
             self._pass_on(signal.SIGTERM)
-        while self.child.poll() is None and not self.standby.remains:
+        while self.child.poll() is None:
             if self.asked_s and time.time() > self.asked_s + self.plan.site.kill_after_s + LONGER_S:
                 self._pass_on(signal.SIGKILL)
-            if not self.asked_s:
-                self.standby.look(number, lost)
             time.sleep(LOOK_S)
         end = end_of(attempt)
         print(f"torusrun: attempt {number}: {end.state.value}: {end.reason}", flush=True)

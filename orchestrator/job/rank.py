@@ -2,8 +2,7 @@
 
 `orchestrator.job.rank ATTEMPT_FOLDER`, started by srun, mpirun or spawn. It needs only the standard library,
 costs a few milliseconds, and stays on the host when the program runs in a container. It holds the lock of its
-attempt (folder/claim.py), and so does the program. With `--standby` it belongs to the attempt after this one, and
-first waits for it (ranks/standby.py).
+attempt (folder/claim.py), and so does the program.
 """
 
 from __future__ import annotations
@@ -11,18 +10,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import Any
 
 from torusrun.orchestrator.base.errors import SITE_FAILED, ImageError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.folder import claim
 from torusrun.orchestrator.folder.log_times import Recorder, index_of
-from torusrun.orchestrator.folder.records import Meaning, RankEnd, is_done
+from torusrun.orchestrator.folder.records import Meaning, RankEnd
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job.ranks.beginning import begin
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
@@ -32,16 +30,12 @@ from torusrun.orchestrator.network.placement.binding import bind
 from torusrun.orchestrator.network.placement.mapping import Placement, misplaced
 from torusrun.training.reporting.output import never_fail
 
-if TYPE_CHECKING:
-    from torusrun.orchestrator.job.ranks.elastic import ElasticProgram
-
 MISPLACED = 64
-Begin = Callable[[Rank, int, IO[bytes], contextlib.ExitStack], "subprocess.Popen[bytes]"]
 
 
 def main() -> int:
     try:
-        return _work(Attempt(Path(sys.argv[1])), waits=sys.argv[2:] == ["--standby"])
+        return _work(Attempt(Path(sys.argv[1])))
     except TorusrunError as error:  # a full disk, most likely: the launcher must see the failure all the same
         print(f"torusrun: {error}", file=sys.stderr, flush=True)
         return error.exit_code
@@ -52,11 +46,8 @@ def main() -> int:
         return SITE_FAILED
 
 
-def _work(attempt: Attempt, *, waits: bool) -> int:
-    """Check the placement of this rank, run its program and record its end; the exit code for the launcher.
-
-    If it `waits`, it does so for the attempt after this one.
-    """
+def _work(attempt: Attempt) -> int:
+    """Check the placement of this rank, run its program and record its end; the exit code for the launcher."""
     # The query where a rank is must not kill a wrapper that copies an image. A handler is used, since the program would
     # inherit an ignored signal.
     signal.signal(signal.SIGUSR1, lambda number, frame: None)
@@ -66,24 +57,13 @@ def _work(attempt: Attempt, *, waits: bool) -> int:
     host = _host(order, placement, number)
     if wrong := misplaced(placement, number, host, local_rank):
         print(f"torusrun: {wrong}", file=sys.stderr, flush=True)
-        if not waits:
-            end = RankEnd(number, host, local_rank, time.time(), error=wrong, meaning=Meaning.MISPLACED)
-            end.write(attempt.rank_end(number))
+        end = RankEnd(number, host, local_rank, time.time(), error=wrong, meaning=Meaning.MISPLACED)
+        end.write(attempt.rank_end(number))
         return MISPLACED
     cores = os.sched_getaffinity(0)
     bind(order.beside, local_rank)
-    rank = Rank(number, attempt, order, placement)
     with contextlib.ExitStack() as held:
-        if order.program.elastic and not waits:
-            return _elastic(rank, cores, held)
-        if not waits:
-            return _ranked(rank, begin, cores, held)[0]
-        from torusrun.orchestrator.job.ranks.standby import StandbyProgram
-
-        ready = StandbyProgram(rank, held)
-        ready.ready()
-        found = ready.placed()
-        return _ranked(found, ready.begin, cores, held)[0] if found else 0
+        return _ranked(Rank(number, attempt, order, placement), cores, held)
 
 
 def _host(order: LaunchOrder, placement: Placement, number: int) -> str:
@@ -92,52 +72,24 @@ def _host(order: LaunchOrder, placement: Placement, number: int) -> str:
     return this_host([*expected, *placement.hosts], os.environ.get(order.host_variable, ""))
 
 
-def _elastic(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> int:
-    """Run the program of `rank`, and of the ranks here in the next attempts; the exit code for the launcher."""
-    from torusrun.orchestrator.job.ranks.elastic import STAYS, ElasticProgram
-
-    program = ElasticProgram(rank, held)
-    while True:
-        code, end = _ranked(rank, program.begin, cores, held, program)
-        wanted = program.leaves or (not end.told and end.meaning in STAYS)
-        if not wanted or program.superseded or is_done(rank.attempt):
-            return code
-        program.renew()
-        if (found := program.placed()) is None:
-            return 0
-        rank = found
-
-
-def _ranked(
-    rank: Rank,
-    begin: Begin,
-    cores: Collection[int],
-    held: contextlib.ExitStack,
-    elastic: ElasticProgram | None = None,
-) -> tuple[int, RankEnd]:
-    """Run the program of `rank` and record its end; (the exit code for the launcher, the record).
-
-    If it is `elastic`, this process releases the lock of the attempt before the record is there.
-    """
+def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> int:
+    """Run the program of `rank` and record its end; the exit code for the launcher."""
     attempt, order = rank.attempt, rank.order
 
-    def record(**how: Any) -> RankEnd:
+    def record(**how: Any) -> None:
         end = RankEnd(rank.number, rank.slot.host, rank.slot.local_rank, time.time(), **how)
         end.write(attempt.rank_end(rank.number))
-        return end
 
     try:
         lock = claim.hold(attempt)
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
-        code, told = _run(rank, begin, lock, cores, held, elastic)
+        code, told = _run(rank, lock, cores, held)
     except TorusrunError as error:  # an image that cannot be staged or is not the run's, or a newer attempt
         record(error=str(error), meaning=Meaning.NO_IMAGE if isinstance(error, ImageError) else Meaning.FAILED)
         raise
     exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
-    if elastic:
-        os.close(lock)
-    end = record(exit_code=exit_code, signal=by_signal, told=told, meaning=order.program.meaning(code))
-    return code if code >= 0 else 128 - code, end
+    record(exit_code=exit_code, signal=by_signal, told=told, meaning=order.program.meaning(code))
+    return code if code >= 0 else 128 - code
 
 
 def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[int, int]:
@@ -148,14 +100,7 @@ def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[in
     return rank, local_rank
 
 
-def _run(
-    rank: Rank,
-    begin: Begin,
-    lock: int,
-    cores: Collection[int],
-    held: contextlib.ExitStack,
-    elastic: ElasticProgram | None,
-) -> tuple[int, bool]:
+def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitStack) -> tuple[int, bool]:
     """Run the program of this rank: (its exit code, negative for a signal; whether it had been asked to stop).
 
     `cores` are the job's cores on this node. What the program needs stays until `held` is closed, which waits for the
@@ -180,7 +125,7 @@ def _run(
 
             node_memory.remove_overdue(time.time())
             watched.enter_context(of_node(attempt, rank.order, rank.placement, rank.slot.host, cores=cores))
-        return RankProgram(child, rank, times, elastic).wait()
+        return RankProgram(child, rank, times).wait()
 
 
 if __name__ == "__main__":

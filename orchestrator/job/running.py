@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import Cause
@@ -40,7 +39,7 @@ NEVER = float("inf")
 class Running:
     """A running launcher. `asked` returns the attempt's end if it has to stop, else None; it is called often.
 
-    The launcher writes to the file `messages`; default: the attempt's. `here` is the host of this process.
+    `here` is the host of this process.
     """
 
     def __init__(
@@ -53,22 +52,19 @@ class Running:
         launcher: subprocess.Popen[bytes],
         asked: Callable[[], End | None],
         stop_signal: signal.Signals,
-        messages: Path | None = None,
         here: str = "",
     ) -> None:
         self.here = here
         self.plan, self.folder, self.attempt, self.placement = plan, run, attempt, placement
         self.program, self.launcher, self.asked, self.stop_signal = program, launcher, asked, stop_signal
         self.relay = Relay(program, run, attempt)
-        self.ranks = RankRecords(attempt, messages)
+        self.ranks = RankRecords(attempt)
         self.network = NetworkWatch(run, attempt, wanted=bool(plan.site.node.hcas))
         self.shells = starter(attempt.shells, plan.site, plan.python)
         self.stop: End | None = None
         self.hang: End | None = None
         self.over_s = NEVER  # when the launcher is ended if it still runs
         self.ending = False
-        self.leaving = False  # whether the ranks were asked to leave the attempt
-        self.left = False  # whether all ranks have left the attempt, and the launcher and their wrappers stay
         self.stayed: list[int] = []  # the ranks that had not ended by then
         self.slow = None if plan.run.command else SlowWatch(attempt, placement)  # commands report no times of steps
         self.hangs = HangWatch(plan, run, attempt, placement, lambda: launcher.send_signal(signal.SIGUSR1))
@@ -80,11 +76,8 @@ class Running:
             now_s = time.monotonic()
             self._pass_on(now_s)
             self.ranks.read()
-            if not self.leaving and any(end.failed for end in self.ranks.ends.values()):
+            if any(end.failed for end in self.ranks.ends.values()):
                 self._end_by(now_s + self._follow_s())
-            self.left = self._all_left()
-            if self.left:
-                break
             if now_s >= looked_s + LOOK_S and self.over_s == NEVER:
                 looked_s = now_s
                 self._look(now_s)
@@ -93,25 +86,7 @@ class Running:
         self._gather()
         self.relay.pass_on(final=True)
         self.network.look()
-        return None if self.ending or self.left else self.launcher.returncode
-
-    def _all_left(self) -> bool:
-        """Whether all ranks of an elastic training have left it, and nobody asked for that."""
-        if self.ending or not self._may_leave():
-            return False
-        return not self._missing() and (self.leaving or any(end.failed for end in self.ranks.ends.values()))
-
-    def _may_leave(self) -> bool:
-        """Whether the ranks can leave the attempt without their launcher, which ends with a lost host."""
-        lost = self.hang is not None and self.hang.cause is Cause.HOST_LOST
-        return bool(self.program.elastic) and not (lost or self.stop or is_done(self.attempt))
-
-    def _leave(self) -> None:
-        """Have the ranks leave the attempt: the wrappers end those that do not."""
-        self.leaving = True
-        with contextlib.suppress(OSError):  # then the launcher is ended a moment later
-            self.attempt.leave.touch()
-        self.launcher.send_signal(signal.SIGUSR1)
+        return None if self.ending else self.launcher.returncode
 
     def _look(self, now_s: float) -> None:
         """Give up a launcher that still runs although the training is done, and a program that makes no progress."""
@@ -125,8 +100,6 @@ class Running:
             self._end_by(time.monotonic() + self.plan.site.kill_after_s + FOLLOW_S)
         elif hang := self.hangs.look(now_s):  # ranks that still handle signals may leave a checkpoint
             self.hang = hang
-            if self._may_leave():  # none can leave a checkpoint
-                return self._end_by(time.monotonic())
             self.launcher.send_signal(self.stop_signal)
             self._end_by(time.monotonic() + self._follow_s())
 
@@ -156,13 +129,7 @@ class Running:
         self.over_s = min(self.over_s, at_s)
 
     def _end(self, now_s: float) -> None:
-        """End a launcher that is given up: by SIGTERM, so that it ends its processes elsewhere, then by SIGKILL.
-
-        The ranks of an elastic training first get the chance to leave the attempt without it.
-        """
-        if now_s > self.over_s and self._may_leave() and not self.leaving:
-            self._leave()
-            self.over_s = now_s + FOLLOW_S
+        """End a launcher that is given up: by SIGTERM, so that it ends its processes elsewhere, then by SIGKILL."""
         if now_s > self.over_s and not self.ending:
             self.ending = True
             self.stayed = [rank for rank in range(self.placement.grid.ranks) if rank not in self.ranks.ends]

@@ -33,9 +33,6 @@ from torusrun.orchestrator.job.image.made_ready import made_ready
 from torusrun.orchestrator.job.recorded import failed, forget_first, recorded, settled_end
 from torusrun.orchestrator.job.remains import end_remains
 from torusrun.orchestrator.job.running import Running
-from torusrun.orchestrator.job.standby import word
-from torusrun.orchestrator.job.standby.ready_ranks import ReadyRanks
-from torusrun.orchestrator.job.standby.survivors import Survivors
 from torusrun.orchestrator.job.start.launch import command, environment, launcher
 from torusrun.orchestrator.job.start.prepare import prepare
 from torusrun.orchestrator.job.stop_requests import StopRequests
@@ -57,64 +54,30 @@ from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
 LOOK_S = 2.0  # between looks for a newer attempt
 
 
-def supervise(run: RunFolder, number: int, job: str, ready: ReadyRanks | None = None) -> End:
-    """Run an attempt to its end, and record the end whatever happens; `ready` are ranks that may be waiting for it.
-
-    If its ranks are left in the end, it continues with the attempts for which they are given, up to the last one's end.
-    """
-    channel = word.channel()
-    while True:
-        left, end = _supervised(run, number, job, ready, elastic=channel is not None)
-        following = left.following(channel) if left and channel else None
-        if following is None:
-            return end
-        (number, job), ready = following, left
-
-
-def _supervised(
-    run: RunFolder, number: int, job: str, ready: ReadyRanks | None, *, elastic: bool
-) -> tuple[Survivors | None, End]:
-    """Run one attempt: (its ranks, if they wait for the next attempt; the recorded end)."""
+def supervise(run: RunFolder, number: int, job: str) -> End:
+    """Run an attempt to its end, and record the end whatever happens."""
     attempt = run.attempt(number)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
     jobs = around.found()
     in_jobs = bool(jobs and jobs.job)
-    left: list[Survivors] = []
-
-    def work() -> End:
-        supervisor = Supervisor(run, attempt, times, ready, elastic=elastic)
-        end = supervisor.run(job)
-        left.extend([supervisor.left] if supervisor.left else ())
-        return end
-
-    end = recorded(run, attempt, work, keeps_going=in_jobs)
+    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), keeps_going=in_jobs)
     study.report(run, number, end)
     if not jobs and end.state is not State.COMPLETED:  # a job around the attempt has others, which continue from them
         copies.remove(run, number)
     for recorder in times:
         recorder.look(last=True)
-    return (left[0] if left else None), end
+    return end
 
 
 class Supervisor:
     """Runs one attempt: places and launches its ranks, and determines its end."""
 
-    def __init__(
-        self,
-        run: RunFolder,
-        attempt: Attempt,
-        times: Sequence[Recorder],
-        ready: ReadyRanks | None = None,
-        *,
-        elastic: bool = False,
-    ) -> None:
+    def __init__(self, run: RunFolder, attempt: Attempt, times: Sequence[Recorder]) -> None:
         self.started_s = time.monotonic()
         self.daemon = Daemon()
         self.folder = run
         self.attempt = attempt
         self.times = times
-        self.ready, self.elastic = ready, elastic
-        self.left: Survivors | None = None  # its ranks, if they wait for the next attempt
         self.planned = read_attempt(run, attempt.number)
         self.plan: Plan = self.planned.plan
         self.requests = StopRequests(run, attempt)
@@ -156,29 +119,24 @@ class Supervisor:
         self.planned = study.begin(self.folder, self.planned)
         self.plan = self.planned.plan
         self._count_cores()
-        starter = self.ready.starter if self.ready else launcher(self.plan, os.environ)
+        starter = launcher(self.plan, os.environ)
         hosts = self._sound_hosts(starter)
         if isinstance(hosts, End):
             return hosts
         placement = self._place(hosts)
         image = image_kept.kept(self.folder)
-        program = prepare(self.plan, self.folder, self.attempt, placement, image, starter, elastic=self.elastic)
+        program = prepare(self.plan, self.folder, self.attempt, placement, image, starter)
         if image and (end := made_ready(self.plan, self.attempt, image, sent=self._sent_before, asked=self._asked)):
             return end
         reason = self.plan.chosen.reason if self.plan.chosen else ""
-        waited = self.ready if self.ready and self.ready.fit(self.attempt) else None
         dims, hosts = placement.grid.dims, tuple(placement.hosts)
-        ledger.append(self.folder.ledger, Started(self.attempt.number, job, hosts, dims, reason, bool(waited)))
+        ledger.append(self.folder.ledger, Started(self.attempt.number, job, hosts, dims, reason))
         begin.from_job(self.folder, self.attempt.number, self.plan.notify.moments, ["start"], wait=False)
-        started = waited.begin_as(self.attempt) if waited else self._launched(starter, image)
-        messages = (waited.messages if waited else None) or self.attempt.stderr
         running = Running(
-            self.plan, self.folder, self.attempt, placement, program, started, self._asked, starter.stop_signal,
-            messages, self.here,
+            self.plan, self.folder, self.attempt, placement, program, self._launched(starter, image), self._asked,
+            starter.stop_signal, self.here,
         )  # fmt: skip
         code = running.watch()
-        if running.left:
-            self.left = Survivors(self.plan, self.attempt, started, messages)
         if running.hang and not is_done(self.attempt):
             return running.hang
         evidence = self._evidence(running, code)

@@ -145,10 +145,6 @@ def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:
         yield Misfit("keep_going.min_nodes", wrong)
     if settings.min_nodes is not None and stretches(run):
         yield Misfit("keep_going.min_nodes", "'keep_going.min_nodes': phases of this training set the number of nodes")
-    for key in ("standby", "elastic"):
-        if getattr(settings, key) and (run.command or run.program != "train"):
-            wrong = f"'keep_going.{key}': only the training that ships with torusrun can wait for the next attempt"
-            yield Misfit(f"keep_going.{key}", wrong, "leave it out")
 
 
 def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Iterator[Misfit]:

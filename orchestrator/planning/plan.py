@@ -106,16 +106,6 @@ class Plan:
         return self.jobs > 1 or settings.spares > 0 or settings.min_nodes is not None
 
     @property
-    def stands_by(self) -> bool:
-        """Whether the processes of the next attempt are started while one runs, and wait."""
-        return self.keeps_going and self.run.keep_going.standby
-
-    @property
-    def elastic(self) -> bool:
-        """Whether ranks that are left continue in the same processes in the next attempt. In an image they do not."""
-        return self.keeps_going and self.run.keep_going.elastic and not self.run.image
-
-    @property
     def outlives_hosts(self) -> bool:
         """Whether the job of the run is to continue without the hosts that it loses."""
         settings = self.run.keep_going

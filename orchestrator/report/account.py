@@ -79,6 +79,5 @@ COLUMNS: tuple[Column[AttemptFacts], ...] = (
     Column(
         "FROM", lambda one: PurePosixPath(plain(one.resumes)).name if one.resumes else None, right=False, left_out=1
     ),
-    Column("START", lambda one: "standby" if one.standby else None, right=False, left_out=0),
     Column("HOSTS", lambda one: folded(one.hosts) or None, right=False),
 )

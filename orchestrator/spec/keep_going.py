@@ -31,17 +31,6 @@ class KeepGoing:
     min_nodes: Annotated[int, NODES] | None = key(
         None, "fewest nodes on which the run continues within a job; default: nodes"
     )
-    standby: bool = key(
-        False,
-        "while an attempt runs, start the processes of the next one, which wait: a second Python with PyTorch for each "
-        "rank; our training without an image only",
-    )
-
-    elastic: bool = key(
-        False,
-        "when a rank is lost, the others continue in the same processes, and only the lost one is started again; "
-        "our training without an image only",
-    )
 
     @property
     def most_in_vain(self) -> int:

@@ -15,8 +15,8 @@ from tests.campaign.faults import KINDS, Expected, Fault
 from tests.campaign.faults.fault import SUSPECTED
 from tests.campaign.schedule import Planned
 from tests.campaign.witness import Witness
-from tests.e2e.places import HELD_AFTER, LAST_STEP, Place, Said, assert_same_bits, ledger, metrics, until
-from tests.e2e.processes import STANDBY_SUPERVISOR, SUPERVISOR, Process
+from tests.e2e.places import HELD_AFTER, LAST_STEP, Place, Said, assert_same_bits, metrics, until
+from tests.e2e.processes import SUPERVISOR, Process
 
 TOLD_WITHIN_S = 120.0
 SETTLED_WITHIN_S = 5.0  # a wrong end may be only the first answer
@@ -78,11 +78,9 @@ class Trial:
         return re.escape(f"rank {rank} ({started['host']}, local rank {started['local_rank']})")
 
     def supervisor(self) -> Process:
-        """The supervisor of the attempt that is struck; another one may wait beside it."""
-        started = next((event for event in ledger(self.run, "started") if event["attempt"] == self.attempt), {})
-        module = STANDBY_SUPERVISOR if started.get("standby") else SUPERVISOR
-        folder = str(self.run / f"attempts/{self.attempt - bool(started.get('standby'))}")
-        return next(p for p in self.place.processes(self.run) if p.module == module and folder in p.arguments)
+        """The supervisor of the attempt that is struck."""
+        folder = str(self.run / f"attempts/{self.attempt}")
+        return next(p for p in self.place.processes(self.run) if p.module == SUPERVISOR and folder in p.arguments)
 
     def wrapper(self, rank: int) -> Process:
         started = self.started(rank)

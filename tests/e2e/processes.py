@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 SUPERVISOR = "torusrun.orchestrator.job.attempt"
-STANDBY_SUPERVISOR = "torusrun.orchestrator.job.standby.supervisor"  # its argument: the attempt beside which it waits
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ OVER_FOUR = (
     'until test "$(ls | wc -l)" -ge 4; do sleep 0.2; done'
 )
 
-# A rank is killed in every place by the tests of the standby below.
+# A rank is killed in every place by the test of `cancel` below.
 STRUCK = {
     "local": ("kill-rank", "killed"),
     "slurm": ("kill-launcher", "launcher"),
@@ -166,17 +166,16 @@ def test_a_script_with_our_checkpoints_continues_after_a_killed_rank_and_a_stop(
     assert [path.name for path in (local.folder / "copy/checkpoints").iterdir()] == ["step-00000100"]
 
 
-def test_cancelling_a_run_that_keeps_going_ends_all_its_jobs_and_the_standby(place: Place, chance: Random) -> None:
-    run = place.submit(*LONG, "--set", "keep_going={attempts: 3, standby: true, without_progress: 9}")
-    waiting = run / "attempts/1/ranks"
-    until(lambda: len([*waiting.glob("*.standby.json")]) == 4, "the standby", timeout_s=240)
+def test_cancelling_a_run_that_keeps_going_ends_all_its_jobs(place: Place, chance: Random) -> None:
+    run = place.submit(*LONG, "--set", "keep_going={attempts: 3, without_progress: 9}")
+    wait_for_step(run, 1)
     kill(place, run, chance.randrange(4))
     until(lambda: [row for row in metrics(run, "step") if row["attempt"] == 2], "a step of the second attempt")
     assert place.torusrun("cancel", run.name).returncode == 0
     assert place.watch(run).returncode == 1
     assert place.view(run)["state"] == "CANCELLED"
     until(lambda: not place.queued(), "the queue to be empty")
-    assert [event.get("standby", False) for event in ledger(run, "started")] == [False, True]
+    assert len(ledger(run, "started")) == 2
     assert leftovers.after(place, run) == []
 
 

@@ -41,7 +41,7 @@ class Builder:
         return f"{name}.yaml"
 
     def build(self, *words: str, site: str = "") -> Said:
-        return self.place.torusrun("build", *words, "--site", site or self.site("images.yaml"), timeout_s=900)
+        return self.place.torusrun("image", "build", *words, "--site", site or self.site("images.yaml"), timeout_s=900)
 
     def digits(self, *words: str) -> Path:
         """Train the example for two epochs over two nodes; returns the run's folder."""

@@ -41,7 +41,7 @@ def test_a_token_builds_an_image_and_is_in_no_file_of_it(builder: Builder, folde
         "secrets: {PIP_INDEX_URL: env:MY_INDEX}\ntraining: none\n"
     )
     site, lab = builder.site("images.yaml"), builder.place.lab
-    words = [lab.python, "-m", "torusrun", "build", "brought/private.yaml", "--site", site]
+    words = [lab.python, "-m", "torusrun", "image", "build", "brought/private.yaml", "--site", site]
     with brought.index(folder / "index", f"me:{TOKEN}") as address:
         url = f"http://me:{TOKEN}@{address}/"
         shell = {"MY_INDEX": url, "APPTAINER_SANDBOX": "1", "SINGULARITY_NO_MOUNT": "tmp"}

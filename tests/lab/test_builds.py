@@ -17,7 +17,7 @@ from .image_builder import Builder
 
 def test_two_builds_at_once_build_once(builder: Builder) -> None:
     site, image_file = builder.site("images.yaml"), builder.tiny("twins")
-    words = [builder.place.lab.python, "-m", "torusrun", "build", image_file, "--site", site]
+    words = [builder.place.lab.python, "-m", "torusrun", "image", "build", image_file, "--site", site]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     both = [builder.place.lab.popen_as_user(words, cwd=builder.home, **pipes) for _ in range(2)]
     said = [build.communicate(timeout=120) for build in both]
@@ -36,7 +36,7 @@ def test_a_build_that_a_signal_ends_leaves_nothing(builder: Builder, chance: Ran
     (builder.home / site).write_text(text.replace(str(builder.images), str(images)))  # other builds are in that one
     site = f"./{site}"
     image_file = builder.tiny(f"killed-{number.name}", killed_builds.SLOW)
-    words = [builder.place.lab.python, "-m", "torusrun", "build", image_file, "--site", site, "-q"]
+    words = [builder.place.lab.python, "-m", "torusrun", "image", "build", image_file, "--site", site, "-q"]
     for _ in range(2):
         killed = killed_builds.kill(
             lambda: builder.place.lab.popen_as_user(words, cwd=builder.home, start_new_session=True),
@@ -127,7 +127,7 @@ def test_a_build_without_any_network(builder: Builder) -> None:
         "training: none\n"
     )
     (builder.home / "wheelhouse.yaml").write_text(image_file)
-    words = ["build", "wheelhouse.yaml", "--wheelhouse", str(builder.apptainer.wheelhouse), "--offline", "-q"]
+    words = ["image", "build", "wheelhouse.yaml", "--wheelhouse", str(builder.apptainer.wheelhouse), "--offline", "-q"]
     name = builder.place.lab.settings.user
     user = ["setpriv", f"--reuid={name}", f"--regid={name}", "--clear-groups", builder.place.lab.python]
     said = subprocess.run(

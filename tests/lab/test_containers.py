@@ -100,14 +100,14 @@ def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image
     (builder.home / "run.yaml").write_text(
         f"name: x\nsite: {builder.site('images.yaml')}\nimage: pytorch-cpu\ntrain: {{}}\n"
     )
-    said = builder.place.torusrun("check", "run.yaml", "--json")
+    said = builder.place.torusrun("plan", "run.yaml", "--check", "--json")
     outcomes = {finding["kind"]: finding["outcome"] for finding in json.loads(said.stdout)["findings"]}
     assert said.returncode == 0 and set(outcomes.values()) == {"fits"}, said.stdout + said.stderr
     assert {"image-broken", "python-old", "torch-old", "training-missing", "image-architecture"} <= set(outcomes)
     wrong = builder.site("wrong-images.yaml", ", bind: [/no/such/folder]")
     volta = (builder.home / wrong).read_text().replace("node:\n", "node:\n  architecture: sm_70\n  gpus: 1\n")
     (builder.home / wrong).write_text(volta)
-    said = builder.place.torusrun("check", "run.yaml", "--site", wrong, "--json")
+    said = builder.place.torusrun("plan", "run.yaml", "--check", "--site", wrong, "--json")
     kinds = {f["kind"] for f in json.loads(said.stdout)["findings"] if f["severity"] == "error"}
     assert said.returncode == 2 and {"bind-missing", "torch-without-cuda"} <= kinds
     refused = builder.place.torusrun("submit", "run.yaml", "--site", wrong)
@@ -115,7 +115,7 @@ def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image
     unreadable = builder.home / "unreadable.sif"
     unreadable.write_bytes(b"")
     unreadable.chmod(0)
-    said = builder.place.torusrun("check", "run.yaml", "--set", "image=unreadable.sif")
+    said = builder.place.torusrun("plan", "run.yaml", "--check", "--set", "image=unreadable.sif")
     assert said.returncode == 2 and "Permission denied" in said.stdout, said.stdout + said.stderr
 
 
@@ -160,7 +160,7 @@ BINDS = ("BIND", "BINDPATH", "MOUNT")
 
 
 def test_what_the_login_shell_binds_does_not_act(builder: Builder) -> None:
-    words = ["-m", "torusrun", "build", builder.tiny("bound"), "--site", builder.site("images.yaml"), "-q"]
+    words = ["-m", "torusrun", "image", "build", builder.tiny("bound"), "--site", builder.site("images.yaml"), "-q"]
     binds = {f"{prefix}_{name}": "/no/such/folder" for prefix in ("APPTAINER", "SINGULARITY") for name in BINDS}
     lab = builder.place.lab
     said = lab.run_as_user([lab.python, *words], cwd=builder.home, env=binds, timeout_s=300)

@@ -196,5 +196,5 @@ def test_the_kinds_are_those_of_the_verbs() -> None:
     """A renamed metavar must not end the completion of runs and files silently."""
     kinds = {verb.name: {value.kind for value in verb.values} for verb in verbs()}
     of_runs = ("shell", "status", "watch", "logs", "explain", "cancel", "resume", "collect", "cp")
-    of_files = ("plan", "check", "predict", "calibrate", "submit", "hold")
+    of_files = ("plan", "predict", "calibrate", "submit", "hold")
     assert all(RUNS in kinds[verb] for verb in of_runs) and all(FILES in kinds[verb] for verb in of_files), kinds

@@ -59,8 +59,7 @@ def run(home: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     write_text(
         attempt.rank_log(0), "\n".join(["begins well", *said, json.dumps(ENV), "password: 'typed planted5589'", "ends"])
     )
-    write_text(attempt.standby_stdout, f"the standby said {ENV['PLAIN']}\n")
-    write_text(attempt.standby_stderr, "the standby waits\n")
+    write_text(attempt.jobs_stdout, f"the job said {ENV['PLAIN']}\n")
     write_text(attempt.rank_log(2), "".join(char * 9999 for char in "y-:a ='\".") * 6)  # slow for careless patterns
     write_text(attempt.rank_log(1), "x" * 99 + "\n" + "y" * 2 * TAIL_BYTES + f"{ENV['PLAIN']}\nlast line\n")
     return made
@@ -76,7 +75,7 @@ def test_the_archive_has_what_happened_and_no_secret(run: RunFolder, capsys: pyt
     leaked = [(number, name) for number in PLANTED for name, text in files.items() if number in text]
     assert not leaked and not [number for number in PLANTED if number in listing], leaked
     expected = {"versions.json", "site.json", "plan.json", "ledger.jsonl", "attempts/1/job.sh", "attempts/1/job.out"}
-    expected |= {"attempts/1/standby.out", "attempts/1/standby.err"}
+    expected |= {"attempts/1/jobs.out"}
     assert expected <= set(files), expected - set(files)
     assert all(name in listing for name in files), "print all that is in it"
     never = [name for name in files if Path(name).name in ("launch.json", "config.json", "run.yaml", "state.pt")]

@@ -40,10 +40,8 @@ poll_interval: 0.1s
 ARGUMENTS = {
     "init": "mine --scheduler local --yes",
     "doctor": "--site {home}/site.yaml",
-    "build": "{home}/image.yaml --offline",
-    "image": "ls",
-    "check": "{home}/command.yaml",
-    "plan": "{home}/run.yaml",
+    "image": "build {home}/image.yaml --offline",
+    "plan": "{home}/command.yaml --check",
     "predict": "{home}/run.yaml --workload resnet50 --gpu v100-16gb",
     "recipes": "show sony-224s",
     "calibrate": "{home}/run.yaml --from {run}",
@@ -74,7 +72,7 @@ ARGUMENTS = {
     "completion": "bash",
 }
 # After all that can be looked at.
-REFUSED = dict.fromkeys(("build", "calibrate", "shell", "forward", "cancel", "resume", "sweep"), 2)
+REFUSED = dict.fromkeys(("image", "calibrate", "shell", "forward", "cancel", "resume", "sweep"), 2)
 
 
 @pytest.fixture(scope="module")

@@ -159,7 +159,7 @@ CALLS: dict[str, Callable[[Known, Path], object]] = {
     "verb": lambda run, _: verbs.run_there(run, "logs"),
     "shell": lambda run, _: RunThere(run).shell("true"),
     "forward": lambda run, _: RunThere(run).forward(6006),
-    "verb of a file": lambda _, path: of_file.run("check", plan(str(path)), str(path), []),
+    "verb of a file": lambda _, path: of_file.run("plan", plan(str(path)), str(path), []),
     "submit": lambda _, path: api.submit(path),
 }
 

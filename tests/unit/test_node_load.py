@@ -304,7 +304,7 @@ def test_an_nvidia_smi_that_hangs_is_ended_and_delays_nobody(tmp_path: Path, mon
     watch.close()
     until(lambda: not Path(f"/proc/{pid}").exists(), "nvidia-smi to be ended")
     watch._thread.join(20.0)
-    assert not watch._thread.is_alive(), "a thread stays for every attempt of an elastic run"
+    assert not watch._thread.is_alive()
 
 
 def test_a_node_of_many_writes_less_often(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_a_damaged_share_is_still_a_record() -> None:
 
 
 def test_attempts_in_one_process_leave_no_descriptors(tmp_path: Path) -> None:
-    """The wrapper of an elastic run stays for all attempts."""
+    """The keeper of a held allocation stays for all attempts."""
 
     def both() -> None:
         monitor = Monitor(RunFolder(tmp_path).attempt(1), 0, 1, Watched({0}, [0], "lo", ()))

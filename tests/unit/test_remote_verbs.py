@@ -237,16 +237,16 @@ def test_a_sweep_whose_members_have_other_code_is_refused(run_file: Path, capsys
 
 def test_verbs_that_go_through_no_login_node_say_so(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = ["--site", str(run_file.parent / "site.yaml")]
-    for words in (["image", "ls", *site], ["build", "x", *site], ["calibrate", str(run_file)]):
+    for words in (["image", "ls", *site], ["image", "build", "x", *site], ["calibrate", str(run_file)]):
         run_file.write_text("name: asked\nsite: ./site.yaml\ntrain: {}\n")
         assert main(words) == 2
-        assert f"through {HERE.address}, and `torusrun {words[0]}` is not" in capsys.readouterr().err
+        assert f"through {HERE.address}, and `torusrun {words[0]}" in capsys.readouterr().err
 
 
 def test_an_image_is_checked_on_the_login_node(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(run_file)]) == 0
+    assert main(["plan", str(run_file), "--check"]) == 0
     assert "the run has no image" in capsys.readouterr().out
-    assert main(["check", str(run_file), "--set", "image=/nowhere/image.sif"]) in (2, 3)
+    assert main(["plan", str(run_file), "--check", "--set", "image=/nowhere/image.sif"]) in (2, 3)
     assert "/nowhere/image.sif" in capsys.readouterr().err
 
 

@@ -53,14 +53,14 @@ def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def test_check_reports_what_the_environment_of_a_run_has(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "run.yaml"]) == 0
+    assert main(["plan", "run.yaml", "--check"]) == 0
     printed = capsys.readouterr().out
     assert f"ok       environment        {project}/own/bin/python: Python 3." in printed
     assert "warning  PyTorch            torch cannot be imported: " in printed and "MPI" in printed
 
 
 def test_a_missing_environment_is_one_failure(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "run.yaml", "--set", "environment.venv=/no/such"]) == 2
+    assert main(["plan", "run.yaml", "--check", "--set", "environment.venv=/no/such"]) == 2
     assert "`source /no/such/bin/activate`: " in capsys.readouterr().out
 
 

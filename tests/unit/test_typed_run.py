@@ -122,7 +122,7 @@ def test_a_plan_without_a_file_is_submitted_by_python(folder: Path) -> None:
     assert not [source for source in planned.sources if not Path(source).exists()], "its copies could not be private"
 
 
-@pytest.mark.parametrize("verb", ["submit", "plan", "check"])
+@pytest.mark.parametrize("verb", ["submit", "plan"])
 def test_a_run_file_takes_the_options_of_a_run_without_a_file(
     verb: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_run_file_takes_the_options_of_a_run_without_a_file(
     file = folder / "runs" / "run.yaml"
     file.write_text("name: mine\nsite: local\ncommand: [python, train.py]\nenv: {LR: '1'}\n")
     options = ["--site=slurm-v100", "-N3", "--gpus=2", "--time=2h", "--name=e3", "--env", "LR=", "--code=."]
-    shows = {"submit": ["--print-script"], "plan": ["--json"], "check": []}[verb]
+    shows = {"submit": ["--print-script"], "plan": ["--json"]}[verb]
     assert main([verb, str(file), *options, *shows]) == 0
     if verb == "plan":
         spec = json.loads(capsys.readouterr().out)["spec"]

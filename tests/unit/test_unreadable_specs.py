@@ -115,7 +115,7 @@ def test_a_run_file_with_an_impossible_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
-    for verb in ("plan", "submit", "check", "predict"):
+    for verb in ("plan", "submit", "predict"):
         assert main([verb, name]) == 2, verb
         err = capsys.readouterr().err
         assert says in err and len(err.splitlines()) <= 2, err

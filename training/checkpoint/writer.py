@@ -5,13 +5,11 @@ imported torch already, so there it is a new Python (`start_anew`). A thread wou
 works. An order travels over a socket, the state in shared memory, whose descriptor travels with the order. So the
 process needs nothing of the training: it finishes an order even if the training was killed.
 
-It holds the lock of its attempt (the open file `alive`). So the next attempt waits for it. If the training did not
-have the lock at the start (training/standby.py), the first message brings it.
+It holds the lock of its attempt (the open file `alive`). So the next attempt waits for it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import mmap
@@ -30,7 +28,6 @@ from typing import Any
 from torusrun.training.checkpoint.store import Order, write
 
 LARGEST_BYTES = 1 << 17  # of a message; the kernel's default limit is 208 KiB
-KEEP = b"keep"  # the message that brings a log and a lock
 ALONE_S = 60.0  # how long an order may take after the end of the training; the next attempt waits longer
 BEGIN_S = END_S = 60.0  # for the start and the end of a Python
 # The package comes last, so that nothing beside it hides a module of the standard library.
@@ -61,12 +58,6 @@ class Writer:
         self._orders, self._process = orders, process
         self._order: Order | None = None
         self._written: Written | None = None
-
-    def keep(self, log: int, lock: int) -> None:
-        """Have the process write its output to the open file `log`, and keep the open file `lock` until it ends."""
-        if self._orders:
-            with contextlib.suppress(OSError):  # it has died: the next order notices that
-                socket.send_fds(self._orders, [KEEP], [log, lock])
 
     @property
     def busy(self) -> bool:
@@ -105,17 +96,12 @@ class Writer:
         found, self._order, self._written = self._written, None, None
         return found
 
-    def leave(self) -> None:
-        """Let the process end by itself, after the order in flight if there is one."""
-        if self._orders:
-            self._orders.shutdown(socket.SHUT_RDWR)  # `close` is not enough: workers that load data may have it open
-            self._orders.close()
-            self._orders = None
-
     def close(self) -> None:
         """End the process; no order may be in flight. A writer that was forked ends with the training."""
         if self._orders and self._process:
-            self.leave()
+            self._orders.shutdown(socket.SHUT_RDWR)  # `close` is not enough: workers that load data may have it open
+            self._orders.close()
+            self._orders = None
             self._process.wait(END_S)
 
     def _parsed(self, answer: bytes, order: Order) -> Written:
@@ -176,15 +162,11 @@ def _serve(orders: socket.socket, training: int, begun: bytes = b"") -> None:
     alone = _Alone(training)
     while True:
         try:
-            message, descriptors, _, _ = socket.recv_fds(orders, LARGEST_BYTES, 2)
+            message, descriptors, _, _ = socket.recv_fds(orders, LARGEST_BYTES, 1)
         except ConnectionResetError:  # it has ended without the last answer
             return
         if not message:
             return
-        if message == KEEP:
-            os.dup2(descriptors[0], 1)
-            os.dup2(descriptors[0], 2)
-            continue
         values = json.loads(message)
         done = _written(Order(**values), descriptors[0], alone)
         os.close(descriptors[0])

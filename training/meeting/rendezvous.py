@@ -9,10 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
-import threading
 import time
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -22,7 +19,6 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # torch.distributed has them untyped
 
 from torusrun.training.collectives.cut_off import PeerLost
-from torusrun.training.collectives.groups import close_connections
 from torusrun.training.config import Config
 from torusrun.training.files.trusted import put
 from torusrun.training.meeting.addresses import NAME_INTERFACE, RendezvousError, listen
@@ -32,10 +28,9 @@ from torusrun.training.meeting.signed_store import Secret, SignedStore
 ALL_HERE = "all here"
 NONCE_BYTES = 16
 POLL_S = 0.05
-LOOK_S = 1.0  # between looks whether other ranks are lost
+LOOK_S = 1.0  # between looks whether rank 0 is lost
 
 _kept: list[Store] = []
-_left = threading.Event()  # the rank has to leave the others
 
 
 class NotThere(RendezvousError, PeerLost):
@@ -67,7 +62,7 @@ def join(config: Config, ranks: Ranks, backend: str) -> SignedStore:
 def wait_for_rank_0(store: SignedStore, key: str) -> None:
     """Wait for a value of rank 0, which may verify a large checkpoint before: as long as it keeps the store open.
 
-    Raises NotThere if ranks are lost meanwhile, DistNetworkError if the store is gone.
+    Raises DistNetworkError if the store is gone.
     """
     while True:
         try:
@@ -75,8 +70,6 @@ def wait_for_rank_0(store: SignedStore, key: str) -> None:
         except dist.DistNetworkError:
             raise
         except dist.DistError:  # the time of one wait is over; `check` raises DistNetworkError if rank 0 has ended
-            if _left.is_set():
-                raise NotThere(f"other ranks are lost while this one waits for {key!r} of rank 0") from None
             if store.check([key]):
                 return None
 
@@ -85,49 +78,6 @@ def leave() -> None:
     """End the process group and release its store."""
     dist.destroy_process_group()
     _kept.clear()
-
-
-def abandoned() -> bool:
-    """Leave the ranks, of which one is lost: all that still waits for others ends, here and, for this rank, there.
-
-    False if this process cannot meet other ranks again: NCCL's communicators have not been tried.
-    """
-    if dist.is_initialized():
-        if dist.get_backend() != "gloo":
-            return False
-        cut()
-        dist.destroy_process_group()
-    _kept.clear()
-    return True
-
-
-def again() -> None:
-    """Other ranks are to be met from now on: an earlier `cut` no longer counts."""
-    _left.clear()
-
-
-def cut() -> None:
-    """End all that waits for other ranks, here and there."""
-    _left.set()
-    if not dist.is_initialized():
-        _shut_connections()
-    elif dist.get_backend() == "gloo":
-        for group in list(dist.distributed_c10d._world.pg_map):
-            close_connections(group)
-
-
-def _shut_connections() -> None:
-    """Shut down the connections of this process: before the ranks have met, those to the store, which has no call."""
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # as of the descriptor that listed them
-            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
-                _shut(int(name))
-
-
-def _shut(descriptor: int) -> None:
-    with socket.socket(fileno=os.dup(descriptor)) as one:
-        if one.family in (socket.AF_INET, socket.AF_INET6) and one.getpeername():  # raises OSError if it only listens
-            one.shutdown(socket.SHUT_RDWR)
 
 
 def _open_store(config: Config, ranks: Ranks) -> Store:
@@ -160,8 +110,6 @@ def _find_store(config: Config, ranks: Ranks) -> Store:
 def _read_when_there(path: Path, timeout_s: float, rank: int) -> dict[str, Any]:
     deadline = time.monotonic() + timeout_s
     while not path.exists():
-        if _left.is_set():
-            raise NotThere(f"rank {rank}: other ranks are lost")
         if time.monotonic() > deadline:
             reason = f"rank 0 has not written {path} in {timeout_s:g} s"
             raise NotThere(f"rank {rank}: {reason}; see rank 0's log for why it did not start")

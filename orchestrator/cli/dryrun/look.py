@@ -167,9 +167,6 @@ def _kinds(plan: Plan) -> set[str]:
     asked = {
         "image": plan.run.image,
         "keep_going": plan.keeps_going,
-        "standby": plan.stands_by and not plan.elastic,
-        "elastic": plan.elastic,
-        "waits": plan.stands_by or plan.elastic,
         "code": plan.code,
         "shells": client.of(plan.site).shell_from_inside,
         "preflight": plan.has_preflight,

@@ -1,7 +1,7 @@
 """
 Removed is only what no run needs:
 
-  image        a built image that was not used for 30 days; `torusrun build` makes it again
+  image        a built image that was not used for 30 days; `torusrun image build` makes it again
   code         files that were sent to this login node, and not used for 30 days; runs have their own copies
   checkpoints  with --keep-checkpoints N, of runs that are over: all but the newest N and the best
   leftover     what killed builds, writers of checkpoints and fetched copies left, after a day

@@ -1,12 +1,19 @@
 """
+IMAGE is the name or path of an image file, or a Dockerfile, or a run file with an image, or an image of another form
+(an archive, a folder, a registry's reference), which is converted to a SIF. For a site with Pyxis the result is a
+squashfs, and a SIF can be converted, too. All but build, render and convert take a built image.
+
 examples:
+  torusrun image build pytorch-cpu
+  torusrun image build containers/pytorch-v100.yaml --site slurm --on job
+  torusrun image build docker/Dockerfile --context .
+  torusrun image build docker-archive:mine.tar
+  torusrun image build pytorch-cpu --wheelhouse wheels --offline
   torusrun image ls
   torusrun image inspect pytorch-cpu
   torusrun image verify pytorch-cpu
-  torusrun image inspect pytorch-cpu --sbom spdx
   torusrun image export pytorch-cpu --to pytorch-cpu.tar
   torusrun image render sony-2018
-  torusrun image resolve pytorch-hopper
   torusrun image convert Dockerfile --to converted
 """
 
@@ -20,7 +27,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, SiteError, UserError
-from torusrun.orchestrator.base.terminal.remarks import busy, progress, result
+from torusrun.orchestrator.base.terminal.remarks import busy, draws, progress, redrawn, result
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
@@ -32,57 +39,86 @@ if TYPE_CHECKING:
 
 
 def prints_json(args: argparse.Namespace) -> bool:
-    """Whether these words print JSON of their own."""
-    return args.what in ("ls", "inspect", "resolve")
+    """True if this command line prints JSON of its own."""
+    return args.what in ("ls", "inspect")
+
+
+WHAT = {
+    "build": "build an image, unless the cache has it",
+    "ls": "list the built images",
+    "inspect": "show an image as JSON, with its packages",
+    "verify": "compare an image with its SHA-256",
+    "rm": "remove it",
+    "sign": "sign it with your own key",
+    "export": "copy it with its definition, lock and checksums",
+    "render": "print the definition of an image file or a Dockerfile",
+    "convert": "write the definition of a Dockerfile, with the files it copies",
+}
+ONLY_OF = {  # the words that an option is for; others refuse it
+    "on": ("build",),
+    "wheelhouse": ("build",),
+    "offline": ("build",),
+    "locked": ("build",),
+    "context": ("build", "render", "convert"),
+    "lock": ("inspect",),
+    "to": ("export", "convert"),
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = ("ls", "inspect", "verify", "rm", "sign", "export", "render", "convert", "resolve")
-    what = (
-        "what to do; render prints the definition of an image file or Dockerfile, convert writes a Dockerfile's; "
-        "resolve looks up the packages and sizes of an image file"
-    )
-    parser.add_argument("what", choices=verbs, help=what)
+    parser.add_argument("what", choices=WHAT, help="; ".join(f"{word}: {text}" for word, text in WHAT.items()))
     parser.add_argument(
-        "image",
-        metavar="IMAGE",
-        nargs="?",
-        help="an image's name, path, or the start of its key; render, convert, resolve: an image file or a Dockerfile",
+        "image", metavar="IMAGE", nargs="?", help="a built image by its name, path or key, or see below"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument("--lock", action="store_true", help="inspect: only the lock, for `torusrun build --locked`")
-    parser.add_argument("--sbom", choices=("spdx", "cyclonedx"), help="inspect: the packages as a bill of materials")
+    shared_arguments.site(parser)
+    parser.add_argument(
+        "--on", choices=("login", "job"), help="build: here (login) or in a job; default: the site's build_on"
+    )
+    parser.add_argument("--wheelhouse", metavar="DIR", help="build: take Python packages only from this folder")
+    parser.add_argument("--offline", action="store_true", help="build: use no network")
+    parser.add_argument(
+        "--locked",
+        metavar="LOCK",
+        nargs="?",
+        const="",
+        help="build: install the versions of this lock (of `torusrun image inspect IMAGE --lock`); default: IMAGE.lock",
+    )
+    shared_arguments.context(parser)
+    parser.add_argument(
+        "--lock", action="store_true", help="inspect: only the lock, for `torusrun image build --locked`"
+    )
     parser.add_argument(
         "--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar; convert: a new folder"
     )
-    shared_arguments.site(parser)
-    shared_arguments.context(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.planning.image import building
     from torusrun.orchestrator.spec.load import load_site
 
+    for option, words in ONLY_OF.items():
+        if getattr(args, option) not in (None, False) and args.what not in words:
+            raise UserError(f"`torusrun image {args.what}` takes no --{option}; it is for {' and '.join(words)}")
+    if args.image is None and args.what != "ls":
+        raise UserError(f"`torusrun image {args.what}` needs an image; `torusrun image ls` lists them")
+    if args.what == "build":
+        return _build(args)
     site = load_site(args.site)
     shared_arguments.here(site, "image")
+    if args.what == "render":
+        _print_noted(building.definition(args.image, site, args.context), end="")
+        return DONE
+    if args.what == "convert":
+        _print_noted(_converted(args.image, site, args.to, args.context))
+        return DONE
     caches = building.caches(site)
     if args.what == "ls":
         return _list(caches, args.json)
-    if args.image is None:
-        raise UserError(f"`torusrun image {args.what}` needs an image; `torusrun image ls` lists them")
-    if args.what == "render":
-        _noted(building.definition(args.image, site, args.context), end="")
-        return DONE
-    if args.what == "convert":
-        _noted(_converted(args.image, site, args.to, args.context))
-        return DONE
-    if args.what == "resolve":
-        _resolve(args.image, site, args.json)
-        return DONE
     entry = caches.find(args.image)
     cache = caches.of(entry)
     if args.what == "inspect":
-        print(json.dumps(_inspected(cache, entry, args), indent=1))
+        print(json.dumps(_inspected(cache, entry, args.lock), indent=1))
     elif args.what == "verify":
         if wrong := cache.verify(entry):
             print(wrong)
@@ -98,20 +134,55 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _inspected(cache: Cache, entry: CachedImage, args: argparse.Namespace) -> dict[str, Any]:
-    from torusrun.orchestrator.images.definitions import package_lock
-    from torusrun.orchestrator.planning.image import sbom
+def _build(args: argparse.Namespace) -> int:
+    from torusrun.orchestrator.images import pyxis
+    from torusrun.orchestrator.images.source import has_text, typed
+    from torusrun.orchestrator.planning.image import building, squashed
+    from torusrun.orchestrator.planning.plan import plan
+    from torusrun.orchestrator.spec.load import is_run, load_site
+    from torusrun.orchestrator.spec.paths import absolute
 
-    there = cache.packages(entry.key).exists()
-    if not (args.lock or args.sbom):
-        packages = package_lock.read(cache.packages(entry.key)).as_json() if there else None
-        return {**entry.as_json(), "path": str(entry.path), "packages": packages}
-    if not there:
-        raise SiteError(
-            f"{entry.path}: it has no lock: it has no Python, or was imported, or an older torusrun built it"
-        )
-    lock = package_lock.read(cache.packages(entry.key))
-    return lock.as_json() if args.lock else sbom.FORMATS[args.sbom](entry, lock)
+    word = typed(args.image)
+    if has_text(word) and is_run(word):
+        planned = plan(word, site=args.site)
+        source, site = planned.run.image, planned.site
+        if source is None:
+            raise UserError(f"{word}: it has no 'image', so there is nothing to build")
+    else:
+        source, site = word, load_site(args.site)
+    shared_arguments.here(site, "image build")
+    by_pyxis = pyxis.used(site.container.runtime)
+    of_builds = {"--on job": args.on == "job", "--locked": args.locked is not None, "--wheelhouse": args.wheelhouse}
+    refused = next((option for option, given in of_builds.items() if given), "")
+    if by_pyxis and (made := squashed.directly(source, site, progress, offline=args.offline, refused=refused)):
+        print(made.path)
+        return DONE
+    wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
+    lock = building.lock_of(source, args.locked) if args.locked is not None else None
+    prepared = building.prepare(
+        source, site, offline=args.offline, wheelhouse=wheelhouse, lock=lock, context=args.context
+    )
+    for advice in prepared.advice:
+        progress(f"note: {advice}")
+    if (args.on or site.container.build_on) == "job" and not building.caches(site).sound(prepared.key):
+        from torusrun.orchestrator.planning.image.build_job import build_in_job
+
+        build_in_job(prepared, site, site.interpreter, progress)
+    entry = building.build(prepared, site, progress, redrawn if draws() else None)
+    print(squashed.of(entry, site, progress).path if by_pyxis else entry.path)
+    return DONE
+
+
+def _inspected(cache: Cache, entry: CachedImage, only_lock: bool) -> dict[str, Any]:
+    from torusrun.orchestrator.images.definitions import package_lock
+
+    packages = cache.packages(entry.key)
+    lock = package_lock.read(packages).as_json() if packages.exists() else None
+    if not only_lock:
+        return {**entry.as_json(), "path": str(entry.path), "packages": lock}
+    if lock is None:
+        raise SiteError(f"{entry.path}: it has no lock: it has no Python, or was imported")
+    return lock
 
 
 def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
@@ -133,21 +204,11 @@ def _converted(source: str, site: Site, to: str | None, context: Path | None) ->
     return building.converted(source, site, absolute(to), context)
 
 
-def _noted(made: tuple[str | Path, tuple[str, ...]], end: str = "\n") -> None:
+def _print_noted(made: tuple[str | Path, tuple[str, ...]], end: str = "\n") -> None:
     """Print a result, after the notes about it."""
     for note in made[1]:
         progress(f"note: {note}")
     print(made[0], end=end)
-
-
-def _resolve(source: str, site: Site, as_json: bool) -> None:
-    from torusrun.orchestrator.base.terminal.output import width
-    from torusrun.orchestrator.planning.image.resolved import resolve
-    from torusrun.orchestrator.report.image_parts import lines
-
-    with busy("looking up packages"):
-        found = resolve(source, site)
-    print(json.dumps(found.as_json(), indent=1) if as_json else "\n".join(lines(found, width(sys.stdout))))
 
 
 def _list(caches: Caches, as_json: bool) -> int:
@@ -157,7 +218,7 @@ def _list(caches: Caches, as_json: bool) -> int:
         print(json.dumps({"schema": 1, "images": rows}, indent=1))
     else:
         _print_table(entries) if entries else print(
-            f"no images in {caches.own.folder}; `torusrun build NAME` makes one"
+            f"no images in {caches.own.folder}; `torusrun image build NAME` makes one"
         )
     return DONE
 

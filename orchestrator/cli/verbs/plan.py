@@ -3,6 +3,7 @@ example:
   torusrun plan examples/digits.yaml --set grid=4x1
   torusrun plan run.yaml --hosts hosts.txt --svg placement.svg
   torusrun plan run.yaml --site slurm --ask
+  torusrun plan run.yaml --check
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import textwrap
 from typing import TYPE_CHECKING
 
-from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.errors import DONE, USER_MISTAKE, UserError
 from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
 from torusrun.training.schedule.phases import Course, phases_of
@@ -35,9 +36,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
     parser.add_argument("--svg", metavar="FILE", help="draw the placement as SVG into FILE")
     parser.add_argument("--ask", action="store_true", help="also ask Slurm when the job would start")
+    parser.add_argument("--check", action="store_true", help="also compare the run, its image and its site")
 
 
 def run(args: argparse.Namespace) -> int:
+    from torusrun.orchestrator.cli import image_fits
     from torusrun.orchestrator.planning.auto_grid import with_expected_grid
     from torusrun.orchestrator.planning.plan import plan
     from torusrun.orchestrator.report import map_svg
@@ -49,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
     planned = plan(args.file, site=args.site, settings=args.settings)
+    if args.check and planned.site.host:
+        return _checked_there(args, planned)
     if args.svg and not args.hosts:
         raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
     starts_s = _start(planned) if args.ask else None
@@ -58,11 +63,13 @@ def run(args: argparse.Namespace) -> int:
     planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, placed.hosts if placed else None)
     of_command = _of_command(planned)
+    fit = image_fits.of(planned) if args.check else None
     if args.json:
         known = forecast or of_command
         parts = {"placement": placed.as_json() if placed else None, "prediction": known and known.as_json()}
         cost = {"attempts": attempts_needed(planned, forecast) if forecast else None, "starts_s": starts_s}
-        print(json.dumps({**planned.as_json(), **parts, **cost}, indent=1))
+        checked = {"check": fit.as_json()} if fit else {}
+        print(json.dumps({**planned.as_json(), **parts, **cost, **checked}, indent=1))
     else:
         print(_words(planned))
         print(f"\n{placed.text()}\n" if placed else _later(planned))
@@ -70,7 +77,18 @@ def run(args: argparse.Namespace) -> int:
         print(f"{'cost':12}{cost_line(planned, forecast)}\n" if forecast else "", end="")
         print(_checkpoints(planned, forecast), end="")
         print(f"{'start':12}{start_line(planned, forecast, starts_s)}\n" if args.ask else "", end="")
-    return DONE
+        print("\n".join(["", *fit.lines()]) if fit else "", end="\n" if fit else "")
+    return USER_MISTAKE if fit and fit.refused else DONE
+
+
+def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
+    """The same verb on the login node, which has the image and the runtime."""
+    from torusrun.orchestrator.remote import of_file
+
+    if args.hosts or args.svg:
+        raise UserError("--hosts and --svg draw here, and --check examines the image there: give one of them")
+    options = [option for option in ("--check", "--json", "--ask") if getattr(args, option.strip("-"))]
+    return of_file.run("plan", planned, args.file, options, site=args.site, settings=args.settings)
 
 
 def _start(planned: Plan) -> float | None:
@@ -90,8 +108,10 @@ def _sweep(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.sweeps.cost import cost
     from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
-    if args.hosts or args.svg or args.ask:
-        raise UserError("--hosts, --svg and --ask are for one run: leave out the sweep, as in --set sweep=null")
+    if args.hosts or args.svg or args.ask or args.check:
+        raise UserError(
+            "--hosts, --svg, --ask and --check are for one run: leave out the sweep, as in --set sweep=null"
+        )
     asked = SweepOptions(tuple(args.sweep), args.at_once)
     sweep = plan_sweep(args.file, site=args.site, settings=args.settings, asked=asked)
     if args.json:
@@ -181,9 +201,7 @@ def _keeps_going(planned: Plan) -> str:
     fewest = f", on {counted(settings.min_nodes, 'node')} or more" if settings.min_nodes else ""
     spares = f", with {counted(settings.spares, 'spare node')}" if settings.spares else ""
     vain = counted(settings.most_in_vain, "attempt")
-    standby = ", with a standby" if settings.standby else ""
-    elastic = ", with the processes that are left" if planned.elastic else ""
-    return f"{jobs}{spares}{fewest}{standby}{elastic}, until {vain} in a row made no new checkpoint"
+    return f"{jobs}{spares}{fewest}, until {vain} in a row made no new checkpoint"
 
 
 def _bad_nodes(planned: Plan) -> dict[str, str]:

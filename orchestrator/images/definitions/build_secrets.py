@@ -27,8 +27,7 @@ FILES = {"netrc": ".netrc", "ca_bundle": "ca.pem", "registry_auth": ""}  # name:
 REGISTRY = {"registry_username": "DOCKER_USERNAME", "registry_password": "DOCKER_PASSWORD"}
 ENCODED = "TORUSRUN_SECRET_"  # prefix of the variables that the definition decodes
 HIDDEN = "****"
-# A part of a secret URL's path that may be a token: 12 or more characters, or 5 with a digit. For the URLs of others,
-# whose paths a message should show, lookups/web.py is stricter.
+# A part of a secret URL's path that may be a token: 12 or more characters, or 5 with a digit.
 TOKEN = re.compile(r".{12,}|(?=.*\d).{5,}")
 
 

@@ -18,28 +18,21 @@ OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # if torchrun started torusrun itself: 
 
 
 def begin(rank: Rank, lock: int, log: IO[bytes], held: contextlib.ExitStack) -> subprocess.Popen[bytes]:
-    """Start the program of `rank`, which writes to `log` and keeps the descriptor `lock`."""
-    return started(rank, rank.order.program.argv, [lock], log, held)
-
-
-def started(
-    rank: Rank, argv: Sequence[str], keep: Sequence[int], output: IO[bytes] | None, held: contextlib.ExitStack
-) -> subprocess.Popen[bytes]:
-    """Start `argv` as the program of `rank` with the descriptors `keep`.
+    """Start the program of `rank`, which writes to `log` and keeps the descriptor `lock`.
 
     What it needs stays until `held` is closed, which waits for the process that writes a checkpoint.
     """
     program, container = rank.order.program, rank.order.container
     left = LeftBehind()
-    kept = (*keep, left.kept)
-    command, environment = _command(rank, argv, kept, held)
+    kept = (lock, left.kept)
+    command, environment = _command(rank, kept, held)
     if not program.own_group:  # mpirun also sends these to the program, which they would kill
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
     child = process.start(
         command,
         environment=environment,
-        output=output,
+        output=log,
         cwd=Path(program.directory) if program.directory and not container else None,
         keep=[*kept, *_of_pmi(environment)],
         own_group=program.own_group,
@@ -50,10 +43,8 @@ def started(
     return child
 
 
-def _command(
-    rank: Rank, argv: Sequence[str], kept: Sequence[int], held: contextlib.ExitStack
-) -> tuple[list[str], dict[str, str]]:
-    """(command, environment) by which this rank starts `argv`, on the host or in its image.
+def _command(rank: Rank, kept: Sequence[int], held: contextlib.ExitStack) -> tuple[list[str], dict[str, str]]:
+    """(command, environment) by which this rank starts its program, on the host or in its image.
 
     `kept` are the descriptors that a process of the program may keep. Rank 0 first opens the meeting point, if the
     program has one.
@@ -69,10 +60,10 @@ def _command(
     own = {**rank.variables(meets, os.environ), "TORUSRUN_KEEP": ",".join(map(str, kept))}
     secret = secrets_of(rank.attempt, rank.order.secrets)
     if not rank.order.container:
-        return list(argv), {**inherited, **own, **secret.values}
+        return list(program.argv), {**inherited, **own, **secret.values}
     from torusrun.orchestrator.job.image.contained import contained
 
-    return contained(rank.order.container, argv, own, inherited, rank.attempt, rank.number, held, secret)
+    return contained(rank.order.container, program.argv, own, inherited, rank.attempt, rank.number, held, secret)
 
 
 def _of_pmi(environment: Mapping[str, str]) -> list[int]:

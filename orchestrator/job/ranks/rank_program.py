@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.errors import TorusrunError
@@ -22,30 +22,15 @@ from torusrun.orchestrator.folder.pulse import host_pulse_s
 from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job.ranks import stacks
 from torusrun.orchestrator.job.start.launch_order import Rank
-from torusrun.training.reporting.exits import EXIT_CUT_OFF
-
-if TYPE_CHECKING:
-    from torusrun.orchestrator.job.ranks.elastic import ElasticProgram
 
 POLL_S = 0.2
-QUERY_S = 6.0  # after a query, the file that has the program leave its attempt is looked for: the supervisor waits 5 s
-LEAVE_S = 1.0  # for a program that has to leave its attempt
-SOON_S = 0.05  # between looks whether the program has left its attempt: the others wait for it
 NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, but may have ended
 
 
 class RankProgram:
-    """The program of a rank from its start to its end, and the requests to its wrapper during that time.
+    """The program of a rank from its start to its end, and the requests to its wrapper during that time."""
 
-    An `elastic` program ends, for this attempt, if it leaves it.
-    """
-
-    def __init__(
-        self, child: subprocess.Popen[bytes], rank: Rank, times: Recorder, elastic: ElasticProgram | None = None
-    ) -> None:
-        self.elastic, self.poll_s = elastic, SOON_S if elastic else POLL_S
-        self.leave_s: float | None = None  # when a program that has to leave the attempt is killed
-        self.query_s = float("-inf")  # when there was a query: it may mean that the program has to leave
+    def __init__(self, child: subprocess.Popen[bytes], rank: Rank, times: Recorder) -> None:
         self.child, self.attempt, self.rank, self.times = child, rank.attempt, rank.number, times
         self.program, self.kill_after_s = rank.order.program, rank.order.kill_after_s
         self.pulse_s = time.monotonic() if rank.slot.local_rank == 0 else float("inf")
@@ -63,14 +48,11 @@ class RankProgram:
         noted = False
         while True:
             try:
-                code = self.child.wait(timeout=self.poll_s)
+                code = self.child.wait(timeout=POLL_S)
                 self._kill()
                 self.times.look(last=True)
-                return code, self.told_s is not None or self.leave_s is not None
+                return code, self.told_s is not None
             except subprocess.TimeoutExpired:
-                if self.elastic and self._left(self.elastic):
-                    self.times.look(last=True)
-                    return EXIT_CUT_OFF, self.told_s is not None
                 self.times.look()
                 if self.told_s and not noted:
                     noted = True
@@ -84,21 +66,10 @@ class RankProgram:
                 if time.monotonic() > self.newer_s + NEWER_S:
                     self.newer_s = time.monotonic()
                     if self._is_superseded():
-                        if self.elastic:
-                            self.elastic.superseded = True
                         self._kill()
                 if self.asked_where:
                     self.asked_where = False
                     self._answer()
-
-    def _left(self, elastic: ElasticProgram) -> bool:
-        """Whether the program has left the attempt; the supervisor may have said, by a query, that it has to."""
-        if self.leave_s is None and time.monotonic() < self.query_s + QUERY_S and self.attempt.leave.exists():
-            self.leave_s = time.monotonic() + LEAVE_S
-            elastic.leave()
-        if self.leave_s is not None and time.monotonic() > self.leave_s:
-            self._kill()
-        return elastic.left()
 
     def _answer(self) -> None:
         """Record where the program is, for the supervisor."""
@@ -130,7 +101,7 @@ class RankProgram:
         """On the supervisor's query where the ranks are: the program writes its stack to its log, if it can."""
         if self.program.shows_stack:
             self._send(signal.SIGUSR1)
-        self.asked_where, self.query_s = True, time.monotonic()
+        self.asked_where = True
 
     def _send(self, number: int) -> None:
         if self.child.poll() is None:

@@ -18,7 +18,6 @@ from torusrun.orchestrator.schedulers import launchers, remote_shell
 from torusrun.orchestrator.schedulers.launchers.launcher import PASSED, Launch, Launcher
 
 VERSION_S = 30.0
-STANDBY = "--standby"  # the option of a rank's wrapper that first waits for the next attempt
 
 
 def launcher(plan: Plan, inherited: Mapping[str, str]) -> Launcher:
@@ -37,17 +36,15 @@ def command(
     launcher: Launcher,
     inherited: Mapping[str, str] = os.environ,
     *,
-    waits: bool = False,
     image: Image | None = None,
 ) -> list[str]:
     """The launcher's command, for the attempt's folder as working directory; each rank runs `orchestrator.job.rank`.
 
-    If it `waits`, its ranks are those of the next attempt, and it runs beside the launcher of this one. If the site has
-    Pyxis, the launcher starts them in `image`.
+    If the site has Pyxis, the launcher starts them in `image`.
     """
     if image and pyxis.used(plan.site.container.runtime):
         return _in_image(plan, attempt, launcher, inherited, image)
-    rank = process.module(plan.python, "torusrun.orchestrator.job.rank", attempt.folder, *([STANDBY] if waits else []))
+    rank = process.module(plan.python, "torusrun.orchestrator.job.rank", attempt.folder)
     return [*launcher.command(launch(plan, attempt, launcher, inherited)), *plan.site.launcher_args, *rank]
 
 
@@ -91,7 +88,6 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[
         remote_shell=_remote_shell(plan, launcher),
         passed=tuple(name for name in PASSED if name in inherited),
         mpi=bool(plan.run.command),
-        beside=plan.stands_by and not plan.elastic,
         kill_after_s=plan.site.kill_after_s,
         called="" if same_host(called, socket.gethostname()) else called,
     )

@@ -31,21 +31,14 @@ def prepare(
     placement: Placement,
     image: Image | None,
     launcher: Launcher,
-    *,
-    elastic: bool = False,
 ) -> Program:
-    """Write the placement, the launcher's host file and the launch order; the program that every rank starts.
-
-    An `elastic` program continues in later attempts if its plan says so.
-    """
+    """Write the placement, the launcher's host file and the launch order; the program that every rank starts."""
     attempt.logs.mkdir(exist_ok=True)
     attempt.ranks.mkdir(exist_ok=True)
     write_json(attempt.placement, placement.as_json())
     write_text(attempt.hostfile, placement.hostfile)
     (command if plan.run.command else training).make_ready(plan, run, attempt)
     program = program_of(plan, run, attempt, image)
-    if not elastic:
-        program = replace(program, elastic=())
     by_pyxis = pyxis.used(plan.site.container.runtime)
     found = runtime.required(plan.site.container.runtime) if image and not by_pyxis else None
     order = launch_order(plan, program, launcher, image, found)

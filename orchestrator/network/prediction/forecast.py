@@ -216,10 +216,7 @@ def _step(asked: Asked, phase: PhaseSteps) -> Step:
 def _busy(asked: Asked, phase: PhaseSteps) -> Step:
     device, batch = replace(asked.device, image_s=asked.device.image_s * phase.work), phase.batch / asked.ranks
     all_reduce_s, norms_s, trained = asked.communication.all_reduce_s, asked.communication.norms_s, asked.workload
-    waits, factor = stragglers(asked.ranks, device.ranks, device.spread, trained.every), asked.links_factor
-    if trained.every > 1:
-        averaged_s = all_reduce_s(trained.state_bytes) / trained.every
-        return Step(device.step_s(batch), averaged_s, norms_s, (), factor.times(averaged_s), waits)
+    waits, factor = stragglers(asked.ranks, device.ranks, device.spread), asked.links_factor
     return step(
         device,
         batch,
@@ -235,8 +232,6 @@ def _busy(asked: Asked, phase: PhaseSteps) -> Step:
 
 def _sent(trained: Workload, one: Step) -> str:
     """What the ranks send, and when."""
-    if trained.every > 1:
-        return f"the ranks average weights and velocities after every {trained.every} steps, and send nothing else"
     if trained.grouping == EXACT:
         return EXACTLY
     return GROUPED.format(len(one.buckets)) if len(one.buckets) > 1 else AT_ONCE

@@ -37,22 +37,18 @@ def _density(z: float, ranks: int) -> float:
 
 @dataclass(frozen=True)
 class Stragglers:
-    """The spread of a rank's compute time (sigma, a share of it) among `ranks`, whose baseline had `baseline` ranks.
-
-    Ranks that meet only once in `every` steps wait for the slowest sum of so many independent times.
-    """
+    """The spread of a rank's compute time (sigma, a share of it) among `ranks`, whose baseline had `baseline` ranks."""
 
     sigma: float
     bounds: Interval
     ranks: int
     baseline: int = 1
-    every: int = 1
 
     def _share(self, sigma: float) -> float:
         """The wait as a share of the compute time. Below 0 it is a share of what contains the baseline's own wait."""
         known = expected_maximum(self.baseline)
         excess = expected_maximum(self.ranks) - known
-        return sigma * excess / (1.0 if excess >= 0 else 1 + sigma * known) / sqrt(self.every)
+        return sigma * excess / (1.0 if excess >= 0 else 1 + sigma * known)
 
     def wait_s(self, compute_s: float) -> float:
         """The mean wait in a step; below 0 if the baseline had more ranks."""
@@ -65,7 +61,7 @@ class Stragglers:
         grows as log N, in place of a normal one (derived).
         """
         ends = sorted(self._share(sigma) * compute_s for sigma in self.bounds)
-        tail_s = self.bounds.high * compute_s * self._tail / sqrt(self.every)
+        tail_s = self.bounds.high * compute_s * self._tail
         return Interval(ends[0], ends[1] + tail_s)
 
     @property
@@ -81,10 +77,10 @@ def largest_ranks() -> int:
     return int(constants.number(constants.table("doubts")["largest_ranks"]))
 
 
-def stragglers(ranks: int, baseline: int, sigma: float | None = None, every: int = 1) -> Stragglers:
+def stragglers(ranks: int, baseline: int, sigma: float | None = None) -> Stragglers:
     """The stragglers among `ranks` with a measured sigma, or that of the published runs."""
     table = constants.table("doubts")
     centre = constants.number(table["sigma"])
     found = centre if sigma is None else sigma
     low, high = (found * constants.number(table[f"sigma_{end}_factor"]) for end in ("low", "high"))
-    return Stragglers(found, Interval(low, high), ranks, baseline, every)
+    return Stragglers(found, Interval(low, high), ranks, baseline)

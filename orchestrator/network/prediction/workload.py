@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.network.cost.algorithms import TORUS
 from torusrun.orchestrator.network.prediction import tensors
-from torusrun.orchestrator.network.prediction.checkpoints import BYTES_PER_PARAMETER
 from torusrun.orchestrator.network.prediction.step import EXACT, Grouping
 from torusrun.training.recipe.facts import DataFacts, ModelFacts, Tensor, data_facts, model_facts
 from torusrun.training.recipe.names import MODELS, is_own
@@ -36,8 +35,7 @@ class MeasuredFacts:
 class Workload:
     """A network with its data set. `layers` are what is reduced, in order, in the groups of `grouping`.
 
-    `every` above 1 is local SGD: the ranks average their states once in so many steps, and send nothing else. `norms`
-    are the channels of the batch norms that `norm_ranks` ranks share; empty if each rank has its own.
+    `norms` are the channels of the batch norms that `norm_ranks` ranks share; empty if each rank has its own.
     """
 
     name: str
@@ -46,7 +44,6 @@ class Workload:
     test_images: int
     bytes_per_parameter: float
     grouping: Grouping = EXACT
-    every: int = 1
     side: int | None = None  # of an image, in pixels; None if the samples are not images
     norms: tuple[int, ...] = ()
     norm_ranks: int = 1
@@ -60,11 +57,6 @@ class Workload:
     def gradient_bytes(self) -> float:
         return self.bytes_per_parameter * sum(layer.parameters for layer in self.layers)
 
-    @property
-    def state_bytes(self) -> float:
-        """What local SGD averages: weights, running statistics and one velocity for each, all fp32."""
-        return BYTES_PER_PARAMETER * sum(layer.parameters for layer in self.layers)
-
 
 def workload(name: str, sync: SyncKeys = TORUS, gpus: bool = True) -> Workload:
     """A residual network on ImageNet, or a built-in model on the default data set.
@@ -77,7 +69,7 @@ def workload(name: str, sync: SyncKeys = TORUS, gpus: bool = True) -> Workload:
         assert model, "it is a built-in"
         layers, side = tuple(reversed(model.tensors)), data.shape[-1]
         grouping, samples = _grouping(sync, layers, gpus, beside=0), (data.train_samples, data.test_samples)
-        return Workload(name, layers, *samples, _bytes_of(sync), grouping, sync.every, side)
+        return Workload(name, layers, *samples, _bytes_of(sync), grouping, side)
     if name not in MODELS.known:
         raise UserError(f"--workload {name}: there is no such name; there are: {_known()}")
     return workload_of(Train(model=ModelKeys(name), sync=sync), gpus)
@@ -98,7 +90,6 @@ def workload_of(train: Train, gpus: bool = False, measured: MeasuredFacts = Meas
         test_images=data.test_samples,
         bytes_per_parameter=_bytes_of(train.sync),
         grouping=_grouping(train.sync, gradients, gpus, beside=1),
-        every=train.sync.every,
         side=data.shape[-1] if len(data.shape) > 1 else None,
         norms=model.norms if train.norm.ranks > 1 else (),
         norm_ranks=train.norm.ranks,

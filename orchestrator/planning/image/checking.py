@@ -44,7 +44,7 @@ def fitting(plan: Plan, image: Image | None = None) -> Image | None:
         if finding.severity == "warning":
             say(f"{image.path}: {finding}")
     if unseen := sum(finding.outcome == "could not be looked at" for finding in found):
-        words = f"{counted(unseen, 'thing')} could not be looked at; `torusrun check` names them"
+        words = f"{counted(unseen, 'thing')} could not be looked at; `torusrun plan --check` names them"
         say(f"{image.path}: {words}")
     return image
 

@@ -91,7 +91,7 @@ def _own(place: str) -> Image:
 
 def build_command(plan: Plan) -> str:
     """The command by which a user makes the image of a plan."""
-    return shlex.join(["torusrun", "build", str(plan.run.image), "--site", plan.run.site])
+    return shlex.join(["torusrun", "image", "build", str(plan.run.image), "--site", plan.run.site])
 
 
 def newest(named: source.NamedImage, site: Site) -> CachedImage | None:

@@ -19,7 +19,6 @@ from torusrun.orchestrator.spec.write import as_written
 from torusrun.training.checkpoint import node_memory
 from torusrun.training.config import SCHEMA as CONFIG_SCHEMA
 from torusrun.training.reporting import exits
-from torusrun.training.standby import ELASTIC, SPARE, STANDBY
 
 RENDEZVOUS_TIMEOUT_S = 120.0
 STAGING_TIMEOUT_S = 3600.0  # if nodes first copy shards to their own disks, which takes different times
@@ -42,7 +41,6 @@ def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
 
 def program(plan: Plan, attempt: Attempt, python: str, root: str | Path = ROOT) -> Program:
     """The training or the measurement of an attempt; `root` is the folder of our `training` where it runs."""
-    waits = SPARE if plan.elastic else STANDBY
     return Program(
         tuple(process.module(python, MODULES[plan.run.program], attempt.config, root=root)),
         exit_codes={str(code): meaning for code, meaning in EXIT_CODES.items()},
@@ -50,8 +48,6 @@ def program(plan: Plan, attempt: Attempt, python: str, root: str | Path = ROOT) 
         shows_stack=True,
         rendezvous=False,
         own_group=False,
-        standby=tuple(process.module(python, MODULES["train"], waits, root=root)) if plan.stands_by else (),
-        elastic=tuple(process.module(python, MODULES["train"], ELASTIC, root=root)) if plan.elastic else (),
     )
 
 

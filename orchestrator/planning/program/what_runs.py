@@ -35,9 +35,7 @@ class Program:
     is done once all ranks ended well. `shows_stack` says that it writes its stack to its log on SIGUSR1.
     `rendezvous` says that its ranks meet at MASTER_ADDR and MASTER_PORT. `own_group` says that it starts in its own
     process group, which the launcher's signals do not reach. `metrics` is None if it writes the run's metrics
-    itself. `standby` is the command that waits for a rank of the next attempt, without its last argument (the
-    descriptor of a socket: training/standby.py); () if there is none. `elastic` is the same for a program that
-    continues in later attempts.
+    itself.
     """
 
     argv: tuple[str, ...]
@@ -50,8 +48,6 @@ class Program:
     rendezvous: bool = True
     own_group: bool = True
     metrics: MetricsSource | None = None
-    standby: tuple[str, ...] = ()
-    elastic: tuple[str, ...] = ()
 
     def meaning(self, exit_code: int) -> Meaning:
         """The meaning of an exit code (negative: a signal)."""

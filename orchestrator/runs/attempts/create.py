@@ -226,7 +226,5 @@ def _fill(made: Attempt, planned: AttemptPlan, texts: Scripts) -> None:
     reserve(made.end)
     write_attempt(made, planned)
     write_text(made.script, texts.attempt, secret=planned.plan.is_private)
-    if texts.standby:
-        write_text(made.standby_script, texts.standby, secret=planned.plan.is_private)
     if texts.jobs:
         write_text(made.jobs_script, texts.jobs, secret=planned.plan.is_private)

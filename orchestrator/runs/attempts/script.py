@@ -20,14 +20,10 @@ from torusrun.orchestrator.schedulers.software import activating
 
 @dataclass(frozen=True)
 class Scripts:
-    """The script that begins an attempt, and, for a run that keeps going, that of the jobs that start such scripts.
-
-    `standby` starts the standby of the next attempt, if the run has one.
-    """
+    """The script that begins an attempt, and, for a run that keeps going, that of the jobs that start such scripts."""
 
     attempt: str
     jobs: str = ""
-    standby: str = ""
 
     @property
     def submitted(self) -> str:
@@ -45,41 +41,24 @@ def scripts(planned: AttemptPlan, attempt: Attempt, asked: Request, *, held: boo
 
     `held` says that a process of a job starts it, in an allocation that exists already.
     """
-    beside = planned.plan.stands_by and not planned.plan.elastic
-    standby = script(planned, attempt, asked, held=True, standby=True) if beside else ""
     if planned.plan.keeps_going and not held:
-        return Scripts(script(planned, attempt, asked, held=True), _jobs(planned, attempt, asked), standby)
-    return Scripts(script(planned, attempt, asked, held=held), standby=standby)
+        return Scripts(script(planned, attempt, asked, held=True), _jobs(planned, attempt, asked))
+    return Scripts(script(planned, attempt, asked, held=held))
 
 
-def script(
-    planned: AttemptPlan,
-    attempt: Attempt,
-    asked: Request | None = None,
-    *,
-    held: bool = False,
-    standby: bool = False,
-) -> str:
-    """The script that begins an attempt; `asked` is its job's request if it waits for others.
-
-    With `standby`, the same for the standby of the attempt after it, whose end the job itself records if it has to.
-    """
-    plan, entry, beside = planned.plan, "torusrun.orchestrator.job.attempt", ""
-    stdout, stderr = attempt.stdout, attempt.stderr
-    if standby:
-        entry, beside = "torusrun.orchestrator.job.standby.supervisor", "the standby beside "
-        stdout, stderr = attempt.standby_stdout, attempt.standby_stderr
+def script(planned: AttemptPlan, attempt: Attempt, asked: Request | None = None, *, held: bool = False) -> str:
+    """The script that begins an attempt; `asked` is its job's request if it waits for others."""
+    plan = planned.plan
     return job_script(
         plan.site,
-        replace(asked or request(planned, attempt), stdout=stdout, stderr=stderr),
+        replace(asked or request(planned, attempt), stdout=attempt.stdout, stderr=attempt.stderr),
         attempt=attempt.folder,
-        entry=process.module(plan.python, entry, attempt.folder),
-        title=f"torusrun {__version__}: {beside}attempt {planned.number} of run {plan.run_id}",
+        entry=process.module(plan.python, "torusrun.orchestrator.job.attempt", attempt.folder),
+        title=f"torusrun {__version__}: attempt {planned.number} of run {plan.run_id}",
         setup=[*activating(plan.run.software), *plan.run.setup],
         environment={**python_path(), **plan.environment},
         umask=plan.site.umask,
         held=held,
-        records_end=not standby,
     )
 
 

@@ -85,7 +85,7 @@ ADVICE = {
     Cause.DISK: Advice("a disk is full, or cannot be written", ("free space for {folder}", CONTINUES)),
     Cause.IMAGE: Advice(
         "the image is missing, damaged, or does not fit",
-        ("`torusrun check` finds what does not fit; `torusrun resume {run} --new-image` takes a new one",),
+        ("`torusrun plan --check` finds what does not fit; `torusrun resume {run} --new-image` takes a new one",),
     ),
     Cause.UNKNOWN: Advice("no record names the cause", (TRACEBACKS, CONTINUES)),
 }

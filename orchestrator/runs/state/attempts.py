@@ -18,7 +18,6 @@ class AttemptFacts:
     `until_s` is when it ended, or now. If its end was not recorded, it is the last time that its records name, or the
     submission of the next attempt. `cause` is '' before its end. `resumes` is the checkpoint, or the memory of a host,
     from which it continues; None is step 0. `follows` is the attempt whose job submitted it; 0 if a client did.
-    `standby` says that its ranks had been started before it, and waited.
     """
 
     attempt: int
@@ -31,7 +30,6 @@ class AttemptFacts:
     hosts: tuple[str, ...] = ()
     resumes: str | None = None
     follows: int = 0
-    standby: bool = False
 
     @property
     def took_s(self) -> float | None:
@@ -123,5 +121,4 @@ def _facts(events: Sequence[Event], known: State, until_s: float, origin: str | 
         next((event.hosts for event in reversed(events) if isinstance(event, Started)), ()),
         origin or (intent.resumes if intent else None),
         intent.follows if intent else 0,
-        first.standby if first else False,
     )

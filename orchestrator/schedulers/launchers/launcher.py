@@ -29,10 +29,9 @@ class Launch:
 
     `remote_shell` is a command before HOST COMMAND... that runs COMMAND on another host, None if the launcher needs
     none. `passed` are the variables that the ranks on other hosts get. `mpi`: the ranks may run an MPI program.
-    `exported` are the variables of the launcher's own environment that the ranks get; None: all of them. `beside`: the
-    ranks share their cores and memory with those of another launcher in the same job. `called` is the scheduler's name
-    of the launcher's own host, '' if it is the host's own name, too. `kill_after_s` is how long a rank may take to end
-    its program once it is asked to.
+    `exported` are the variables of the launcher's own environment that the ranks get; None: all of them. `called` is
+    the scheduler's name of the launcher's own host, '' if it is the host's own name, too. `kill_after_s` is how long a
+    rank may take to end its program once it is asked to.
     """
 
     python: str
@@ -43,7 +42,6 @@ class Launch:
     remote_shell: tuple[str, ...] | None = None
     passed: tuple[str, ...] = ()
     mpi: bool = False
-    beside: bool = False
     exported: tuple[str, ...] | None = None
     called: str = ""
     kill_after_s: float = 30.0
@@ -70,7 +68,6 @@ class Launcher(ABC):
     stop_signal: ClassVar[signal.Signals] = signal.SIGUSR2  # it passes this on to the ranks, and must pass SIGUSR1 too
     pmi: ClassVar[Pmi] = Pmi.MPI
     one_node: ClassVar[bool] = False  # whether it starts ranks on its own machine only
-    beside: ClassVar[bool] = False  # whether a second one can start ranks in a job while a first one runs
     pyxis: ClassVar[bool] = False  # whether it can have this plug-in, which starts the ranks in a container
     built_in: ClassVar[bool] = False  # whether it is a part of torusrun, not a program on PATH
 

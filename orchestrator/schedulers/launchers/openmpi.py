@@ -20,7 +20,6 @@ class OpenMPI(Launcher):
     """mpirun of Open MPI; `major` is the first number of its version."""
 
     numbers = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
-    beside = True
     kills = re.compile(r"noticed that process rank (\d+) with PID \d+ on (?:node )?\S+\s+exited\s+on\s+signal\s+(\d+)")
 
     def __init__(self, program: str = "mpirun", major: int = 4) -> None:

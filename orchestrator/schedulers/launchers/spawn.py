@@ -15,7 +15,6 @@ class Spawn(Launcher):
     kills = re.compile(r"spawn noticed that process rank (\d+) exited on signal (\d+)")
     pmi = Pmi.NOBODY
     one_node = True
-    beside = True
     built_in = True
 
     def command(self, launch: Launch) -> list[str]:

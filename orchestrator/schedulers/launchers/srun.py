@@ -23,7 +23,6 @@ class Srun(Launcher):
 
     numbers = ("SLURM_PROCID", "SLURM_LOCALID")
     pmi = Pmi.SLURM
-    beside = True
     pyxis = True
 
     def command(self, launch: Launch) -> list[str]:
@@ -36,7 +35,6 @@ class Srun(Launcher):
             f"--cpus-per-task={launch.cpus_per_rank}",
             "--cpu-bind=none",
             *(() if launch.mpi else ("--mpi=none",)),
-            *(("--overlap",) if launch.beside else ()),
             "--kill-on-bad-exit=1",
             f"--export={'ALL' if launch.exported is None else ','.join(launch.exported)}",
         ]

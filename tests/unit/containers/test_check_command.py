@@ -1,4 +1,4 @@
-"""`torusrun check` and `submit` on a login node that has no runtime, and before an image is built."""
+"""`torusrun plan --check` and `submit` on a login node that has no runtime, and before an image is built."""
 
 import json
 import os
@@ -30,9 +30,9 @@ def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def checked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, dict[str, str]]]:
-    """(the exit code, the findings by their kind) of `check --json`."""
-    code = main(["check", "run.yaml", "--json", *words])
-    said = json.loads(capsys.readouterr().out)
+    """(the exit code, the findings by their kind) of `plan --check --json`."""
+    code = main(["plan", "run.yaml", "--check", "--json", *words])
+    said = json.loads(capsys.readouterr().out)["check"]
     assert said["schema"] == 2
     return code, {finding["kind"]: finding for finding in said["findings"]}
 
@@ -52,8 +52,8 @@ def test_without_a_runtime_what_is_inside_is_not_known_and_nothing_is_refused(
 
 def test_the_text_counts_every_outcome(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "x.sif").write_bytes(HEADER.replace(b"02\0", b"04\0"))
-    assert main(["check", "run.yaml"]) == 2
-    said = capsys.readouterr().out.splitlines()
+    assert main(["plan", "run.yaml", "--check"]) == 2
+    said = capsys.readouterr().out.rpartition("\n\n")[2].splitlines()
     assert said[0].startswith("error: the image is for aarch64, and the nodes' Python for ")
     assert "names the architecture 04 (aarch64)" in said[1] and said[1].startswith("    ")
     assert said[-1].startswith(f"{project}/x.sif: 1 do not fit, 0 warn, ") and "could not be looked at" in said[-1]
@@ -62,7 +62,7 @@ def test_the_text_counts_every_outcome(project: Path, capsys: pytest.CaptureFixt
 def test_submit_names_what_it_could_not_check(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     image = checking.fitting(plan("run.yaml"))
     assert image and image.path == str(project / "x.sif")
-    assert "things could not be looked at; `torusrun check` names them" in capsys.readouterr().err
+    assert "things could not be looked at; `torusrun plan --check` names them" in capsys.readouterr().err
 
 
 def test_a_cpu_training_on_a_site_with_gpus_is_no_mismatch(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +108,7 @@ def test_an_image_of_the_cache_that_is_named_by_its_path_must_be_as_it_was_built
     ("image", "shown"),
     [
         ("./x.sif", "FOLDER/x.sif\n"),
-        ("pytorch-cpu", "pytorch-cpu, not ready for this site: `torusrun build pytorch-cpu "),
+        ("pytorch-cpu", "pytorch-cpu, not ready for this site: `torusrun image build pytorch-cpu "),
     ],
 )
 def test_plan_shows_the_image_and_whether_it_is_ready(

@@ -32,7 +32,7 @@ def begun(text: str, small: Path, home: Path) -> tuple[subprocess.Popen[str], li
     os.mkfifo(fifo)
     container = f"{{cache: {home}/images, temporary: {home}/temporary, runtime: {runtime}}}"
     (home / "site.yaml").write_text(f"scheduler: local\nlauncher: spawn\ncontainer: {container}\n")
-    words = [sys.executable, "-m", "torusrun", "build", str(small), "--site", f"{home}/site.yaml"]
+    words = [sys.executable, "-m", "torusrun", "image", "build", str(small), "--site", f"{home}/site.yaml"]
     environment = {**os.environ, "BEGUN": str(fifo)}
     build = subprocess.Popen(words, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True)
     return build, [int(word) for word in fifo.read_text().split()]
@@ -65,7 +65,7 @@ def test_the_next_build_ends_and_removes_what_a_killed_one_left(small: Path, hom
         build.communicate(timeout=120)
         assert build.returncode == -signal.SIGKILL
         (home / "apptainer").write_text(RUNTIME.partition("sleep")[0] + "exit 1\n")
-        words = [sys.executable, "-m", "torusrun", "build", str(small), "--site", f"{home}/site.yaml"]
+        words = [sys.executable, "-m", "torusrun", "image", "build", str(small), "--site", f"{home}/site.yaml"]
         said = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
         assert said.returncode == 3, said.stderr
         ended(pids)

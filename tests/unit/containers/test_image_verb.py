@@ -40,7 +40,7 @@ def test_an_image_is_listed_shown_verified_and_removed(kept: CachedImage, capsys
     assert image("rm", "aaaa") == 0 and not kept.path.exists()
     capsys.readouterr()
     assert image("ls") == 0
-    assert re.fullmatch(r"no images in .*; `torusrun build NAME` makes one\n", capsys.readouterr().out)
+    assert re.fullmatch(r"no images in .*; `torusrun image build NAME` makes one\n", capsys.readouterr().out)
 
 
 def test_images_of_one_name_are_distinguished(kept: CachedImage, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,9 +67,9 @@ def test_a_changed_image_is_the_sites_failure(kept: CachedImage, capsys: pytest.
         (["inspect"], 2, "`torusrun image inspect` needs an image; `torusrun image ls` lists them"),
         (["export", "mine"], 2, "needs --to, a new folder or a file that ends in .tar"),
         (["rm", "other"], 2, "there is no image 'other'"),
-        (["inspect", "mine", "--sbom", "spdx"], 3, "it has no lock"),
         (["inspect", "mine", "--lock"], 3, "it has no lock"),
         (["render", "nosuch"], 2, "nosuch"),
+        (["ls", "--offline"], 2, "`torusrun image ls` takes no --offline; it is for build"),
     ],
 )
 def test_what_cannot_be_done_with_an_image_is_one_error(

@@ -168,7 +168,7 @@ def test_the_squashfs_of_a_sif_is_copied_once_and_found_by_its_run(tmp_path: Pat
     named = source.parse(f"{tmp_path}/mine.sif")
     (tmp_path / "run.yaml").write_text("name: x\nsite: site.yaml\nimage: mine.sif\ntrain: {}\n")
     of_sif = plan(tmp_path / "run.yaml")
-    with pytest.raises(UserError, match="is not converted to a squashfs, which Pyxis starts.*torusrun build"):
+    with pytest.raises(UserError, match="is not converted to a squashfs, which Pyxis starts.*torusrun image build"):
         run_image.of_plan(of_sif)
     entry = squashed.directly(named.place, made.site, lambda line: None)
     assert entry and entry.path.read_bytes() == SQUASHFS and entry.path.suffix == ".sqsh"
@@ -267,12 +267,12 @@ def test_build_recognises_an_image_by_its_content(
     monkeypatch.chdir(tmp_path)
     Path("site.yaml").write_text(f"{SITE}container: {{runtime: pyxis, cache: images}}\n")
     Path("plain").write_bytes(SQUASHFS + b"\xff" * 2_000_000)
-    assert main(["build", word, "--site", "./site.yaml"]) == 2
+    assert main(["image", "build", word, "--site", "./site.yaml"]) == 2
     assert capsys.readouterr().err == (
         "torusrun: ./plain: Pyxis starts this file unchanged; a run names it as its 'image'\n"
     )
     a_sif(Path("plain"))
-    assert main(["build", word, "--site", "./site.yaml"]) == 0
+    assert main(["image", "build", word, "--site", "./site.yaml"]) == 0
     assert Path(capsys.readouterr().out.strip()).read_bytes() == SQUASHFS
 
 

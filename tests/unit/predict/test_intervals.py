@@ -58,10 +58,6 @@ def test_a_baseline_of_the_same_size_adds_no_wait_and_a_larger_one_takes_some_aw
     assert stragglers(64, 1, sigma=0.02).wait_s(0.1) == pytest.approx(0.02 * 0.1 * expected_maximum(64))
 
 
-def test_ranks_that_meet_once_in_four_steps_wait_half_as_long_for_each() -> None:
-    assert stragglers(64, 1, every=4).wait_s(0.1) == pytest.approx(stragglers(64, 1).wait_s(0.1) / 2)
-
-
 def test_beyond_the_largest_known_cluster_the_upper_bound_alone_grows_faster() -> None:
     largest = largest_ranks()
     known, beyond = stragglers(largest, 1), stragglers(10 * largest, 1)

@@ -1,1 +1,0 @@
-"""What the indexes of packages say about an image before it is built: versions, dependencies and sizes."""
