@@ -35,34 +35,22 @@ class Event:
 
 @dataclass(frozen=True)
 class Submitting(Event):
-    """A client is about to submit a job of this `name` to the scheduler.
-
-    `after` are the folders of the runs that must complete first, `after_any` of those that only must end. `resumes` is
-    the checkpoint from which a later attempt continues; None is step 0. `held_in` is the folder of the held allocation
-    in which the attempt runs: then nothing is submitted to a scheduler. `follows` is the attempt whose job submits this
-    one before it ends; 0 if a client submits it. `jobs` is the number of jobs that work for the run one after the
-    other, by an array or in one job that begins again; 0 if it does not keep going. `left_out` are the bad hosts that
-    its request leaves out, with the reason for each. `in_turn` says that each of the `jobs` is submitted by itself, to
-    begin after the one before it: the first by this `name`, the others by `name` with '.1', '.2' ... `within` says that
-    a job begins the attempt itself, after `follows`; `by` is its name. `resumes_content` is the checksum of a command's
-    checkpoints (checkpoints.py). `task` is its number (from 0) in the array of a sweep, whose name is `name`.
-    """
+    """A client is about to submit a job to the scheduler, or a job is about to begin another attempt of its run."""
 
     kind = "submitting"
-    name: str
-    after: tuple[str, ...] = ()
-    after_any: tuple[str, ...] = ()
-    resumes: str | None = None
+    name: str  # of the job, by which a later client finds it
+    after: tuple[str, ...] = ()  # the folders of the runs that must complete first
+    after_any: tuple[str, ...] = ()  # the folders of the runs that only must end
+    resumes: str | None = None  # the checkpoint from which the attempt continues; None is step 0
     changes: Changes = field(default_factory=Changes)
-    held_in: str = ""
-    follows: int = 0
-    jobs: int = 0
-    within: bool = False
-    by: str = ""
-    resumes_content: str = ""
-    task: Annotated[int, Limits(at_least=0)] | None = None
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    in_turn: bool = False
+    held_in: str = ""  # the folder of the held allocation in which the attempt runs: no scheduler gets a job
+    follows: int = 0  # the attempt whose job submits or begins this one; 0 if a client does
+    by: str = ""  # the name of the job that begins the attempt itself; '' if the attempt is submitted
+    jobs: int = 0  # that work for the run one after the other; 0 if it does not keep going
+    in_turn: bool = False  # each of them is submitted by itself, after the one before: `name`, `name`.1, `name`.2 ...
+    resumes_content: str = ""  # the checksum of a command's checkpoints (checkpoints.py)
+    task: Annotated[int, Limits(at_least=0)] | None = None  # its number in the array of a sweep, whose name is `name`
+    left_out: Mapping[str, str] = field(default_factory=dict)  # bad hosts without which it is asked for: the reasons
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def test_the_next_attempt_has_a_folder_and_says_what_it_follows(run: RunFolder) 
     assert next_step(run, HERE, begin=False) == Resume(2) and not run.attempt(2).folder.exists()
     assert next_step(run, replace(HERE, name="7_1"), begin=True) == Resume(2)
     intent = ledger.last(ledger.events(run.ledger), Submitting, 2)
-    assert intent and (intent.follows, intent.within, intent.jobs, intent.after) == (1, True, 5, ("/runs/awaited",))
+    assert intent and (intent.follows, bool(intent.by), intent.jobs, intent.after) == (1, True, 5, ("/runs/awaited",))
     assert "#SBATCH" not in run.attempt(2).script.read_text() and not run.attempt(2).jobs_script.exists()
     assert next_step(run, HERE, begin=True) == Resume(2), "it has not begun: the same attempt, not a third one"
 
@@ -407,7 +407,7 @@ def test_the_record_of_an_end_that_cannot_be_read_stays(run: RunFolder, monkeypa
 WRITTEN = {  # while a slow squeue is asked, by the jobs of the run
     "the end of the run": [
         Ended.by(1, ended(How.NO_END)),
-        Submitting(2, "kept.1", follows=1, within=True, jobs=5),
+        Submitting(2, "kept.1", follows=1, by="7_0", jobs=5),
         Submitted(2, "7", "slurm"),
         Started(2, "7_1", ("n1",), (8,)),
         Ended.by(2, ended(How.NO_END)),

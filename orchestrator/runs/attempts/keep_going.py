@@ -39,16 +39,11 @@ from torusrun.orchestrator.runs.notices import begin
 from torusrun.orchestrator.runs.state import which
 from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
 from torusrun.orchestrator.runs.state.in_vain import (
-    MOST_AT_FIRST,
     Checkpoint,
-    attempts_of_submission,
-    bad_hosts_again,
     ended_outside,
-    ever_began,
     first_of_submission,
-    in_vain,
+    hopeless,
     pause_s,
-    same_error,
 )
 from torusrun.orchestrator.runs.state.outcome import resolve
 from torusrun.orchestrator.schedulers.client import Client
@@ -150,16 +145,9 @@ class _Newest:
             begun=self.end is not None,
             again=self.end is None or self.end.again,
             cancelled=last(self.events, CancelRequested, self.number) is not None,
-            stopped=Cause.STOPPED if asked_to_stop else None,
-            cause=status.cause,
-            in_vain=in_vain(*self._attempts),
-            most_in_vain=self.plan.run.keep_going.most_in_vain,
-            same_error=same_error(self.events, self.number),
+            stopped=Cause.STOPPED if asked_to_stop and own and "wanted" not in own.evidence else None,
             other_job=self.in_other_job,
-            ever_began=ever_began(self.events, self.number),
-            not_handed_over=bool(own and "wanted" in own.evidence),
-            never_worked=self._outside >= max(MOST_AT_FIRST, len([*attempts_of_submission(self.events, self.number)])),
-            bad_hosts=bad_hosts_again(self.events, self.number),
+            hopeless=hopeless(*self._attempts, self.plan.run.keep_going.most_in_vain),
         )
 
     def pause(self) -> Wait | None:
@@ -188,7 +176,6 @@ class _Newest:
             resumes=self.checkpoint,
             resumes_content=self.content,
             follows=self.number,
-            within=True,
             by=self.here.name,
             jobs=before.jobs if before else 1,
             left_out=changed.left_out if changed else {},

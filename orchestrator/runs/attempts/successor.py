@@ -65,7 +65,6 @@ def submit_next(run: RunFolder, number: int, plan: Plan) -> Step:
             newest=which.newest_of(run),
             cancelled=ledger.last(events, CancelRequested, number) is not None,
             other_nodes=following is not None and following.nodes != plan.run.nodes,
-            epochs=epochs,
         )
         step = decide(history, Policy.JOB)
         if checkpoint and isinstance(step, Resume) and step.attempt > history.newest:

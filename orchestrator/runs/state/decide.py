@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.runs.state.in_vain import MOST_AT_FIRST, SAME_BAD_HOST
-from torusrun.training.counted import counted
 
 FORCE = "if you know that it is not running any more, resume it with --force"
 
@@ -47,43 +45,22 @@ Step = Resume | Stop | Wait
 
 @dataclass(frozen=True)
 class History:
-    """The known facts of a run. All concern `attempt`, except `newest`, the newest attempt that was not refused.
-
-    `at_work` says whether a process of its ranks lives; None if unknown. `again` is False if the program forbids
-    another attempt. `cancelled` says that the user asked for its end, `stopped` why it was asked to stop. `held` says
-    that the run holds an allocation. `other_nodes` says that its next phase wants another number of nodes. `epochs` is
-    the epoch of its newest checkpoint. `time_left` says whether the allocation in which it waits has time left.
-    `cause` is why it ended. `in_vain` is the number of attempts in a row, up to this one, without a new checkpoint, of
-    which `most_in_vain` are allowed. `same_error` says that the attempt before it failed alike (in_vain.py).
-    `other_job` says that another job works for the run now, `ever_began` that an attempt since the last submission has
-    begun. `not_handed_over` says that its next phase wants other nodes, and could not be submitted.
-    `never_worked` says that all its attempts ended outside the program (in_vain.py). `bad_hosts` are the bad hosts that
-    its jobs were given again and again.
-    """
+    """The known facts of a run. All concern `attempt`, except `newest`."""
 
     attempt: int
     state: State
-    reason: str = ""
+    reason: str = ""  # of this state
     job: str | None = None
-    newest: int = 0
+    newest: int = 0  # the newest attempt that was not refused
     begun: bool = True
-    at_work: bool | None = False
-    again: bool = True
-    cancelled: bool = False
-    stopped: Cause | None = None
-    held: bool = False
-    other_nodes: bool = False
-    epochs: float = 0.0
-    time_left: bool = True
-    cause: Cause = Cause.UNKNOWN
-    in_vain: int = 0
-    most_in_vain: int = 1
-    same_error: bool = False
-    other_job: bool = False
-    ever_began: bool = False
-    not_handed_over: bool = False
-    never_worked: bool = False
-    bad_hosts: tuple[str, ...] = ()
+    at_work: bool | None = False  # whether a process of its ranks lives; None if unknown
+    again: bool = True  # False if the program forbids another attempt
+    cancelled: bool = False  # by its user
+    stopped: Cause | None = None  # why it was asked to stop
+    held: bool = False  # whether the run holds an allocation
+    other_nodes: bool = False  # whether its next phase wants another number of nodes
+    other_job: bool = False  # whether another job works for the run now
+    hopeless: Stop | None = None  # why another attempt would be in vain (in_vain.py)
 
 
 class Policy(Enum):
@@ -93,7 +70,6 @@ class Policy(Enum):
     FORCED = "the user does, and knows that nothing is at work any more"
     JOB = "the job asks at the end of an attempt: it continues with another number of nodes"
     KEEP_GOING = "the job of a run that keeps going asks after an attempt, and before its first"
-    KEEPER = "the keeper of a held allocation asks for an attempt that waits in it"
 
 
 def decide(history: History, policy: Policy) -> Step:
@@ -103,10 +79,6 @@ def decide(history: History, policy: Policy) -> Step:
 
 def _another(history: History) -> Step:
     return Resume(history.attempt + 1)
-
-
-def _this(history: History) -> Step:
-    return Resume(history.attempt)
 
 
 def _held(history: History) -> Step | None:
@@ -145,38 +117,11 @@ def _not_begun(history: History) -> Step | None:
     return None if history.begun else Resume(history.attempt)
 
 
-def _would_fail_again(history: History) -> Step | None:
-    """Stop if the cause is in the user's own files, or a run that it waits for."""
-    if history.same_error:
-        return Stop("two attempts in a row failed after the same step with the same error")
-    if history.cause is Cause.SCHEDULER:
-        return Stop("its dependency dropped it")
-    again = history.cause in (Cause.CONFIGURATION, Cause.IMAGE) and not history.ever_began
-    return Stop("another attempt would fail in the same way") if again else None
+def _hopeless(history: History) -> Step | None:
+    return history.hopeless
 
 
-def _no_hand_over(history: History) -> Step | None:
-    return Stop("its next phase needs other nodes, and no job could be submitted") if history.not_handed_over else None
-
-
-def _same_bad_hosts(history: History) -> Step | None:
-    named = f"{'host' if len(history.bad_hosts) == 1 else 'hosts'} {', '.join(history.bad_hosts)}"
-    why = f"the bad {named} ended {SAME_BAD_HOST} jobs in a row before any rank started"
-    return Stop(why, hosts=history.bad_hosts) if history.bad_hosts else None
-
-
-def _never_worked(history: History) -> Step | None:
-    why = f"each of its {MOST_AT_FIRST} attempts or more was ended by its launcher, its scheduler or a host"
-    return Stop(why) if history.never_worked else None
-
-
-def _no_progress(history: History) -> Step | None:
-    attempts = counted(history.in_vain, "attempt")
-    why = f"{attempts} in a row made no new checkpoint (keep_going.without_progress)"
-    return Stop(why) if history.in_vain >= history.most_in_vain else None
-
-
-def _in_vain(history: History) -> Step | None:
+def _forbidden(history: History) -> Step | None:
     why = "its exit code forbids another attempt; fix the cause, then resume --force"
     return None if history.again else Stop(f"{_stands(history)}: {why}")
 
@@ -197,16 +142,7 @@ def _followed(history: History) -> Step | None:
 
 def _same_nodes(history: History) -> Step | None:
     """Stop if the next attempt would use the same number of nodes."""
-    why = f"after epoch {history.epochs:g}, by the newest checkpoint, no other number of nodes is wanted"
-    return None if history.other_nodes else Stop(why)
-
-
-def _not_its_turn(history: History) -> Step | None:
-    return Wait("waits for another attempt") if history.at_work else None
-
-
-def _no_time(history: History) -> Step | None:
-    return None if history.time_left else Stop("has no time left in its held allocation")
+    return None if history.other_nodes else Stop("by the newest checkpoint, no other number of nodes is wanted")
 
 
 def _not_yet(history: History, why: str) -> Wait:
@@ -217,15 +153,9 @@ def _stands(history: History) -> str:
     return f"is {history.state.value} ({history.reason or f'attempt {history.attempt}'})"
 
 
-# fmt: off
 RULES: dict[Policy, tuple[Callable[[History], Step | None], ...]] = {
-    Policy.USER: (_held, _completed, _still_at_work, _in_vain, _another),
+    Policy.USER: (_held, _completed, _still_at_work, _forbidden, _another),
     Policy.FORCED: (_held, _completed, _another),
     Policy.JOB: (_stopped, _cancelled, _followed, _same_nodes, _another),
-    Policy.KEEP_GOING: (
-        _not_mine, _done, _cancelled, _not_begun, _no_hand_over, _stopped, _in_vain, _would_fail_again,
-        _same_bad_hosts, _never_worked, _no_progress, _another,
-    ),
-    Policy.KEEPER: (_cancelled, _not_its_turn, _no_time, _this),
+    Policy.KEEP_GOING: (_not_mine, _done, _cancelled, _not_begun, _stopped, _forbidden, _hopeless, _another),
 }
-# fmt: on

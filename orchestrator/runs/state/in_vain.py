@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from torusrun.orchestrator.base.states import Cause
 from torusrun.orchestrator.folder.events import Ended, Event, GivenBadHosts, Started, Submitting
 from torusrun.orchestrator.folder.ledger import last
+from torusrun.orchestrator.runs.state.decide import Stop
+from torusrun.training.counted import counted
 
 # Causes outside the program: its launcher, its scheduler, or a host, whose job may have left no record at all.
 OUTSIDE = (Cause.LAUNCHER, Cause.SCHEDULER, Cause.HOST_LOST, Cause.UNKNOWN)
@@ -21,6 +23,32 @@ MOST_ALIKE = 3  # errors in a row that count as the same, although files in the 
 # What differs between two errors at the same place: addresses, paths, long identifiers and numbers.
 VARYING = re.compile(r"0x[0-9a-fA-F]+|(?<![\w.])/[^\s'\":,;)]+|\b(?=\w*\d)[0-9a-fA-F]{8,}\b|\d+")
 EXCEPTION = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)(?::|$)")  # perhaps behind the rank, or behind words of torchrun
+
+
+def hopeless(
+    events: Sequence[Event], attempt: int, newest: Checkpoint, steps: Mapping[int, int], most_in_vain: int
+) -> Stop | None:
+    """Why another attempt would be in vain after this one, whose end is in the ledger; None if there is hope.
+
+    `newest` and `steps` are those of `in_vain`.
+    """
+    end, count = last(events, Ended, attempt), in_vain(events, attempt, newest, steps)
+    if end and "wanted" in end.evidence:
+        return Stop("its next phase needs other nodes, and no job could be submitted")
+    if same_error(events, attempt):
+        return Stop("two attempts in a row failed after the same step with the same error")
+    if end and end.cause is Cause.SCHEDULER:
+        return Stop("its dependency dropped it")
+    if end and end.cause in (Cause.CONFIGURATION, Cause.IMAGE) and not ever_began(events, attempt):
+        return Stop("another attempt would fail in the same way")
+    if hosts := bad_hosts_again(events, attempt):
+        named = f"{'host' if len(hosts) == 1 else 'hosts'} {', '.join(hosts)}"
+        return Stop(f"the bad {named} ended {SAME_BAD_HOST} jobs in a row before any rank started", hosts=hosts)
+    outside, all_since = ended_outside(events, attempt, newest, steps), len([*attempts_of_submission(events, attempt)])
+    if outside >= max(MOST_AT_FIRST, all_since):
+        return Stop(f"each of its {MOST_AT_FIRST} attempts or more was ended by its launcher, its scheduler or a host")
+    why = f"{counted(count, 'attempt')} in a row made no new checkpoint (keep_going.without_progress)"
+    return Stop(why) if count >= most_in_vain else None
 
 
 def in_vain(events: Sequence[Event], attempt: int, newest: Checkpoint, steps: Mapping[int, int] | None = None) -> int:
@@ -142,4 +170,4 @@ def attempts_of_submission(events: Sequence[Event], attempt: int) -> Iterator[in
     while attempt:
         yield attempt
         intent = last(events, Submitting, attempt)
-        attempt = intent.follows if intent and intent.within and intent.follows < attempt else 0
+        attempt = intent.follows if intent and intent.by and intent.follows < attempt else 0
