@@ -18,22 +18,22 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.beside.shells.starting import starter
-from torusrun.orchestrator.folder import allocation, ledger
-from torusrun.orchestrator.folder.allocation import AskedOf, KeeperState
-from torusrun.orchestrator.folder.bad_nodes.noted import note
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.events import CancelRequested, Ended, Submitted
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import around, copies
 from torusrun.orchestrator.job.load.monitor import of_node
 from torusrun.orchestrator.job.recorded import recorded
 from torusrun.orchestrator.job.start.launch_order import ordered
 from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.supervise import Supervisor
-from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.job.wire.starting import starter
+from torusrun.orchestrator.nodes.bad.noted import note
+from torusrun.orchestrator.run.folder import allocation, ledger
+from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, Submitted
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.training.counted import counted
 
 LOOK_S = 0.1

@@ -12,7 +12,7 @@ import pytest
 import torch
 from training_runs import ROOT, TRAIN, config, finish, launched
 
-from torusrun.orchestrator.spec.load import load
+from torusrun.orchestrator.keys.load import load
 from torusrun.training.checkpoint.saver import check_parts
 from torusrun.training.data.packed.sources import SOURCES
 from torusrun.training.parts import build_parts

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.folder.events import Ended, Event, KeptGoing, Refused, Started, Submitted, Submitting
-from torusrun.orchestrator.runs.state.account import CURES, USES, account
+from torusrun.orchestrator.run.folder.events import Ended, Event, KeptGoing, Refused, Started, Submitted, Submitting
+from torusrun.orchestrator.run.state.account import CURES, USES, account
 
 NOW_S = 1000.0
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, Stop, Wait, decide
+from torusrun.orchestrator.run.state.decide import History, Policy, Resume, Stop, Wait, decide
 
 ENDS_TO_RESUME = [state for state in State if state.over and state not in (State.COMPLETED, State.LOST)]
 AT_WORK = "processes of its ranks are still at work"

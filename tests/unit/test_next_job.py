@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.states import Cause, State, Status
-from torusrun.orchestrator.folder.checkpoints import content
-from torusrun.orchestrator.folder.events import (
+from torusrun.orchestrator.run.folder.checkpoints import content
+from torusrun.orchestrator.run.folder.events import (
     CancelRequested,
     Ended,
     Event,
@@ -18,8 +18,8 @@ from torusrun.orchestrator.folder.events import (
     Submitted,
     Submitting,
 )
-from torusrun.orchestrator.runs.state import next_job
-from torusrun.orchestrator.runs.state.in_vain import (
+from torusrun.orchestrator.run.state import next_job
+from torusrun.orchestrator.run.state.in_vain import (
     OUTSIDE,
     PAUSES_S,
     ended_outside,

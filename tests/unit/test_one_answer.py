@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.cli.dryrun.look import dry_run
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.network.cost.shapes import shapes
-from torusrun.orchestrator.planning.forecast_at_submit import forecast_at_submit
-from torusrun.orchestrator.planning.host_order import ordered
-from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.place.cost.shapes import shapes
+from torusrun.orchestrator.predict.forecast_at_submit import forecast_at_submit
+from torusrun.orchestrator.run.plan.host_order import ordered
+from torusrun.orchestrator.run.plan.plan import plan
 
 SITE = """scheduler: slurm
 launcher: srun

@@ -10,8 +10,8 @@ from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.errors import SITE_FAILED, USER_MISTAKE
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 REFUSED = {
     "submit RUN --in last --dry-run": "--in submits nothing to a scheduler: leave out --dry-run and --print-script",

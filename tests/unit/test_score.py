@@ -15,17 +15,17 @@ from tests.unit.run_folders import STEPS, make, write_specs
 from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Scored, from_json
-from torusrun.orchestrator.folder.kept_forecast import KeptForecast
-from torusrun.orchestrator.folder.node_load import NodeLoad, RankSteps
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job.load.recent_steps import RecentSteps
 from torusrun.orchestrator.job.recorded import recorded
-from torusrun.orchestrator.network.prediction.own_interval import FEWEST, errors, own_interval
-from torusrun.orchestrator.report.prediction.score import by_site
-from torusrun.orchestrator.runs.state.score import RunScore, ScoredPart, mean_step_s, of_run, parts
+from torusrun.orchestrator.predict.answers.score import by_site
+from torusrun.orchestrator.predict.model.own_interval import FEWEST, errors, own_interval
+from torusrun.orchestrator.predict.score import RunScore, ScoredPart, mean_step_s, of_run, parts
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Scored, from_json
+from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.run.folder.node_load import NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
 STEP_S, EVALUATION_S, SAVE_S = 0.5, 3.0, 0.25

@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.report.prediction.grids import grids
+    from torusrun.orchestrator.predict.answers.grids import grids
 
     with busy("computing"):
         found = grids(*shared_arguments.links_and_device(args), args.local_batch)

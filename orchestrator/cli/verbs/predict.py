@@ -15,8 +15,8 @@ from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.planning.plan import Plan
-    from torusrun.orchestrator.report.prediction.predicted import Predicted
+    from torusrun.orchestrator.predict.answers.predicted import Predicted
+    from torusrun.orchestrator.run.plan.plan import Plan
 
 MOVED = {
     "--published": "torusrun records",
@@ -46,10 +46,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.planning.forecast import forecast_of, forecasts_of_stretches, named_hosts
-    from torusrun.orchestrator.planning.plan import plan
-    from torusrun.orchestrator.planning.rates import Otherwise
-    from torusrun.orchestrator.report.prediction.run import run
+    from torusrun.orchestrator.predict.answers.run import run
+    from torusrun.orchestrator.predict.forecast import forecast_of, forecasts_of_stretches, named_hosts
+    from torusrun.orchestrator.predict.rates import Otherwise
+    from torusrun.orchestrator.run.plan.plan import plan
 
     with busy("computing"):
         planned = plan(args.file, site=args.site, settings=args.settings)
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_command(args: argparse.Namespace, planned: Plan) -> Predicted:
     """The forecast of a command by its finished runs. Raises UserError without any, or for an option of trainings."""
-    from torusrun.orchestrator.planning.command_runs import command_forecast
-    from torusrun.orchestrator.report.prediction.program import program
+    from torusrun.orchestrator.predict.answers.program import program
+    from torusrun.orchestrator.predict.command_runs import command_forecast
 
     options = {"--network": args.network, "--gpu": args.gpu, "--workload": args.workload, "--hosts": args.hosts}
     if given := [name for name, value in {**options, "--images-per-s": args.images_per_s}.items() if value]:

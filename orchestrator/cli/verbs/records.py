@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.report.prediction.published import published
+    from torusrun.orchestrator.predict.answers.published import published
 
     print(published().text(as_json=args.json))
     return DONE

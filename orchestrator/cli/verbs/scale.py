@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.report.prediction.sweep import sweep
+    from torusrun.orchestrator.predict.answers.sweep import sweep
 
     first, last = _range(args.gpus)
     with busy("computing"):

@@ -30,10 +30,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.remarks import busy
-    from torusrun.orchestrator.folder import index
-    from torusrun.orchestrator.report.prediction.score import by_run, by_site
-    from torusrun.orchestrator.runs.state import selection
-    from torusrun.orchestrator.runs.state.score import of_run
+    from torusrun.orchestrator.predict.answers.score import by_run, by_site
+    from torusrun.orchestrator.predict.score import of_run
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.state import selection
 
     chosen = selection.Selection(
         site=selection.site(args.site) if args.site is not None else "",

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from torusrun.orchestrator.base.errors import UserError, explained
-from torusrun.orchestrator.spec.paths import absolute, decoded, expanded, read_bytes
+from torusrun.orchestrator.keys.paths import absolute, decoded, expanded, read_bytes
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.network.cost.links import Network
-    from torusrun.orchestrator.network.prediction.compute import Device
-    from torusrun.orchestrator.runs.state.selection import Selection
-    from torusrun.orchestrator.spec.site import Site
+    from torusrun.orchestrator.keys.site import Site
+    from torusrun.orchestrator.place.cost.links import Network
+    from torusrun.orchestrator.predict.model.compute import Device
+    from torusrun.orchestrator.run.state.selection import Selection
 
 LARGEST_BYTES = 64_000_000  # of a file with hosts
 MOST_IMAGES = 1_000_000_000  # of a GPU, in a step or a second
@@ -83,7 +83,7 @@ def _image(text: str) -> str:
 
 def _code(text: str) -> str:
     """The folder that --code names, which begins at the working directory."""
-    from torusrun.orchestrator.spec.run import NO_CODE
+    from torusrun.orchestrator.keys.run import NO_CODE
 
     return text if text == NO_CODE else str(absolute(text))
 
@@ -137,7 +137,7 @@ def filters(parser: argparse.ArgumentParser) -> None:
 
 def selection(args: argparse.Namespace, elsewhere: Collection[str] = ()) -> Selection:
     """What the options of `filters` select; `elsewhere` are the sites of runs on login nodes. Raises UserError."""
-    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.run.state import selection
 
     return selection.Selection(
         selection.states(args.state) if args.state is not None else frozenset(),
@@ -165,7 +165,7 @@ def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:
 
 def hosts(name: str) -> list[str]:
     """The hosts in the file of --hosts, in order. Raises UserError with the wrong line."""
-    from torusrun.orchestrator.network.hosts.host_file import WrongLine, hosts_of
+    from torusrun.orchestrator.place.hosts.host_file import WrongLine, hosts_of
 
     try:
         found = hosts_of(decoded(read_bytes(expanded(name), LARGEST_BYTES)))
@@ -201,8 +201,8 @@ def without_run(parser: argparse.ArgumentParser) -> None:
 
 def links_and_device(args: argparse.Namespace) -> tuple[Network, Device]:
     """What the options of `without_run` name. Raises UserError."""
-    from torusrun.orchestrator.network.prediction.compute import device
-    from torusrun.orchestrator.network.prediction.networks import network
+    from torusrun.orchestrator.predict.model.compute import device
+    from torusrun.orchestrator.predict.model.networks import network
 
     if not 1 <= args.local_batch <= MOST_IMAGES:
         raise UserError(f"--local-batch: must be from 1 to {MOST_IMAGES}")

@@ -11,8 +11,8 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions import lint
 from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, there
 from torusrun.orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
-from torusrun.orchestrator.spec.load import read_text
-from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.keys.load import read_text
+from torusrun.orchestrator.keys.paths import expanded
 
 LOCAL = ("localimage", "docker-archive", "oci-archive", "oci")
 NETWORK_FREE = (*LOCAL, "scratch")

@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from torusrun.orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
-from torusrun.orchestrator.spec.paths import expanded
-from torusrun.orchestrator.spec.problems import shown
+from torusrun.orchestrator.keys.paths import expanded
+from torusrun.orchestrator.keys.problems import shown
 
 EDITABLE = re.compile(r"(?:-e|--editable)[\s=]*(?P<place>.+)")
 FIND_LINKS = re.compile(r"(?:-f|--find-links)[\s=]*(?![\s=]|https?://)")

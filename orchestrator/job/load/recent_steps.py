@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import replace
 from statistics import median
 
-from torusrun.orchestrator.folder.node_load import RankSteps
+from torusrun.orchestrator.run.folder.node_load import RankSteps
 
 FEWEST_STEPS = 50
 FEWEST_REPORTS = 5

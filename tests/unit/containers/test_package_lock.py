@@ -17,7 +17,7 @@ from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile,
 from torusrun.orchestrator.images.definitions.package_lock import PackageLock, PythonPackage, SystemPackage
 from torusrun.orchestrator.images.definitions.prepare import prepare
 from torusrun.orchestrator.images.definitions.requirements import Brought
-from torusrun.orchestrator.planning.image import export
+from torusrun.orchestrator.run.image import export
 
 A, B = "a" * 64, "b" * 64
 LOCAL = "file:///mnt/archives/0/local-2.0-py3-none-any.whl"

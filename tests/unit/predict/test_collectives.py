@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.network.cost import regular
-from torusrun.orchestrator.network.cost.links import Level, Network
-from torusrun.orchestrator.network.prediction import schemes
-from torusrun.orchestrator.network.prediction.collectives import cut_s, halving_s, leaders_s
+from torusrun.orchestrator.place.cost import regular
+from torusrun.orchestrator.place.cost.links import Level, Network
+from torusrun.orchestrator.predict.model import schemes
+from torusrun.orchestrator.predict.model.collectives import cut_s, halving_s, leaders_s
 
 RESNET50_BYTES = 51.1e6
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.network.prediction import doubts, published
-from torusrun.orchestrator.network.prediction.compute import Device, device
-from torusrun.orchestrator.network.prediction.interval import Doubt, Interval, around, middle, of_next
-from torusrun.orchestrator.network.prediction.step import step
-from torusrun.orchestrator.network.prediction.stragglers import expected_maximum, largest_ranks, stragglers
+from torusrun.orchestrator.predict.model import doubts, published
+from torusrun.orchestrator.predict.model.compute import Device, device
+from torusrun.orchestrator.predict.model.interval import Doubt, Interval, around, middle, of_next
+from torusrun.orchestrator.predict.model.step import step
+from torusrun.orchestrator.predict.model.stragglers import expected_maximum, largest_ranks, stragglers
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from torusrun.orchestrator.network.prediction import constants, epochs, published
-from torusrun.orchestrator.network.prediction.grids import RECORDS
-from torusrun.orchestrator.network.prediction.records import PublishedRun
+from torusrun.orchestrator.predict.model import constants, epochs, published
+from torusrun.orchestrator.predict.model.grids import RECORDS
+from torusrun.orchestrator.predict.model.records import PublishedRun
 
 # Each row without its own number: the stragglers and the rates of other programs come from the other rows.
 ERRORS_PERCENT = {

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.network.prediction import calibration, constants
-from torusrun.orchestrator.network.prediction.compute import device_for
+from torusrun.orchestrator.predict.model import calibration, constants
+from torusrun.orchestrator.predict.model.compute import device_for
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
