@@ -131,9 +131,7 @@ class Plan:
     @property
     def is_private(self) -> bool:
         """Whether its texts may hold secrets, so that only the user may read them: variables, or words of `setup`."""
-        from torusrun.orchestrator.run.folder.secret_forms import (
-            PATTERNS,  # imported late: status and help do not need it
-        )
+        from torusrun.orchestrator.run.folder.secret_forms import PATTERNS
 
         lines = "\n".join((*self.site.setup, *self.run.setup))
         return bool(self.environment) or any(pattern.search(lines) for pattern, _ in PATTERNS)
