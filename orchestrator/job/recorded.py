@@ -59,16 +59,7 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps
             ledger.append(run.ledger, Ended.by(attempt.number, end))
         note(run, attempt.number, end)
         _send_notices(run, attempt, end)
-        _keep_score(run, attempt, end)
     return end
-
-
-def _keep_score(run: RunFolder, attempt: Attempt, end: End) -> None:
-    """Record what the run took beside its forecast. Without that, `torusrun score` computes it again."""
-    from torusrun.orchestrator.predict import score  # only now, since it is not needed to start the ranks
-
-    with contextlib.suppress(SiteError):  # unreadable metrics, or a full disk
-        score.keep(run, attempt, end.state)
 
 
 def _send_notices(run: RunFolder, attempt: Attempt, end: End) -> None:

@@ -58,8 +58,9 @@ def forecast_at_submit(plan: Plan) -> KeptForecast | None:
     found = forecast(runs, plan.ranks) if runs else None
     if not found or found.total_s is None or found.steps is None or found.total_between_s is None:
         return None
-    intervals = {"training": found.total_between_s, "step": found.step_between_s}
-    return KeptForecast(found.total_s, 0.0, found.steps, 0.0, (plan.ranks,), found.doubts, intervals=intervals)
+    return KeptForecast(
+        found.total_s, 0.0, found.steps, 0.0, (plan.ranks,), found.doubts, bounds_s=found.total_between_s
+    )
 
 
 def _measured(run: RunFolder, own: Mapping[str, Any]) -> MeasuredRun | None:

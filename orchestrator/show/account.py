@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from torusrun.orchestrator.base.shown.numbers import duration as exactly
+from torusrun.orchestrator.base.shown.numbers import ms
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.colours import of
@@ -61,7 +62,10 @@ def forecast_line(account: Account) -> str:
     if not took_s:
         return predicted
     if account.attempts[-1].state is State.COMPLETED:
-        return f"{predicted}; took {exactly(took_s)} ({took_s / kept.total_s - 1:+.1%})"
+        line = f"{predicted}; took {exactly(took_s)} ({took_s / kept.total_s - 1:+.1%})"
+        if step_s := account.step_s:
+            line += f"; a step of {ms(kept.step_s)} ms took {ms(step_s)} ms ({step_s / kept.step_s - 1:+.1%})"
+        return line
     return f"{predicted}; {exactly(took_s)} so far"
 
 

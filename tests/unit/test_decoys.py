@@ -54,7 +54,6 @@ ARGUMENTS = {
     "watch": "{run}",
     "logs": "{run} --all",
     "explain": "{run}",
-    "score": "{run}",
     "show": "{run}",
     "reproduce": "{run} --compare {run}",
     "examples": "digits",

@@ -153,6 +153,5 @@ def test_the_best_grid_of_many_gpus_is_the_same_in_every_verb(home: Path, tmp_pa
     predicted = ("predict", tmp_path / "run.yaml", "--workload", "resnet50")
     best = answer(*predicted)["best_grid"]
     assert answer(*predicted, "--network", "slurm-v100")["best_grid"] == best
-    (size,) = answer("scale", f"{4 * nodes}..{4 * nodes}")["sizes"]
-    of_auto = {grid["gpus"]: grid["grid"] for grid in answer("grids")["grids"] if grid["whose"] == "grid: auto"}
-    assert size["best_grid"] == of_auto[4 * nodes] == best
+    (size,) = answer(*predicted, "--nodes", nodes)["forecasts"]
+    assert size["grid"] == best

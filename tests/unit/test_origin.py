@@ -96,6 +96,7 @@ def test_the_forecast_is_shown_beside_what_the_run_took(run: RunFolder, capsys: 
     ledger[-1]["t"] = 1200.0
     run.ledger.write_text("".join(json.dumps(event) + "\n" for event in ledger))
     line = f"predicted at submit: 2.0 min for {STEPS} steps, 20.0 s of it for evaluations; took 117.0 s (-2.5%)"
+    line += "; a step of 2500.00 ms took 3000.00 ms (+20.0%)"
     assert show(run, capsys)["forecast"] == line
     assert main(["status", run.run_id, "--long"]) == 0 and line in capsys.readouterr().out
     assert main(["report", run.run_id, "-o", str(run.folder / "page.html")]) == 0

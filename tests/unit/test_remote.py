@@ -65,7 +65,7 @@ def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
 
 def test_torusrun_is_installed_once_whole_and_of_this_version(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Session(HERE, 0) as first:
-        code, out, err = said(first, "torusrun.orchestrator", "version")
+        code, out, err = said(first, "torusrun.orchestrator", "examples")
     assert (code, err) == (0, b""), err
     folder = bare / ".local/share/torusrun"
     (own,) = folder.glob("torusrun-*")
@@ -80,7 +80,7 @@ def test_another_version_over_there_is_not_used(bare: Path) -> None:
     older.mkdir(parents=True)
     (older / "__init__.py").write_text("raise SystemExit('the older one')")
     with Session(HERE, 0) as there:
-        assert said(there, "torusrun.orchestrator", "version")[0] == 0
+        assert said(there, "torusrun.orchestrator", "examples")[0] == 0
 
 
 @pytest.mark.needs("users")
@@ -323,7 +323,7 @@ def test_the_fixed_command_means_the_same_in_every_shell() -> None:
 
 
 def test_the_words_of_a_shell_are_no_text_for_the_shell_of_the_login_node(far: Path) -> None:
-    words = ["version", 'it\'s "so" $HOME `x` !! \n é']
+    words = ["schema", 'it\'s "so" $HOME `x` !! \n é']
     with Session(HERE, 0) as there:
         answer, _ = there.ask({"ask": "command", "words": words})
     *_, word = shlex.split(answer["command"])

@@ -195,7 +195,7 @@ import sys
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.cli.api import open_run
 from torusrun.orchestrator.cli.verbs.watch import follow_to_end
-main(["version"])
+main(["examples"])
 sys.exit(follow_to_end(open_run(sys.argv[1])))
 """
 

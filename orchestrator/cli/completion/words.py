@@ -72,8 +72,6 @@ def _value(action: argparse.Action) -> Candidates:
         return Candidates(words=tuple(map(str, action.choices)))
     if action.dest == "site":
         return Candidates(SITES)
-    if action.metavar == "VERB":
-        return Candidates(words=tuple(VERBS))
     return Candidates(KINDS.get(str(action.metavar), NOTHING), _words(str(action.metavar), action.dest))
 
 

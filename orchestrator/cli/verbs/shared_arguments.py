@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,8 +13,6 @@ from torusrun.orchestrator.keys.paths import absolute, decoded, expanded, read_b
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.keys.site import Site
-    from torusrun.orchestrator.place.cost.links import Network
-    from torusrun.orchestrator.predict.model.compute import Device
     from torusrun.orchestrator.run.state.selection import Selection
 
 LARGEST_BYTES = 64_000_000  # of a file with hosts
@@ -184,39 +182,3 @@ def write_svg(name: str, text: str) -> None:
     """Write a picture into the file of --svg. Raises UserError if that fails."""
     with explained(f"--svg {name}: cannot be written", UserError):
         Path(name).write_text(text, encoding="utf-8")
-
-
-def without_run(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a prediction that is not for a run: links, a device, and its images in a step."""
-    parser.add_argument(
-        "--network",
-        metavar="NAME",
-        default="abci-v",
-        help="links: a name, or a file that calibrate printed; default: %(default)s",
-    )
-    parser.add_argument("--gpu", metavar="NAME", default="v100-16gb", help="GPU model; default: %(default)s")
-    parser.add_argument("--local-batch", metavar="N", type=int, default=32, help="images per GPU; default: %(default)s")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-
-
-def links_and_device(args: argparse.Namespace) -> tuple[Network, Device]:
-    """What the options of `without_run` name. Raises UserError."""
-    from torusrun.orchestrator.predict.model.compute import device
-    from torusrun.orchestrator.predict.model.networks import network
-
-    if not 1 <= args.local_batch <= MOST_IMAGES:
-        raise UserError(f"--local-batch: must be from 1 to {MOST_IMAGES}")
-    return network(args.network), device(args.gpu)
-
-
-def moved(parser: argparse.ArgumentParser, options: Mapping[str, str]) -> None:
-    """Add hidden options of former versions, each with the command that replaced it, which its error names."""
-    for option, command in options.items():
-        parser.add_argument(option, nargs="?", const=command, action=_Moved, help=argparse.SUPPRESS)
-
-
-class _Moved(argparse.Action):
-    """Refuses an option of former versions; `const` is the command that replaced it."""
-
-    def __call__(self, *_: object) -> None:
-        raise UserError(f"{self.option_strings[0]} is not an option of this verb any more: write `{self.const}`")

@@ -1,4 +1,4 @@
-"""An answer of `predict`, `records`, `scale` or `grids` as a value."""
+"""An answer of `predict` as a value."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from torusrun.orchestrator.base.shown.curve import Curve
-
 SCHEMA = 1
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """A record for programs, the same as lines for people, and its curves."""
+    """A record for programs, and the same as lines for people."""
 
     record: dict[str, Any]
     lines: list[str]
-    curve: Curve | None = None
 
     def text(self, *, as_json: bool) -> str:
         """The answer as a verb prints it."""

@@ -204,18 +204,6 @@ class Ended(Event):
 
 
 @dataclass(frozen=True)
-class Scored(Event):
-    """The measured times of the run up to the end of the attempt, and those that were predicted at submit.
-
-    `parts` has for each part (predict/score.py) `actual_s` and, if it was predicted, `forecast_s` and `error`; with
-    an interval also `low_s` and `high_s`.
-    """
-
-    kind = "scored"
-    parts: Mapping[str, Mapping[str, float]]
-
-
-@dataclass(frozen=True)
 class Unknown(Event):
     """An event of a newer version."""
 
@@ -242,7 +230,6 @@ KINDS: dict[str, type[Event]] = {
         KeptGoing,
         Notified,
         Ended,
-        Scored,
     )
 }
 

@@ -43,9 +43,7 @@ class RankSteps:
     `step_s` and `largest_s` are the mean and the longest time of one step. `waited` is the share of that time in which
     the rank waited for others; None if only a wait for a GPU could measure it. `read` is the share in which it waited
     for its samples; None if unknown. `recent_s` is the median time of a step
-    without waiting over the newest `recent_steps` steps; None before there are enough. Since its first report it made
-    `all_steps` steps in `all_s`, of which it waited `all_waited_s` for others and `all_read_s` for samples; None if
-    unknown.
+    without waiting over the newest `recent_steps` steps; None before there are enough.
     """
 
     rank: Count
@@ -56,10 +54,6 @@ class RankSteps:
     waited: Amount | None = None
     recent_s: Amount | None = None
     recent_steps: Count = 0
-    all_steps: Count = 0
-    all_s: Amount = 0.0
-    all_waited_s: Amount | None = None
-    all_read_s: Amount | None = None
     read: Amount | None = None
 
     @property

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.base.typed import LARGEST_TIME_S
 from torusrun.orchestrator.run.folder import kept_forecast, ledger, metrics
 from torusrun.orchestrator.run.folder.events import Event
 from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
@@ -32,6 +34,7 @@ PRODUCTIVE = (COMPUTE, EVALUATION)
 LEAST_SHARE = 0.01
 LEAST_SAVED_S = 300.0  # less is not worth advice
 LONGEST_S = 1e6  # of a checkpoint
+FEWEST_STEPS = 10  # fewer say little about a mean
 OF_ROWS = {rows_of.EVAL: EVALUATION, rows_of.START: START}
 
 # What would have saved the time of a use.
@@ -49,13 +52,15 @@ CURES = {
 class Account:
     """The attempts of a run, and seconds by use; `waited_s` is the time from submission to first start.
 
-    `forecast` is what was predicted at its submission; None if nothing was.
+    `forecast` is what was predicted at its submission, None if nothing was; `step_s` is the mean time of a step, None
+    for too few.
     """
 
     attempts: tuple[AttemptFacts, ...]
     seconds: Mapping[str, float]
     waited_s: float
     forecast: KeptForecast | None = None
+    step_s: float | None = None
 
     @property
     def total_s(self) -> float:
@@ -99,6 +104,7 @@ class Account:
             "waited_s": self.waited_s,
             "cure": self.cure,
             "forecast": asdict(self.forecast) if self.forecast else None,
+            "step_s": self.step_s,
             "attempts": [{**asdict(one), "took_s": one.took_s} for one in self.attempts],
         }
 
@@ -120,13 +126,32 @@ def account(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: f
         seconds[use] += max(until_s - at_s, 0.0)
         at_s = max(at_s, until_s)
     begun_s = next((one.begun_s for one in found if one.begun_s is not None), at_s)
-    return Account(tuple(found), seconds, max(begun_s - first_s, 0.0))
+    return Account(tuple(found), seconds, max(begun_s - first_s, 0.0), step_s=mean_step_s(rows))
+
+
+def mean_step_s(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """The mean time of a step between two rows of steps of one attempt that follow each other; None for few steps."""
+    steps, spent_s = 0, 0.0
+    for before, row in pairwise(rows):
+        if before["event"] == row["event"] == rows_of.STEP and before.get("attempt") == row.get("attempt"):
+            if not all(_is_time(each.get(key)) for each in (before, row) for key in ("t", "step")):
+                continue
+            if row["t"] > before["t"] and row["step"] >= before["step"]:
+                steps += row["step"] - before["step"]
+                spent_s += row["t"] - before["t"]
+    return spent_s / steps if steps >= FEWEST_STEPS else None
+
+
+def _is_time(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value < LARGEST_TIME_S  # type: ignore[operator]
 
 
 def read_account(run: RunFolder, state: State) -> Account:
     """The account of a run in this `state`, from its folder, as of now. Raises SiteError without readable metrics."""
-    found = account(ledger.events(run.ledger), metrics.read(run.metrics), time.time(), state)
-    return replace(found, forecast=kept_forecast.read(run))
+    return replace(
+        account(ledger.events(run.ledger), metrics.read(run.metrics), time.time(), state),
+        forecast=kept_forecast.read(run),
+    )
 
 
 def _by_attempt(rows: Sequence[Mapping[str, Any]]) -> dict[Any, list[Mapping[str, Any]]]:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.published import model as published
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.predict.model import doubts, published
+from torusrun.orchestrator.predict.model import doubts
 from torusrun.orchestrator.predict.model.compute import Device, device
 from torusrun.orchestrator.predict.model.interval import Doubt, Interval, around, middle, of_next
 from torusrun.orchestrator.predict.model.step import step

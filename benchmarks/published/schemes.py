@@ -1,4 +1,4 @@
-"""A lower bound, and the all-reduces of programs that used neither NCCL nor gloo.
+"""The all-reduces of the published programs by name, as functions of bytes.
 
 Notation as in the literature: a latency per step, B bytes per second in one direction, n bytes reduced, N ranks. The
 time of the additions is left out. Every formula names its source and how it was checked: verified (read in the source),
@@ -7,23 +7,16 @@ derived (by arithmetic from the source) or from memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from torusrun.orchestrator.place.cost import regular
+from torusrun.orchestrator.place.cost.all_reduce import Cost
 from torusrun.orchestrator.place.cost.links import Network
+from torusrun.orchestrator.place.cost.nccl import Algorithm
 
-
-def cut_s(size_bytes: float, network: Network) -> float:
-    """A lower bound for every all-reduce whose sums are computed by the ranks, not by switches.
-
-    2(k-1)/k n/C for k equal units whose links have the bandwidth C. Derived: a unit counts as one rank, and no
-    all-reduce of k ranks sends less than a ring (Patarasuk and Yuan, from memory).
-    """
-    bounds = [0.0]
-    for index, level in enumerate(network.levels):
-        units = network.ranks // network.unit_ranks(index)
-        bounds.append(2 * (units - 1) / units * size_bytes / level.bandwidth_bytes_per_s)
-    return max(bounds)
+FAR_BYTES = 1e9
+BOTH: tuple[Algorithm, ...] = ("ring", "tree")
 
 
 def halving_s(size_bytes: float, network: Network) -> float:
@@ -63,3 +56,27 @@ def leaders_s(size_bytes: float, network: Network) -> float:
         return ends_s
     leaders = replace(network, levels=network.levels[1:], used=network.ranks // members)
     return ends_s + regular.ring_s(size_bytes, leaders)
+
+
+def affine(cost_s: Cost) -> Cost:
+    """The same cost, as a + b n, so that the network is not walked again for every n."""
+    start_s = cost_s(0.0)
+    byte_s = (cost_s(FAR_BYTES) - start_s) / FAR_BYTES
+    return lambda size_bytes: start_s + byte_s * size_bytes
+
+
+def torus(network: Network, dims: tuple[int, ...], algorithms: tuple[Algorithm, ...] = BOTH) -> Cost:
+    """The torus of one to three levels."""
+    return regular.all_reduce(network, dims, "nccl", algorithms).unchunked_s
+
+
+# The schemes without a shape.
+FLAT: dict[str, Callable[[Network], Cost]] = {
+    "ring": lambda network: torus(network, (network.ranks,), ("ring",)),  # NCCL's
+    "tree": lambda network: torus(network, (network.ranks,), ("tree",)),  # NCCL's
+    "nccl": lambda network: torus(network, (network.ranks,)),  # its choice from 2.4 on, by size
+    # A ring without NCCL's protocols: 2(N-1) a + 2(N-1)/N n/B (Patarasuk and Yuan, 2009, from memory).
+    "plain": lambda network: affine(lambda size: regular.ring_s(size, network)),
+    "halving": lambda network: affine(lambda size: halving_s(size, network)),
+    "leaders": lambda network: affine(lambda size: leaders_s(size, network)),
+}

@@ -9,16 +9,81 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
+import yaml
+
+from benchmarks.published import schemes
 from torusrun.orchestrator.place.cost.all_reduce import Cost
-from torusrun.orchestrator.predict.model import constants, doubts, epochs, schemes
+from torusrun.orchestrator.predict.model import constants, doubts, epochs
 from torusrun.orchestrator.predict.model.compute import Device, device, measured
+from torusrun.orchestrator.predict.model.constants import Value
 from torusrun.orchestrator.predict.model.interval import Interval, around, largest, middle, of_next
 from torusrun.orchestrator.predict.model.networks import network
-from torusrun.orchestrator.predict.model.records import Duration, PublishedRun, Rate
 from torusrun.orchestrator.predict.model.step import EXACT, Grouping, Step, step
 from torusrun.orchestrator.predict.model.stragglers import Stragglers, expected_maximum
+
+CLOSE_PERCENT = 5.0
+
+Role = Literal["baseline", "unpredicted", "close", "off", "outside"]
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A predicted throughput in images/s, and what widens its interval most.
+
+    No number of the row itself is in it: `sigma`, the spread of compute among the ranks, is what the other rows imply.
+    """
+
+    images_per_s: float
+    interval: Interval
+    sigma: float
+    widened_by: str
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """One published throughput, and the model's from a smaller run; `predicted` is None for a baseline."""
+
+    name: str
+    who: str
+    gpus: int
+    published: Value
+    baseline: str | None
+    predicted: Rate | None
+    same_program: bool  # the baseline is the same program on the same nodes, over InfiniBand
+    not_modelled: str
+    why: str
+
+    @property
+    def error_percent(self) -> float | None:
+        return None if self.predicted is None else 100 * (self.predicted.images_per_s / self.published.value - 1)
+
+    @property
+    def role(self) -> Role:
+        """`off` is farther than 5 % from the published number, which is inside the interval."""
+        if self.predicted is None:
+            return "unpredicted" if self.why else "baseline"
+        if not self.predicted.interval.holds(self.published.value):
+            return "outside"
+        return "close" if abs(self.error_percent or 0.0) <= CLOSE_PERCENT else "off"
+
+
+@dataclass(frozen=True)
+class Duration:
+    """One published time to train, and the time of its epochs at the predicted and at the published rate."""
+
+    name: str
+    epochs: int
+    published: Value
+    predicted_s: float | None
+    interval_s: Interval | None
+    at_published_rate_s: float
+
+    @property
+    def unexplained_s(self) -> float:
+        return self.published.value - self.at_published_rate_s
 
 
 @dataclass(frozen=True)
@@ -47,16 +112,23 @@ class RowStep:
         return replace(self.step, stragglers=Stragglers(sigma, bounds, self.gpus, self.device.ranks))
 
 
+@lru_cache
+def written_table() -> dict[str, Any]:
+    """What the papers say, as published.yaml has it."""
+    loaded: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
+    return loaded
+
+
 def rows() -> list[PublishedRun]:
     """All rows, in the order of the file."""
     compared = comparable()
-    return [_row(name, written, compared) for name, written in constants.table("published")["rows"].items()]
+    return [_row(name, written, compared) for name, written in written_table()["rows"].items()]
 
 
 def durations() -> list[Duration]:
     """The times to train of rows whose epochs are known."""
     found = {row.name: row for row in rows()}
-    return [_duration(name, w, found[w["row"]]) for name, w in constants.table("published")["times"].items()]
+    return [_duration(name, w, found[w["row"]]) for name, w in written_table()["times"].items()]
 
 
 def sigmas(compared: Mapping[str, RowStep], left_out: str = "") -> list[float]:
@@ -72,7 +144,7 @@ def compute_factors(compared: Mapping[str, RowStep], sigma: float, left_out: str
 
 def comparable() -> dict[str, RowStep]:
     """The rows that have a baseline, by name."""
-    written = constants.table("published")["rows"]
+    written = written_table()["rows"]
     return {name: _compared(row) for name, row in written.items() if "baseline" in row}
 
 
@@ -128,7 +200,7 @@ def _device(baseline: str) -> Device:
     """The device of a row: a shipped one, or from a smaller row's step less its exposed communication."""
     if baseline.startswith("gpu:"):
         return device(baseline.removeprefix("gpu:"))
-    written = constants.table("published")["rows"][baseline]
+    written = written_table()["rows"][baseline]
     batch, gpus = constants.number(written["local_batch"]), written["gpus"]
     step_s = batch * gpus / constants.number(written["images_per_s"])
     fixed_s = device(written["device"]).fixed_s if "device" in written else 0.0

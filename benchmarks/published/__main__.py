@@ -1,16 +1,14 @@
-"""The published records and their predictions, each without its own number, and what the table does not explain."""
+"""The published records beside their predictions, and what these do not explain: `python -m benchmarks.published`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
 
+from benchmarks.published.model import CLOSE_PERCENT, Duration, PublishedRun, durations, rows
 from torusrun.orchestrator.base.shown.numbers import between, thousands
 from torusrun.orchestrator.base.shown.table import Column, Table
-from torusrun.orchestrator.predict.answers.predicted import Predicted
 from torusrun.orchestrator.predict.model.interval import Interval
-from torusrun.orchestrator.predict.model.published import durations, rows
-from torusrun.orchestrator.predict.model.records import CLOSE_PERCENT, Duration, PublishedRun
 
 WORDS = {"baseline": "baseline", "close": "", "off": "over 5 %", "outside": "OUTSIDE", "unpredicted": "not predicted"}
 SIGNED, TENTH = "{:+.1f}".format, "{:.1f}".format
@@ -25,37 +23,32 @@ def _of_rate(name: str, row: PublishedRun) -> object:
 
 
 ROWS: tuple[Column[PublishedRun], ...] = (
-    Column(None, lambda row: row.name, key="row"),
-    Column("row", lambda row: row.who, key="who"),
-    Column("GPUs", lambda row: row.gpus, thousands, key="gpus"),
-    Column("published", lambda row: row.published.value, thousands, key="published_images_per_s"),
-    Column("mark", lambda row: row.published.mark, key="mark"),
-    Column("predicted", partial(_of_rate, "images_per_s"), thousands, key="predicted_images_per_s"),
-    Column("90 %", partial(_of_rate, "interval"), _rates, key="interval_images_per_s", right=True),
-    Column(None, partial(_of_rate, "sigma"), key="sigma_of_other_rows"),
-    Column(None, partial(_of_rate, "widened_by"), key="widened_by"),
-    Column("error %", lambda row: row.error_percent, SIGNED, key="error_percent"),
-    Column("", lambda row: row.role, WORDS.__getitem__, key="role"),
-    Column("from", lambda row: row.baseline, key="baseline"),
-    Column(None, lambda row: row.published.source, key="source"),
-    Column(None, lambda row: row.not_modelled, key="not_modelled"),
-    Column(None, lambda row: row.why, key="why"),
+    Column("row", lambda row: row.who),
+    Column("GPUs", lambda row: row.gpus, thousands),
+    Column("published", lambda row: row.published.value, thousands),
+    Column("mark", lambda row: row.published.mark),
+    Column("predicted", partial(_of_rate, "images_per_s"), thousands),
+    Column("90 %", partial(_of_rate, "interval"), _rates, right=True),
+    Column("error %", lambda row: row.error_percent, SIGNED),
+    Column("", lambda row: row.role, WORDS.__getitem__),
+    Column("from", lambda row: row.baseline),
 )
 TIMES: tuple[Column[Duration], ...] = (
-    Column("time", lambda time: time.name, key="row"),
-    Column("epochs", lambda time: time.epochs, key="epochs"),
-    Column("published s", lambda time: time.published.value, "{:g}".format, key="published_s"),
-    Column("predicted s", lambda time: time.predicted_s, TENTH, key="predicted_s"),
-    Column("90 %", lambda time: time.interval_s, lambda ends: between(ends, TENTH), key="interval_s", right=True),
-    Column("at published rate s", lambda time: time.at_published_rate_s, TENTH, key="at_published_rate_s"),
-    Column("unexplained s", lambda time: time.unexplained_s, TENTH, key="unexplained_s"),
+    Column("time", lambda time: time.name),
+    Column("epochs", lambda time: time.epochs),
+    Column("published s", lambda time: time.published.value, "{:g}".format),
+    Column("predicted s", lambda time: time.predicted_s, TENTH),
+    Column("90 %", lambda time: time.interval_s, lambda ends: between(ends, TENTH), right=True),
+    Column("at published rate s", lambda time: time.at_published_rate_s, TENTH),
+    Column("unexplained s", lambda time: time.unexplained_s, TENTH),
 )
 
 
-def published() -> Predicted:
+def lines() -> list[str]:
+    """The table of throughputs, how many predictions hold, and the times to train."""
     found, times = rows(), Table(TIMES, durations(), empty="")
     table, counts = Table(ROWS, found, empty=""), _counts(found)
-    lines = [
+    return [
         "images/s, predicted from a smaller row of the same hardware and software or from one GPU's rate; what is",
         "taken from published runs, the wait for stragglers and the doubt of rates, comes from the other rows alone",
         *table.lines(),
@@ -69,7 +62,6 @@ def published() -> Predicted:
         *times.lines(),
         *(_sony(time) for time in times.rows if time.name == "sony-v2"),
     ]
-    return Predicted({"rows": table.as_json(), "times": times.as_json()}, lines)
 
 
 def _counts(found: Sequence[PublishedRun]) -> list[str]:
@@ -101,3 +93,7 @@ def _sony(d: Duration) -> str:
 
 def _percent(row: PublishedRun) -> str:
     return "no prediction" if row.error_percent is None else f"{row.error_percent:+.1f} %"
+
+
+if __name__ == "__main__":
+    print("\n".join(lines()))
