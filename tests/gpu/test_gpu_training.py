@@ -72,7 +72,8 @@ def test_other_keys_train_on_a_card(cuda: torch.device, tmp_path: Path, keys: di
 
 
 def test_a_built_in_network_is_channels_last_on_a_card_unless_told_otherwise(cuda: torch.device) -> None:
-    for options, last in (({}, True), ({"channels_last": False}, False)):
+    cases: list[tuple[dict[str, Any], bool]] = [({}, True), ({"channels_last": False}, False)]
+    for options, last in cases:
         model = build_parts(Train(model=ModelKeys("resnet18", options)), cuda).model
         weight = model.get_submodule("layer1.0.conv1").get_parameter("weight")
         assert weight.is_contiguous(memory_format=torch.channels_last) == last
