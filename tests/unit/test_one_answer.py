@@ -41,7 +41,6 @@ SYNCS = st.sampled_from(
         "buckets: one",
         "buckets: fujitsu",
         "wire: fp32",
-        "every: 4",
     ]
 )
 
