@@ -220,8 +220,8 @@ class CheckpointKeys:
     best: bool = key(False, "save after an evaluation that is better than all before; the best one is kept")
     memory: bool = key(
         False,
-        "after every step the ranks of a node copy the state to its memory (two copies, in /dev/shm), from which the "
-        "next attempt in the same job continues; each step waits for one copy of the state",
+        "after every step the first rank of each node copies the state to its memory (two copies, in /dev/shm), from "
+        "which the next attempt in the same job continues; each step waits for one copy of the state",
     )
 
 
