@@ -32,11 +32,10 @@ from torusrun.training.config import Config
 from torusrun.training.files import job_memory
 from torusrun.training.files.trusted import SECRET, open_own, open_own_folder, open_regular
 from torusrun.training.learner import Learner
-from torusrun.training.meeting.agree import everyones, on_all_ranks, sent
+from torusrun.training.meeting.agree import checksum, everyones, on_all_ranks, sent
 from torusrun.training.meeting.signed_store import SignedStore
 from torusrun.training.progress import Progress
 from torusrun.training.reporting.output import warn
-from torusrun.training.sync.alike import checksum
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 NOTHING = -1
