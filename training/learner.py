@@ -14,11 +14,11 @@ from torusrun.training.collectives.cut_off import PeerLost
 from torusrun.training.collectives.device import without_trials
 from torusrun.training.config import Config
 from torusrun.training.data.feed import Feed
-from torusrun.training.evaluation import Evaluation, Members
+from torusrun.training.evaluation import Evaluation, Members, evaluate
 from torusrun.training.meeting import agree
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.models.compiled import uncompiled
-from torusrun.training.norm import layers, running
+from torusrun.training.norm import convert, layers, running
 from torusrun.training.parts import Parts
 from torusrun.training.progress import Progress
 from torusrun.training.recipe import fits

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torusrun.training.evaluation import evaluate
 from torusrun.training.parts import check_alike
 from torusrun.training.recipe.protocols import DataSet, complete
 from torusrun.training.recipe.reading import ConfigError

@@ -12,7 +12,7 @@ from torch import nn
 from torus_ranks import RankPool
 
 from torusrun.training.meeting.ranks import Ranks
-from torusrun.training.norm import travelling
+from torusrun.training.norm import convert, travelling
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import NormKeys
 from torusrun.training.sync.gradients import Extras
