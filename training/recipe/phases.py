@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from torusrun.training.recipe.key import key, needed
-from torusrun.training.recipe.limits import Items, Limits
+from torusrun.training.recipe.key import Items, Limits, key, needed
 
 EPOCHS = Limits(above=0, at_most=1e6)
 RATE = Limits(at_least=0, at_most=1e9)
 PIXELS = Limits(at_least=1, at_most=4096)
 MARGINS = Limits(at_least=1, at_most=10)
-STAYS = "; default: as in the previous phase, in the first phase as in"
+STAYS = "; default: as before, at first as in"
 
 Share = Annotated[float, Limits(above=0, at_most=1.0)]
 Ratio = Annotated[float, Limits(above=0, at_most=100.0)]

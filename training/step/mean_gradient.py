@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from torusrun.training.complete import complete
 from torusrun.training.config import Config
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import Parts
 from torusrun.training.recipe import names
-from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.recipe.protocols import Optimizer, complete
 from torusrun.training.recipe.train import Train
 from torusrun.training.step.backward import Backward
 from torusrun.training.step.replayed import Replayed
