@@ -15,7 +15,7 @@ from torusrun.training.learner import Learner
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.recipe.train import LarsKeys, ModelKeys, OptimizerKeys, Train
 from torusrun.training.step.replayed import EAGER_STEPS
-from torusrun.training.sync.buckets.planner import PROFILED_STEPS
+from torusrun.training.sync.planner import PROFILED_STEPS
 
 STEPS = PROFILED_STEPS + EAGER_STEPS + 12
 
