@@ -1,8 +1,8 @@
 """Images per second of ResNet-50 on one card, ours beside torchvision's, and what each choice is worth.
 
 `python -m benchmarks.gpu.throughput [--choices] [--steps 30]`. Images are random bytes of 224 x 224 in the memory of
-the host; few are 32 a step. "fp32 images" normalizes them on the host and sends four times the bytes. `--device cpu --small`
-shows on a CPU that it runs.
+the host; few are 32 a step. "fp32 images" normalizes them on the host and sends four times the bytes. With
+`--device cpu --small` it runs on a CPU.
 """
 
 from __future__ import annotations

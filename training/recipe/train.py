@@ -254,7 +254,11 @@ class Train:
         "device once a step",
     )
     loss_scale: LossScaleKeys = key(LossScaleKeys(), "the factor by which fp16 multiplies the loss")
-    compile: bool = key(False, "torch.compile the network, in the first steps; it needs a C++ compiler on a CPU")
+    compile: bool = key(
+        False,
+        "torch.compile the network, in its first steps (about a minute, at first), and on a GPU replay the steps of "
+        "built-in networks as CUDA graphs; it needs a C++ compiler on a CPU",
+    )
     label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = key(
         0.1, "share of the target spread over all classes"
     )
