@@ -15,6 +15,7 @@ examples:
   torusrun image export pytorch-cpu --to pytorch-cpu.tar
   torusrun image render sony-2018
   torusrun image convert Dockerfile --to converted
+  torusrun image convert mine.def --to Dockerfile
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ WHAT = {
     "sign": "sign it with your own key",
     "export": "copy it with its definition, lock and checksums",
     "render": "print the definition of an image file or a Dockerfile",
-    "convert": "write the definition of a Dockerfile, with the files it copies",
+    "convert": "write the definition of a Dockerfile with the files it copies, or the Dockerfile of a definition",
 }
 ONLY_OF = {  # the words that an option is for; others refuse it
     "on": ("build",),
@@ -89,7 +90,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--lock", action="store_true", help="inspect: only the lock, for `torusrun image build --locked`"
     )
     parser.add_argument(
-        "--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar; convert: a new folder"
+        "--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar; convert: a new folder or file"
     )
 
 
@@ -200,7 +201,7 @@ def _converted(source: str, site: Site, to: str | None, context: Path | None) ->
     from torusrun.orchestrator.spec.paths import absolute
 
     if to is None:
-        raise UserError("`torusrun image convert` needs --to, a new folder for the definition and the files it copies")
+        raise UserError("`torusrun image convert` needs --to, a new folder for a definition, or a new Dockerfile")
     return building.converted(source, site, absolute(to), context)
 
 

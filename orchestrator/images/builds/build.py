@@ -94,7 +94,7 @@ def build(
             return entry
         _clear(cache, key, options)
         progress(f"building {name}; its output: {cache.log(key)}")
-        phases = Phases(progress, draw, cache.phases_of(name))
+        phases = Phases(progress, draw)
         return _build(key, name, inputs, cache, runtime(), options, phases, examine)
 
 
@@ -150,7 +150,6 @@ def _build(
             base=inputs.base_identity,
             compression=inputs.compression,
             source=inputs.source,
-            phases_s=phases.taken_s,
         )
         return cache.publish(built, image)
     except OSError as error:

@@ -1,14 +1,11 @@
-"""The phases of a build, read from the runtime's output: which one runs, since when, and how long is left.
-
-How long each took is kept beside the image. The next build of an image with the same name estimates by it.
-"""
+"""The phases of a build, read from the runtime's output: which one runs, and since when."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 # Apptainer 1.4 and SingularityCE 4 write the lines that begin with INFO, `sh -x` in %post those that begin with +.
 STARTS = (
@@ -31,21 +28,19 @@ class Phases:
     """Reports the phases of one build.
 
     Without `draw` a phase is a line when it begins. With it, it is a line when it has ended, and `draw` gets the
-    changing text of the one that runs. `before` are the seconds of the phases of an earlier build.
+    changing text of the one that runs.
     """
 
     def __init__(
         self,
         say: Callable[[str], None],
         draw: Callable[[str], None] | None = None,
-        before: Mapping[str, float] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._say, self._draw, self._before, self._clock = say, draw, dict(before or {}), clock
+        self._say, self._draw, self._clock = say, draw, clock
         self._began_s = self._since_s = clock()
         self._drawn_s = -REDRAWN_S
         self._name = BEGIN
-        self.taken_s: dict[str, float] = {}
 
     def line(self, text: str) -> None:
         """A line of the runtime's output."""
@@ -63,7 +58,7 @@ class Phases:
         self._close()
         self._name, self._since_s = name, self._clock()
         if not self._draw:
-            self._say(f"{self._stamp(self._since_s)} {name}{self._last_time()}")
+            self._say(f"{self._stamp(self._since_s)} {name}")
         self.tick()
 
     def tick(self) -> None:
@@ -71,9 +66,7 @@ class Phases:
         now = self._clock()
         if self._draw and self._name != BEGIN and now - self._drawn_s >= REDRAWN_S:
             self._drawn_s = now
-            left = self._left_s(now)
-            about = f", about {stamp(left)} left" if left else ""
-            self._draw(f"{self._stamp(now)} {self._name}, {stamp(now - self._since_s)}{about}")
+            self._draw(f"{self._stamp(now)} {self._name}, {stamp(now - self._since_s)}")
 
     def end(self) -> None:
         """The last phase is over."""
@@ -84,21 +77,10 @@ class Phases:
         now = self._clock()
         if self._name == BEGIN:
             return
-        self.taken_s[self._name] = self.taken_s.get(self._name, 0.0) + now - self._since_s
         if self._draw:
             self._draw("")
             self._say(f"{self._stamp(self._since_s)} {self._name}: {stamp(now - self._since_s)}")
             self._drawn_s = -REDRAWN_S
-
-    def _left_s(self, now: float) -> float:
-        """The seconds that the earlier build needed for what is still to come; 0 if none is known."""
-        done = self.taken_s.keys() | {self._name}
-        own = max(0.0, self._before.get(self._name, 0.0) - (now - self._since_s))
-        return own + sum(seconds for name, seconds in self._before.items() if name not in done)
-
-    def _last_time(self) -> str:
-        known = self._before.get(self._name)
-        return f" (last time {stamp(known)})" if known else ""
 
     def _stamp(self, at_s: float) -> str:
         return stamp(at_s - self._began_s)

@@ -33,7 +33,7 @@ def run(
     """
     descriptor = private.open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     with open(descriptor, "w", encoding="utf-8", errors="replace", buffering=1) as kept:
-        os.fchmod(descriptor, 0o600)  # an older version made it readable for others
+        os.fchmod(descriptor, 0o600)
         reading, writing = os.pipe()
         with open(reading, "rb", buffering=0) as said:
             with open(writing, "wb") as output:

@@ -1,23 +1,15 @@
-"""Reads a definition as the runtimes do, and reports its mistakes before a build starts.
-
-spython's parser is the second opinion. Its class refuses every bootstrap but docker, and drops lines of %environment
-without `=`; both are corrected here. If the first line of a section looks like a header's line, it takes it for one.
-So the templates begin their sections with a line of their own.
-"""
+"""Reads a definition as the runtimes do, and reports its mistakes before a build starts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.training.counted import counted
 
 SECTIONS = {"files", "post", "environment", "labels", "test", "runscript", "help"}
 BOOTSTRAPS = {"docker", "oras", "debootstrap", "localimage", "docker-archive", "oci-archive"}
-SILENT = -9  # below all levels of spython's messages
 LARGEST_SECTION_BYTES = 64 * 1024  # a longer section ends the runtime's scanner: "token too long"
 
 
@@ -84,37 +76,3 @@ def lint(definition: str) -> None:
     """Raise UserError if a definition cannot be built."""
     if found := list(problems(definition)):
         raise UserError("the definition cannot be built: " + "; ".join(found))
-    theirs, ours = len(parse(definition)), len(stages(definition))
-    if theirs != ours:
-        raise UserError(f"the definition is read as {counted(theirs, 'stage')} by spython, {ours} by us")
-
-
-def parse(definition: str) -> dict[str, Any]:
-    """spython's result for a definition: its Recipe of every stage, by the stage's name.
-
-    Raises UserError if it cannot read it: it ends with many kinds of exceptions, and with sys.exit.
-    """
-    from spython.logger import bot
-    from spython.main.parse.parsers.singularity import SingularityParser
-
-    class Parser(SingularityParser):  # type: ignore[misc]  # spython has no types
-        def _check_bootstrap(self, line: str) -> None:
-            key, _, value = line.partition(":")  # spython also calls this for other lines that contain this word
-            if key.lower() == "bootstrap" and value.strip() not in BOOTSTRAPS:
-                raise UserError(f"the definition cannot be built: spython refuses {line!r}")
-
-        def _env(self, lines: list[str]) -> None:
-            self.recipe[self.active_layer].environ += lines
-
-    bot.level = SILENT  # it prints on the standard error that it found at its import
-    parser = Parser(None, load=False)
-    parser.lines = [line + "\n" for line in definition.split("\n")]
-    try:
-        parser.parse()
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:
-        said = " ".join(str(error).split())[:200] or "it gives no reason"
-        kind = type(error).__name__
-        raise UserError(f"the definition cannot be built: spython cannot read it: {kind}: {said}") from None
-    return dict(parser.recipe)

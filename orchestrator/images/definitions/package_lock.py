@@ -79,7 +79,7 @@ def read(path: Path) -> PackageLock:
         raise UserError(f"{path}: there is no such lock; `torusrun image inspect IMAGE --lock` prints the one to keep")
     if kept.get("schema") != SCHEMA:
         raise damaged(path, "it is the lock of another version of torusrun")
-    lock = kept_record(path, PackageLock, {"built_s": 0, **kept})  # older versions did not write it
+    lock = kept_record(path, PackageLock, kept)
     for name, kind in (("system", SystemPackage), ("python", PythonPackage)):
         if unknown := {key for entry in kept[name] for key in entry} - {each.name for each in fields(kind)}:
             raise damaged(path, f"a package in {name!r} has the unknown key {min(unknown)!r}")

@@ -70,17 +70,6 @@ def test_both_runtimes_read_the_same_text(name: str) -> None:
     assert not re.search(r"APPTAINER|SINGULARITY|\{\{|%arguments", text)
 
 
-@pytest.mark.parametrize("name", IMAGE_FILES)
-def test_spython_reads_what_we_wrote(name: str) -> None:
-    image_file = load(find(name))
-    text = render(image_file)
-    parsed = lint.parse(text)
-    last = list(parsed.values())[-1]
-    assert last.labels == [f"{k} {v}" for k, v in lint.labels(text).items()]
-    assert last.fromHeader == image_file.base.docker
-    assert ("mpi" in parsed) == (image_file.mpi.source == "built")
-
-
 def test_a_wheelhouse_build_asks_no_index() -> None:
     offline = rendered("pytorch-cpu", Variant(wheelhouse=True, offline=True))
     assert "--no-index --find-links /mnt/wheels" in offline
@@ -134,11 +123,9 @@ def test_no_value_escapes_its_quotes(tmp_path_factory: pytest.TempPathFactory, v
     assert {k: v for k, v in stage.sections.items() if k != "environment"} == {
         k: v for k, v in reference.sections.items() if k != "environment"
     }, "a value has become part of another section"
-    by_spython = "\n".join(next(iter(lint.parse(text).values())).environ)
     where = tmp_path_factory.getbasetemp()
-    for lines in (stage.sections["environment"], by_spython):
-        for shell in ("bash", "sh"):
-            assert shown(lines, list(environment), shell, where) == values
+    for shell in ("bash", "sh"):
+        assert shown(stage.sections["environment"], list(environment), shell, where) == values
     assert not (where / "pwned").exists()
 
 

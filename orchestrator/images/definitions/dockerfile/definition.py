@@ -1,8 +1,7 @@
 """The inputs of a build from a Dockerfile: its definition, the files that it copies, and what has no effect in it.
 
 spython's conversion is not used. It reads a Dockerfile line by line: it merges stages, loses quotes and all but the
-first of several words, runs COPY before everything, and ends with an exception for others. Its other parser reads our
-definition, as every one that torusrun writes (lint.py).
+first of several words, runs COPY before everything, and ends with an exception for others.
 """
 
 from __future__ import annotations
