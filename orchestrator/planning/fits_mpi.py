@@ -9,8 +9,8 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.images.architecture import of_program
 from torusrun.orchestrator.images.checks.answers import family_of, parse_ldd
+from torusrun.orchestrator.images.sif import of_program
 from torusrun.orchestrator.planning.named_files import PYTHON, NamedFile, named_files
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.orchestrator.schedulers.launchers.launcher import Pmi

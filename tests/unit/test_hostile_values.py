@@ -21,7 +21,7 @@ from tests.unit import hostile
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.images.definitions import image_file, lint
+from torusrun.orchestrator.images.definitions import definition_file, image_file
 from torusrun.orchestrator.images.definitions.definition import Variant, render
 from torusrun.orchestrator.images.definitions.image_file import ImageFile
 from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
@@ -162,8 +162,8 @@ def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
             assert str(error)
             return
         accepted.append(document)
-        lint.lint(text)
-        (stage,) = lint.stages(text)
+        definition_file.lint(text)
+        (stage,) = definition_file.stages(text)
         assert set(stage.sections) <= sections, "a value has added a section"
         own = is_shell(read.post or "")  # these lines are the user's program, and no value
         for name in sections - {"files", "labels"} - (set() if own else {"post"}):

@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
 def _build(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.images import pyxis
     from torusrun.orchestrator.images.source import has_text, typed
-    from torusrun.orchestrator.planning.image import building, squashed
+    from torusrun.orchestrator.planning.image import building, run_image
     from torusrun.orchestrator.planning.plan import plan
     from torusrun.orchestrator.spec.load import is_run, load_site
     from torusrun.orchestrator.spec.paths import absolute
@@ -155,7 +155,9 @@ def _build(args: argparse.Namespace) -> int:
     by_pyxis = pyxis.used(site.container.runtime)
     of_builds = {"--on job": args.on == "job", "--locked": args.locked is not None, "--wheelhouse": args.wheelhouse}
     refused = next((option for option, given in of_builds.items() if given), "")
-    if by_pyxis and (made := squashed.directly(source, site, progress, offline=args.offline, refused=refused)):
+    if by_pyxis and (
+        made := run_image.squashed_directly(source, site, progress, offline=args.offline, refused=refused)
+    ):
         print(made.path)
         return DONE
     wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
@@ -170,7 +172,7 @@ def _build(args: argparse.Namespace) -> int:
 
         build_in_job(prepared, site, site.interpreter, progress)
     entry = building.build(prepared, site, progress, redrawn if draws() else None)
-    print(squashed.of(entry, site, progress).path if by_pyxis else entry.path)
+    print(run_image.squashed_of(entry, site, progress).path if by_pyxis else entry.path)
     return DONE
 
 
@@ -178,7 +180,7 @@ def _inspected(cache: Cache, entry: CachedImage, only_lock: bool) -> dict[str, A
     from torusrun.orchestrator.images.definitions import package_lock
 
     packages = cache.packages(entry.key)
-    lock = package_lock.read(packages).as_json() if packages.exists() else None
+    lock = package_lock.read_lock(packages).as_json() if packages.exists() else None
     if not only_lock:
         return {**entry.as_json(), "path": str(entry.path), "packages": lock}
     if lock is None:
@@ -187,7 +189,7 @@ def _inspected(cache: Cache, entry: CachedImage, only_lock: bool) -> dict[str, A
 
 
 def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
-    from torusrun.orchestrator.planning.image.export import export
+    from torusrun.orchestrator.images.builds.caches import export
     from torusrun.orchestrator.spec.paths import absolute
 
     if to is None:

@@ -30,7 +30,7 @@ from torusrun.orchestrator.base.errors import SiteError, explained
 from torusrun.orchestrator.base.json_files import damaged, read_object, write_json
 from torusrun.orchestrator.base.terminal.remarks import busy, warn
 from torusrun.orchestrator.base.typed import kept_record
-from torusrun.orchestrator.images.builds.lock import holder, is_signed
+from torusrun.orchestrator.images.builds.running import holder, is_signed
 from torusrun.orchestrator.images.definitions.package_lock import LOCKED
 from torusrun.training.files.checksum import sha256_of
 

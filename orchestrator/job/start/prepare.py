@@ -12,7 +12,7 @@ from torusrun.orchestrator.base.process import ENTRY
 from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.images import pyxis, runtime
-from torusrun.orchestrator.images.mounts import ON_PATH, TRAINING, variables
+from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage
 from torusrun.orchestrator.network.placement.binding import beside
 from torusrun.orchestrator.network.placement.mapping import Placement

@@ -13,12 +13,12 @@ from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.images import source as sources
 from torusrun.orchestrator.images.builds import build as builds
-from torusrun.orchestrator.images.builds import contents, convert
+from torusrun.orchestrator.images.builds import convert
 from torusrun.orchestrator.images.builds.cache import SIF, SQUASHFS, Cache, CachedImage
 from torusrun.orchestrator.images.builds.caches import Caches, users
 from torusrun.orchestrator.images.checks import image_facts
 from torusrun.orchestrator.images.command import ContainerExec
-from torusrun.orchestrator.images.definitions import as_dockerfile, image_file
+from torusrun.orchestrator.images.definitions import definition_file, image_file, package_lock
 from torusrun.orchestrator.images.definitions import prepare as preparing
 from torusrun.orchestrator.images.definitions.definition import Variant
 from torusrun.orchestrator.images.definitions.inputs import Inputs
@@ -116,7 +116,7 @@ def converted(source: str, site: Site, folder: Path, context: Path | None = None
         raise UserError(f"{folder}: it exists already; name a new one")
     if loaded.definition:
         place = path.parent / expanded(loaded.definition)
-        text, notes = as_dockerfile.dockerfile(read_text(place, "definition"), str(place))
+        text, notes = definition_file.dockerfile(read_text(place, "definition"), str(place))
         write_text(folder, text)
         return folder, notes
     inputs = preparing.prepare(path, Variant(host_mpi=site.container.mpi == "host"), context=context).inputs
@@ -163,7 +163,7 @@ def build(
     def examine(path: Path) -> tuple[dict[str, str], PackageLock | None]:
         container = ContainerExec(required(), str(path))
         asks = image_facts.Inside(container)
-        return image_facts.image(path, asks).versions, contents.packages(prepared.name, container)
+        return image_facts.image(path, asks).versions, package_lock.packages(prepared.name, container)
 
     options = replace(prepared.options, temporary=_here(prepared.options.temporary))
     return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine, draw)

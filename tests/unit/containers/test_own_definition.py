@@ -7,7 +7,7 @@ import pytest
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.images.definitions import as_dockerfile
+from torusrun.orchestrator.images.definitions import definition_file
 from torusrun.orchestrator.images.definitions.definition import Variant
 from torusrun.orchestrator.images.definitions.dockerfile import instructions
 from torusrun.orchestrator.images.definitions.prepare import prepare, rendered, sources
@@ -116,7 +116,7 @@ def test_a_definition_becomes_a_dockerfile(tmp_path: Path, capsys: pytest.Captur
 )
 def test_what_a_dockerfile_cannot_say_is_one_error(old: str, new: str, says: str) -> None:
     with pytest.raises(UserError, match=re.escape(says)):
-        as_dockerfile.dockerfile(TWO_STAGES.replace(old, new), "my.def")
+        definition_file.dockerfile(TWO_STAGES.replace(old, new), "my.def")
 
 
 TWO_STAGES = """Bootstrap: docker

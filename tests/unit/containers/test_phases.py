@@ -2,7 +2,7 @@
 
 import pytest
 
-from torusrun.orchestrator.images.builds.phases import EXAMINE, Phases, stamp
+from torusrun.orchestrator.images.builds.output import EXAMINE, Phases, stamp
 
 # (seconds since the start, a line): recorded on this project's machine, most lines left out.
 DOCKERFILE = (
