@@ -48,8 +48,8 @@ def make(folder: Path, number: int) -> None:
     """Make runs and jobs in `folder`, which is the home of all later commands."""
     from tests.unit.run_folders import make, write_specs
     from torusrun.orchestrator.base.states import State
-    from torusrun.orchestrator.folder import index
-    from torusrun.orchestrator.folder.records import End
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.folder.records import End
 
     one = make(write_specs(folder), End(State.COMPLETED, "all ranks are done"))
     texts = {name: (one.folder / name).read_text() for name in COPIED}

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from torusrun.orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
-from torusrun.orchestrator.network.placement.arrange import arrange
-from torusrun.orchestrator.network.placement.rings import Rings
-from torusrun.orchestrator.network.placement.timing import timing
-from torusrun.orchestrator.network.prediction import doubts, tensors
-from torusrun.orchestrator.network.prediction.calibration import Fit
-from torusrun.orchestrator.network.prediction.interval import Interval
+from torusrun.orchestrator.place.hosts.model import Cluster, Host, Link, NodeType, Switch
+from torusrun.orchestrator.place.placement.arrange import arrange
+from torusrun.orchestrator.place.placement.rings import Rings
+from torusrun.orchestrator.place.placement.timing import timing
+from torusrun.orchestrator.predict.model import doubts, tensors
+from torusrun.orchestrator.predict.model.calibration import Fit
+from torusrun.orchestrator.predict.model.interval import Interval
 from torusrun.training.sync.buckets import exact, shapes
 
 NODE_BITS_PER_S = 50e6

@@ -28,7 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.replayed import Replayed
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import times_s, together
-from torusrun.orchestrator.network.prediction import tensors
+from torusrun.orchestrator.predict.model import tensors
 from torusrun.training.collectives.all_reduce import build
 from torusrun.training.models import resnet50
 from torusrun.training.sync.buckets import shapes

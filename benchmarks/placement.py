@@ -22,11 +22,11 @@ import numpy as np
 import scipy
 from scipy.optimize import quadratic_assignment
 
-from torusrun.orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
-from torusrun.orchestrator.network.placement.arrange import solve
-from torusrun.orchestrator.network.placement.fabric import fabric
-from torusrun.orchestrator.network.placement.problem import PlacementProblem, rounded
-from torusrun.orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.place.hosts.model import Cluster, Host, Link, NodeType, Switch
+from torusrun.orchestrator.place.placement.arrange import solve
+from torusrun.orchestrator.place.placement.fabric import fabric
+from torusrun.orchestrator.place.placement.problem import PlacementProblem, rounded
+from torusrun.orchestrator.place.placement.rings import Rings
 
 LINK = Link(25e9, 5e-6)
 GPUS = 4

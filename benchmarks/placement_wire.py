@@ -17,10 +17,10 @@ import torch
 
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import times_s, together
-from torusrun.orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
-from torusrun.orchestrator.network.placement.arrange import arrange
-from torusrun.orchestrator.network.placement.rings import Rings
-from torusrun.orchestrator.network.placement.timing import timing
+from torusrun.orchestrator.place.hosts.model import Cluster, Host, Link, NodeType, Switch
+from torusrun.orchestrator.place.placement.arrange import arrange
+from torusrun.orchestrator.place.placement.rings import Rings
+from torusrun.orchestrator.place.placement.timing import timing
 from torusrun.training.collectives import chunks
 from torusrun.training.collectives.all_reduce import build
 

@@ -35,10 +35,10 @@ def hold_jobs(folder: Path, number: int) -> list[str]:
 def make_runs(folder: Path, jobs: list[str]) -> None:
     """Make a run in the index for each job, in its state after submission."""
     from torusrun.orchestrator.base.json_files import write_json
-    from torusrun.orchestrator.folder import index, ledger
-    from torusrun.orchestrator.folder.events import Submitted, Submitting
-    from torusrun.orchestrator.folder.run_folder import RunFolder
-    from torusrun.orchestrator.planning.plan import plan
+    from torusrun.orchestrator.run.folder import index, ledger
+    from torusrun.orchestrator.run.folder.events import Submitted, Submitting
+    from torusrun.orchestrator.run.folder.run_folder import RunFolder
+    from torusrun.orchestrator.run.plan.plan import plan
 
     (folder / "site.yaml").write_text(
         f"scheduler: slurm\nlauncher: srun\nruns: {folder}/runs\npython: /bin/true\npoll_interval: {INTERVAL_S:g}s\n"

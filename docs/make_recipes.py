@@ -15,7 +15,7 @@ from recipe_techniques import INDEX, by_technique
 from benchmarks.large_batch.cell import cells as studied
 from benchmarks.large_batch.results import read
 from benchmarks.large_batch.study import MNIST
-from torusrun.orchestrator.report.recipes.marks import NO_BREAK, weakest, with_mark
+from torusrun.orchestrator.show.recipes.marks import NO_BREAK, weakest, with_mark
 from torusrun.training.recipe.files import CERTAINTIES, Mark, Published, load
 from torusrun.training.recipe.fitting import word
 from torusrun.training.recipe.published import names

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile
-from torusrun.orchestrator.spec.run import RunSpec
-from torusrun.orchestrator.spec.schema import schema
-from torusrun.orchestrator.spec.site import Site
-from torusrun.orchestrator.spec.write import as_written
+from torusrun.orchestrator.keys.run import RunSpec
+from torusrun.orchestrator.keys.schema import schema
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.write import as_written
 
 HEAD = """# Every key
 

@@ -21,8 +21,8 @@ from PIL import Image
 from tests.unit import test_report_page as pages
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.report.page.document import document
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.show.page.document import document
 
 CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr"]
 WIDTHS = (360, 390, 820, 1440)  # the narrowest phone, a usual one, a tablet, a screen

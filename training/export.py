@@ -1,7 +1,6 @@
 """`python -m torusrun.training.export CHECKPOINT FILE.safetensors`: the weights of a checkpoint, for other programs.
 
-CHECKPOINT is a folder `step-...`, or a folder of checkpoints, of which the newest complete one is taken. With
-`train.ema` the weights are the average, unless --own is given.
+CHECKPOINT is a folder `step-...`, or a folder of checkpoints, of which the newest complete one is taken.
 """
 
 from __future__ import annotations
@@ -24,29 +23,26 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("checkpoint", type=Path, help="a checkpoint, or a folder of checkpoints")
     parser.add_argument("file", type=Path, help="the file to write, as weights.safetensors; replaced if it is there")
-    parser.add_argument("--own", action="store_true", help="the weights themselves, and not their average (train.ema)")
     asked = parser.parse_args(arguments)
     try:
-        print(export(asked.checkpoint, asked.file, own=asked.own))
+        print(export(asked.checkpoint, asked.file))
     except (OSError, ValueError, RefusedCheckpoint) as error:
         print(f"export: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def export(checkpoint: Path, file: Path, *, own: bool = False) -> str:
+def export(checkpoint: Path, file: Path) -> str:
     """Write the weights; returns what was written. Raises ValueError without a complete checkpoint, or OSError."""
     named = step_of(checkpoint.name) is not None
     found = verify(checkpoint) if named else newest_complete(checkpoint)
     if found is None:
         raise IncompleteCheckpoint(f"{checkpoint}: there is no complete checkpoint in it")
     state = load(found.path.parent, found.name, found.sha256[STATE], torch.device("cpu"))
-    averaged = "average" in state and not own
-    weights = state["average"] if averaged else state["model"]
-    kind = "the average of weights" if averaged else "the weights"
-    metadata = {"format": "pt", "step": str(found.progress.steps), "epoch": f"{found.epoch:.6g}", "weights": kind}
+    weights = state["model"]
+    metadata = {"format": "pt", "step": str(found.progress.steps), "epoch": f"{found.epoch:.6g}"}
     safetensors.write(file, weights, metadata)
-    return f"{file}: {kind} after step {found.progress.steps}, {len(weights)} tensors"
+    return f"{file}: the weights after step {found.progress.steps}, {len(weights)} tensors"
 
 
 if __name__ == "__main__":

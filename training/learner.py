@@ -23,11 +23,9 @@ from torusrun.training.progress import Progress
 from torusrun.training.recipe import fits
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.reporting.trace import Trace
-from torusrun.training.step import kinds
-from torusrun.training.step.average import WeightAverage
 from torusrun.training.step.backward import Backward
 from torusrun.training.step.late import Late
-from torusrun.training.step.waiting import Waiting
+from torusrun.training.step.mean_gradient import MeanGradient, Waiting
 from torusrun.training.sync import alike
 
 
@@ -47,10 +45,10 @@ class Learner:
         self.data, self.model, self.course = parts.data, parts.model, parts.course
         self.norms = convert(parts.model, config.train.norm, ranks)
         self._backward = Backward(config.train, device)
-        self.steps, self._optimizer = kinds.build(config, ranks, parts, self._backward)
+        self.steps = MeanGradient(config, ranks, parts, self._backward)
+        self._optimizer = self.steps.optimizer
         self._feed = Feed(parts.data, parts.course, ranks, config.train, device)
         self._members = Members(self.model, self._optimizer, self.check_alike)
-        self._average = WeightAverage(self.model, config.train.ema) if config.train.ema else None
         self._numbers, self._reading = Late(), Waiting()
         self.trace = Trace(config.trace if config.train.trace and ranks.rank == 0 else None)
         self.progress = self.before = Progress()
@@ -91,21 +89,16 @@ class Learner:
         return self._backward.scale.scale if self._backward.scale else None
 
     def step(self, stop: bool) -> bool:
-        """Take one step, or as many as `train.sync.every` says, but no step of the next phase.
+        """Take one step.
 
         True on all ranks if any rank passed `stop`: on a GPU one step later, because nothing here waits for the device.
         """
         self.before, phase = self.progress, self.course.phase_at(self.progress.samples)
         if not self.progress.steps:
             self._members.at_phase(None, phase)
-        for _ in range(self._train.sync.every):
-            self._step(stop)
-            following = None if self.finished else self.course.phase_at(self.progress.samples)
-            if following != phase:
-                break
-        self._numbers.put(self.steps.meet(stop))
-        if self._average:
-            self._average.step()
+        self._step(stop)
+        following = None if self.finished else self.course.phase_at(self.progress.samples)
+        self._numbers.put(self.steps.numbers())
         if following != phase:
             self._members.at_phase(phase, following)
         return len(self._numbers.values) > 0 and self._numbers.values[1] > 0
@@ -134,10 +127,7 @@ class Learner:
         self.norms.before_evaluation()
         self._feed.look_once(self.progress)
         with self._backward.precision(), uncompiled(self._train), without_trials():
-            own = self._average.state if self._average else {}
-            return evaluate(
-                self.model, self._feed.test_batches(), self.device, self.data.classes, self._members.states, own
-            )
+            return evaluate(self.model, self._feed.test_batches(), self.device, self.data.classes, self._members.states)
 
     def gather(self) -> None:
         """Collect the optimizer's shards on every rank; all ranks must call it together, before `state`."""
@@ -152,7 +142,6 @@ class Learner:
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             **({"loss_scale": self._backward.scale.state_dict()} if self._backward.scale else {}),
-            **({"average": self._average.state} if self._average and self._average.state else {}),
             **({"ensemble": members} if (members := self._members.state_dict()) else {}),
         }
 
@@ -175,8 +164,6 @@ class Learner:
         if self._backward.scale and "loss_scale" in state:
             self._backward.scale.load_state_dict(state["loss_scale"])
         self._members.load_state_dict(state.get("ensemble", {}))
-        if self._average:
-            self._average.load(state.get("average", {}))
 
     def start_alike(self) -> list[int]:
         """Take rank 0's weights if any rank drew others from the seed; returns those ranks. All ranks must call it."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from torusrun.training.checkpoint.manifest import name_of
-from torusrun.training.checkpoint.saver import Saver, check_parts
 from torusrun.training.checkpoint.writer import Writer
 from torusrun.training.collectives import device as devices
 from torusrun.training.config import Config
 from torusrun.training.learner import Learner
+from torusrun.training.learner_saver import LearnerSaver, check_parts
 from torusrun.training.meeting import done, rendezvous
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import build_parts, check_alike, settle
@@ -31,7 +31,7 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
     settle(parts.optimizer, device)
     learner = Learner(config, ranks, device, parts)
     reporter = Reporter(config, ranks, learner)
-    saver = Saver(config, learner, reporter, writer)
+    saver = LearnerSaver(config, learner, reporter, writer)
     reporter.start(saver.resume(meeting))
     code = _train(config, ranks, learner, reporter, saver, stop)
     if code != EXIT_NO_CHECKPOINT:
@@ -41,7 +41,9 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
     return code
 
 
-def _train(config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, saver: Saver, stop: StopRequest) -> int:
+def _train(
+    config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, saver: LearnerSaver, stop: StopRequest
+) -> int:
     train, meter = config.train, Meter()
     saver.begin()
     while True:
@@ -62,11 +64,7 @@ def _train(config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, s
             if not saver.save_last():
                 return EXIT_NO_CHECKPOINT
         else:
-            if saver.due():
-                saver.save()
-            else:
-                saver.look()
-            saver.keep()  # after the save: an attempt that continues from this copy finds its checkpoint due or done
+            saver.after_step()
         if handed_over:
             reporter.stop("the next phase needs another number of nodes")
             return EXIT_OTHER_NODES

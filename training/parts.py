@@ -45,8 +45,6 @@ def build_parts(train: Train, device: torch.device) -> Parts:
     data.use(train.data.workers)
     data.look(view_of(train.data))
     model = _model(train, data).to(device)
-    if train.cutmix and len(data.shape) != 3:
-        raise ConfigError(f"train.cutmix: samples of shape {tuple(data.shape)} are not images; write 0")
     if train.compile:
         compile_(model, device)
     optimizer = _optimizer(train, model)

@@ -25,8 +25,8 @@ from benchmarks.packets.gloo import Gloo, Program
 from benchmarks.packets.schedule import ITEM_BYTES, Half, Job, gloo_ring, pass_on, receives, torus
 from benchmarks.packets.simulate import Placed, Programs
 from benchmarks.shaped_racks import LEAST_TIMEOUT_S
-from torusrun.orchestrator.network.hosts.model import Cluster, Link
-from torusrun.orchestrator.network.prediction.calibration import Fit
+from torusrun.orchestrator.place.hosts.model import Cluster, Link
+from torusrun.orchestrator.predict.model.calibration import Fit
 from torusrun.training.collectives import chunks
 from torusrun.training.collectives.mesh import Mesh
 

@@ -10,7 +10,7 @@ from random import Random
 from benchmarks.packets.gloo import Gloo, Program
 from benchmarks.packets.stream import PACKET_BYTES, Stream
 from benchmarks.packets.wire import Clock, OneWay
-from torusrun.orchestrator.network.hosts.model import Cluster, Link
+from torusrun.orchestrator.place.hosts.model import Cluster, Link
 
 BARRIER_S = 0.003  # between two rounds
 

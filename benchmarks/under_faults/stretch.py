@@ -16,8 +16,8 @@ from benchmarks.under_faults.runs import ENDS_S, LOOK_S, NEVER, Rows, settings
 from tests.campaign import leftovers
 from tests.e2e.places import Place, metrics
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.state.account import read_account
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.account import read_account
 
 FIRST_STEP_S = 120.0
 

@@ -10,9 +10,9 @@ from torusrun.orchestrator.base.errors import DONE, SiteError
 from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.base.terminal.remarks import warn
 from torusrun.orchestrator.beside.shell import Beside, beside
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.poll import look
 
 PROGRAM = "torusrun.orchestrator.beside.forwarding.program"
 RECORDED_S = 5.0  # for the record of an end that cut the connection

@@ -12,15 +12,15 @@ from torusrun.orchestrator.base.json_files import damaged, read_object
 from torusrun.orchestrator.base.process import STANDARD, Streams
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.beside.shells.opening import open_shell
-from torusrun.orchestrator.folder import index, ledger
-from torusrun.orchestrator.folder.events import Started
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.network.hosts.hostlist import fold
-from torusrun.orchestrator.network.placement.mapping import Placement
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.planning.plan_files import read_plan
-from torusrun.orchestrator.runs.attempts.script import python_path
-from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.place.hosts.hostlist import fold
+from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.attempts.script import python_path
+from torusrun.orchestrator.run.folder import index, ledger
+from torusrun.orchestrator.run.folder.events import Started
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.plan_files import read_plan
+from torusrun.orchestrator.run.state.poll import look
 from torusrun.orchestrator.schedulers import client
 
 

@@ -9,24 +9,24 @@ from torusrun.orchestrator.base.errors import TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.dryrun.look import DryRun
 from torusrun.orchestrator.cli.dryrun.look import dry_run as look_ahead
-from torusrun.orchestrator.folder import index
-from torusrun.orchestrator.folder.bad_nodes import memory
-from torusrun.orchestrator.folder.bad_nodes.bad_node import BlamedNode
-from torusrun.orchestrator.folder.sweep_folder import find as find_sweep
-from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.cli.handle import Run
+from torusrun.orchestrator.cli.sweep_handle import Sweep
+from torusrun.orchestrator.keys.load import RunSource, folder_of
+from torusrun.orchestrator.keys.paths import absolute
+from torusrun.orchestrator.nodes.bad import memory
+from torusrun.orchestrator.nodes.bad.bad_node import BlamedNode
 from torusrun.orchestrator.remote import remote_runs as known_runs
 from torusrun.orchestrator.remote.handle import RunThere
 from torusrun.orchestrator.remote.sweep_handle import SweepThere
-from torusrun.orchestrator.report.handle import Run
-from torusrun.orchestrator.report.sweep_handle import Sweep
-from torusrun.orchestrator.runs.attempts.in_hold import find as find_held
-from torusrun.orchestrator.runs.attempts.make_hold import duration
-from torusrun.orchestrator.runs.attempts.make_hold import hold as make_hold
-from torusrun.orchestrator.runs.attempts.submit import first as submit_first
-from torusrun.orchestrator.runs.state.awaited import to_wait_for
-from torusrun.orchestrator.runs.state.view import View
-from torusrun.orchestrator.spec.load import RunSource, folder_of
-from torusrun.orchestrator.spec.paths import absolute
+from torusrun.orchestrator.run.attempts.in_hold import find as find_held
+from torusrun.orchestrator.run.attempts.make_hold import duration
+from torusrun.orchestrator.run.attempts.make_hold import hold as make_hold
+from torusrun.orchestrator.run.attempts.submit import first as submit_first
+from torusrun.orchestrator.run.folder import index
+from torusrun.orchestrator.run.folder.sweep_folder import find as find_sweep
+from torusrun.orchestrator.run.plan.plan import Plan, plan
+from torusrun.orchestrator.run.state.awaited import to_wait_for
+from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.sweeps.plans import PlannedSweep, SweepOptions, is_sweep
 from torusrun.orchestrator.sweeps.plans import plan_sweep as plan_members
 from torusrun.orchestrator.sweeps.submit import first as submit_members

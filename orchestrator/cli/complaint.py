@@ -37,8 +37,7 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def _help(self) -> str:
-        program, _, verb = self.prog.partition(" ")
-        return f"{program} help {verb}".strip()
+        return f"{self.prog} --help"
 
     def _sentence(self, message: str) -> str:
         verb = self.prog.partition(" ")[2] or self.prog

@@ -11,7 +11,7 @@ from torusrun.orchestrator.base.terminal.plain import plain
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.images.checks.findings import Finding
-    from torusrun.orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.run.plan.plan import Plan
     from torusrun.orchestrator.sites.checks.check import Check
 
 SCHEMA = 2
@@ -61,7 +61,7 @@ class ImageFit:
 
 def of(plan: Plan) -> ImageFit:
     """Compare a plan with its image, or with its software, here. Raises UserError, SiteError if it cannot."""
-    from torusrun.orchestrator.planning.image import checking, run_image
+    from torusrun.orchestrator.run.image import checking, run_image
 
     if (before := checking.unbuilt(plan)) is not None:
         return ImageFit("the image is not built yet, so its contents were not checked", None, tuple(before))

@@ -22,9 +22,6 @@ GROUPS = {
     "before the start": {
         "plan": "show a run before it is submitted: site, nodes, ranks, grid, training; --check: does its image fit",
         "predict": "predict how long a run takes, and what it costs",
-        "records": "compare published trainings with their predictions",
-        "scale": "compare ways to all-reduce as the number of GPUs grows",
-        "grids": "compare the best grids with those of the record runs",
     },
     "look at runs": {
         "status": "show the state of your runs: step, time left, loss, hosts or reason",
@@ -35,7 +32,6 @@ GROUPS = {
         "debug": "pack the records of a run into an archive for support, without secrets",
         "show": "show the origin of a run: code, image, versions, hosts, settings, what was predicted",
         "explain": "explain why a run ended: cause, first error, evidence, what to do",
-        "score": "compare the times of your runs with their forecasts, by part and site",
     },
     "act on runs": {
         "cancel": "end runs, after a checkpoint",
@@ -65,23 +61,21 @@ GROUPS = {
         "recipes": "list published trainings, and show one: its schedule, its sources, the changes of a run",
         "examples": "list the run files that come with torusrun, print one, or save it to start from",
         "schema": "print the JSON schema of a run, site or image file",
-        "help": "show the options of a verb, or all of them as a man page (--man)",
         "completion": "print the completion script for bash, zsh or fish",
-        "version": "print the version of torusrun",
     },
 }
-WITHOUT_JSON = ("shell", "forward", "logs", "schema", "help", "completion")  # a text, or what others write
+WITHOUT_JSON = ("shell", "forward", "logs", "schema", "completion")  # a text, or what others write
 VERBS = {verb: text for group in GROUPS.values() for verb, text in group.items()}
 MEANT = {  # words that users of other programs type for a verb
     "submit": "start launch queue enqueue sbatch qsub train create new execute",
     "reproduce": "repeat replay again clone",
     "hold": "allocate alloc salloc reserve",
     "plan": "check validate verify lint test",
-    "predict": "forecast estimate eta",
+    "predict": "forecast estimate eta records scale grids",
     "status": "list ls ps runs jobs squeue qstat stat state history",
     "watch": "top htop monitor follow attach wait progress",
     "logs": "log tail cat output out stdout stderr",
-    "report": "plot compare html tensorboard",
+    "report": "plot compare html tensorboard score",
     "show": "info describe details inspect get",
     "explain": "why diagnose reason error errors",
     "cancel": "stop kill abort end terminate scancel qdel interrupt",
@@ -97,13 +91,13 @@ MEANT = {  # words that users of other programs type for a verb
     "calibrate": "measure benchmark bench",
     "examples": "example template templates demo",
     "image": "build images container containers",
-    "help": "man usage",
 }
+INSTEAD = {"help": "torusrun VERB --help", "man": "torusrun VERB --help", "version": "torusrun --version"}
 EPILOG = """
 exit codes: 0 done, 1 the run failed, 2 a mistake in the request, 3 the scheduler or the site failed
 
   torusrun submit examples/digits.yaml --wait
-  torusrun help VERB
+  torusrun VERB --help
 """
 
 
@@ -128,6 +122,8 @@ def no_verb(verb: str) -> str:
     """The message about a verb that does not exist."""
     from torusrun.training.recipe.near import nearest
 
+    if verb in INSTEAD:
+        return f"there is no verb {verb!r}: write `{INSTEAD[verb]}`"
     by_meaning = (known for known, words in MEANT.items() if verb.lower() in words.split())
     if near := next(by_meaning, None) or nearest(verb, VERBS):
         return f"there is no verb {verb!r}; did you mean {near!r}? It is to {VERBS[near]}"

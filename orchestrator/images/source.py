@@ -10,7 +10,7 @@ from typing import Literal
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.dockerfile.instructions import is_name
 from torusrun.orchestrator.images.sif import is_sif, is_squashfs
-from torusrun.orchestrator.spec.paths import absolute, expanded
+from torusrun.orchestrator.keys.paths import absolute, expanded
 
 LONGEST_NAME = 255  # bytes (limits.h, NAME_MAX)
 Kind = Literal["image file", "SIF", "squashfs", "folder", "archive", "layout", "registry"]

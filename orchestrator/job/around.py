@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torusrun.orchestrator.base import process
-from torusrun.orchestrator.folder import allocation
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.folder import allocation
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 
 JOB, UNTIL = "TORUSRUN_JOB", "TORUSRUN_UNTIL_S"
 LOST, CHECKED = "TORUSRUN_LOST_HOSTS", "TORUSRUN_CHECKED_HOSTS"

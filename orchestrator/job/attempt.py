@@ -14,10 +14,10 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder import allocation
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import around
-from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.orchestrator.run.folder import allocation
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.training.reporting.output import never_fail
 
 

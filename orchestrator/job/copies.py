@@ -19,12 +19,12 @@ from collections.abc import Collection, Mapping, Sequence
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.folder import claim
-from torusrun.orchestrator.folder.records import is_done
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.network.hosts.same_host import without
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.planning.plan_files import read_attempt
+from torusrun.orchestrator.place.hosts.same_host import without
+from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.records import is_done
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.schedulers import allocated
 from torusrun.training.checkpoint import node_memory
 from torusrun.training.counted import first_of

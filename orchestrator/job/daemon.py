@@ -6,9 +6,9 @@ import os
 
 from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.records import End
 
 
 class Daemon:

@@ -25,18 +25,18 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.alone import alone
-from torusrun.orchestrator.folder.attempt_folders import supervised_on
-from torusrun.orchestrator.folder.bad_nodes.noted import note
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.events import Ended, Started
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.planning.plan_files import read_attempt
-from torusrun.orchestrator.runs.state import which
-from torusrun.orchestrator.runs.state.in_vain import attempts_of_submission
+from torusrun.orchestrator.nodes.bad.noted import note
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.alone import alone
+from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.events import Ended, Started
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.plan_files import read_attempt
+from torusrun.orchestrator.run.state import which
+from torusrun.orchestrator.run.state.in_vain import attempts_of_submission
 from torusrun.orchestrator.schedulers import allocated, client
 from torusrun.orchestrator.schedulers.interface import Scheduler
 from torusrun.training.reporting.output import never_fail

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from torusrun.orchestrator.folder import claim, holders
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder import claim, holders
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 POLL_S = 0.25
 EARLIER_S = 60.0  # how long an earlier attempt may take to end, in addition to kill_after of its ranks

@@ -11,14 +11,14 @@ from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.proc import Work
 from torusrun.orchestrator.base.typed import kept_record
 from torusrun.orchestrator.base.whole_lines import TAIL_BYTES, tail
-from torusrun.orchestrator.folder import metrics
-from torusrun.orchestrator.folder.attempt_folders import recorded
-from torusrun.orchestrator.folder.log_errors.last_error import LoggedError, read_last
-from torusrun.orchestrator.folder.records import RankEnd
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack
 from torusrun.orchestrator.job.witness import words
-from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.folder import metrics
+from torusrun.orchestrator.run.folder.attempt_folders import recorded
+from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, read_last
+from torusrun.orchestrator.run.folder.records import RankEnd
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.schedulers.launchers.launcher import Words
 from torusrun.training.checkpoint.manifest import TEMPORARY_PREFIX
 from torusrun.training.reporting.events import STEP

@@ -21,22 +21,23 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Ended, LeftOut, Started
-from torusrun.orchestrator.folder.records import DISK_FULL, End, has_room
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.job import around, copies, study
+from torusrun.orchestrator.job import around, copies
 from torusrun.orchestrator.job.deputy import JobPulse
 from torusrun.orchestrator.job.recorded import end_of
-from torusrun.orchestrator.network.hosts.same_host import without
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.planning.plan_files import read_attempt
-from torusrun.orchestrator.runs.attempts import bad_hosts
-from torusrun.orchestrator.runs.attempts.keep_going import Here, close, next_step
-from torusrun.orchestrator.runs.notices import begin
-from torusrun.orchestrator.runs.state import next_job, which
-from torusrun.orchestrator.runs.state.decide import Resume, Step, Stop, Wait
+from torusrun.orchestrator.nodes import bad_hosts
+from torusrun.orchestrator.place.hosts.same_host import without
+from torusrun.orchestrator.run.attempts.keep_going import Here, close, next_step
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Ended, LeftOut, Started
+from torusrun.orchestrator.run.folder.records import DISK_FULL, End, has_room
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.plan_files import read_attempt
+from torusrun.orchestrator.run.state import next_job, which
+from torusrun.orchestrator.run.state.decide import Resume, Step, Stop, Wait
 from torusrun.orchestrator.schedulers import allocated, client
+from torusrun.orchestrator.sweeps import study_in_job as study
+from torusrun.orchestrator.upkeep.notices import begin
 from torusrun.training.counted import counted
 from torusrun.training.reporting.output import never_fail
 

@@ -18,23 +18,22 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.beside.shells.starting import starter
-from torusrun.orchestrator.folder import allocation, ledger
-from torusrun.orchestrator.folder.allocation import AskedOf, KeeperState
-from torusrun.orchestrator.folder.bad_nodes.noted import note
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.events import CancelRequested, Ended, Submitted
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import around, copies
 from torusrun.orchestrator.job.load.monitor import of_node
 from torusrun.orchestrator.job.recorded import recorded
 from torusrun.orchestrator.job.start.launch_order import ordered
 from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.supervise import Supervisor
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, Stop, decide
+from torusrun.orchestrator.job.wire.starting import starter
+from torusrun.orchestrator.nodes.bad.noted import note
+from torusrun.orchestrator.run.folder import allocation, ledger
+from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, Submitted
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.training.counted import counted
 
 LOOK_S = 0.1
@@ -161,17 +160,12 @@ class Keeper:
 
     def _follow(self, request: AskedOf) -> None:
         """Start a waiting attempt, end it, or let it wait."""
-        number = request.attempt.number
-        cancelled = ledger.last(ledger.events(request.run.ledger), CancelRequested, number) is not None
-        at_work, left = self.child is not None, self._left()
-        known = History(number, State.PENDING, cancelled=cancelled, at_work=at_work, time_left=left)
-        step = decide(known, Policy.KEEPER)
-        if isinstance(step, Resume):
-            self.waiting.remove(request)
-            self._start(request)
-        elif isinstance(step, Stop) and step.by_user:
+        if ledger.last(ledger.events(request.run.ledger), CancelRequested, request.attempt.number):
             self.waiting.remove(request)
             self._end_unstarted(request, ended(How.CANCELLED_BEFORE))
+        elif not self.child and self._left():
+            self.waiting.remove(request)
+            self._start(request)
 
     def _start(self, request: AskedOf) -> None:
         """Start an attempt by the script that its own job would run."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.folder.run_folder import Attempt
-from torusrun.orchestrator.folder.sweep_folder import ArrayFolder
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.folder.sweep_folder import ArrayFolder
 from torusrun.training.reporting.output import never_fail
 
 

@@ -10,9 +10,9 @@ import re
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import NetworkChosen
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import NetworkChosen
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 
 HEAD_BYTES = 256 * 1024  # more of the log is not read
 SAID = re.compile(r"NCCL INFO Using network ([^\r\n]{1,100})")

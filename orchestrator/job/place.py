@@ -8,10 +8,10 @@ from dataclasses import replace
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.private import read_bytes
 from torusrun.orchestrator.base.states import Cause
-from torusrun.orchestrator.folder.log_errors.kinds import LineKind
-from torusrun.orchestrator.folder.log_errors.last_error import read_last
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.run.folder.log_errors.kinds import LineKind
+from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 # A frame as Python writes it, and as rich does in its boxes. The folder may differ between attempts.
 FRAMES = (re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+)'), re.compile(r"(?:\S*/)?(\S+\.py):(\d+) in "))

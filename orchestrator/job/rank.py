@@ -2,7 +2,7 @@
 
 `orchestrator.job.rank ATTEMPT_FOLDER`, started by srun, mpirun or spawn. It needs only the standard library,
 costs a few milliseconds, and stays on the host when the program runs in a container. It holds the lock of its
-attempt (folder/claim.py), and so does the program.
+attempt (run/folder/claim.py), and so does the program.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 
 from torusrun.orchestrator.base.errors import SITE_FAILED, ImageError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_json
-from torusrun.orchestrator.folder import claim
-from torusrun.orchestrator.folder.log_times import Recorder, index_of
-from torusrun.orchestrator.folder.records import Meaning, RankEnd
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job.ranks.beginning import begin
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered
-from torusrun.orchestrator.network.hosts.this_host import this_host
-from torusrun.orchestrator.network.placement.binding import bind
-from torusrun.orchestrator.network.placement.mapping import Placement, misplaced
+from torusrun.orchestrator.place.hosts.this_host import this_host
+from torusrun.orchestrator.place.placement.binding import bind
+from torusrun.orchestrator.place.placement.mapping import Placement, misplaced
+from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
+from torusrun.orchestrator.run.folder.records import Meaning, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.training.reporting.output import never_fail
 
 MISPLACED = 64

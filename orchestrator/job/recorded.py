@@ -12,17 +12,17 @@ from dataclasses import replace
 from torusrun.orchestrator.base import defect
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder import ledger, shown_plan
-from torusrun.orchestrator.folder.attempt_folders import supervised_on
-from torusrun.orchestrator.folder.bad_nodes.noted import note
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.events import Ended, Started
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.records import End, no_room, on_full_disk
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import around
 from torusrun.orchestrator.job.place import placed
-from torusrun.orchestrator.runs.notices import begin
+from torusrun.orchestrator.nodes.bad.noted import note
+from torusrun.orchestrator.run.folder import ledger, shown_plan
+from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.events import Ended, Started
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.records import End, no_room, on_full_disk
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.upkeep.notices import begin
 
 POLL_S = 0.25
 RECORDED_S = 10.0
@@ -59,16 +59,7 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps
             ledger.append(run.ledger, Ended.by(attempt.number, end))
         note(run, attempt.number, end)
         _send_notices(run, attempt, end)
-        _keep_score(run, attempt, end)
     return end
-
-
-def _keep_score(run: RunFolder, attempt: Attempt, end: End) -> None:
-    """Record what the run took beside its forecast. Without that, `torusrun score` computes it again."""
-    from torusrun.orchestrator.runs.state import score  # only now, since it is not needed to start the ranks
-
-    with contextlib.suppress(SiteError):  # unreadable metrics, or a full disk
-        score.keep(run, attempt, end.state)
 
 
 def _send_notices(run: RunFolder, attempt: Attempt, end: End) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.planning.program.sources.lines import JsonLines, LineSource, PatternSource
-from torusrun.orchestrator.planning.program.sources.tensorboard import TensorBoard
-from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.program.sources.lines import JsonLines, LineSource, PatternSource
+from torusrun.orchestrator.run.program.sources.tensorboard import TensorBoard
+from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.training.reporting import events
 from torusrun.training.reporting.metrics import Metrics
 

@@ -9,8 +9,8 @@ import time
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import proc
-from torusrun.orchestrator.folder.run_folder import Attempt
-from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.plan.plan import Plan
 
 GRACE_S = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 2.0))  # to end by each signal
 POLL_S = 0.1

@@ -11,10 +11,6 @@ from collections.abc import Callable
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import Cause
-from torusrun.orchestrator.beside.shells.starting import starter
-from torusrun.orchestrator.folder import claim
-from torusrun.orchestrator.folder.records import End, is_done
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import gather
 from torusrun.orchestrator.job.gather import RankRecords
 from torusrun.orchestrator.job.hangs.hang_watch import HangWatch
@@ -22,10 +18,14 @@ from torusrun.orchestrator.job.hangs.slow_watch import SlowWatch
 from torusrun.orchestrator.job.nccl_network import NetworkWatch
 from torusrun.orchestrator.job.relay import Relay
 from torusrun.orchestrator.job.remains import end_remains
+from torusrun.orchestrator.job.wire.starting import starter
 from torusrun.orchestrator.job.witness import lost_hosts
-from torusrun.orchestrator.network.placement.mapping import Placement
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.records import End, is_done
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.program.what_runs import Program
 
 POLL_S = 0.25
 SOON_S = 0.05  # between looks for what ends in a moment: the next attempt waits for it

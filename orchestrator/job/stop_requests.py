@@ -9,12 +9,12 @@ import time
 from types import FrameType
 
 from torusrun.orchestrator.base import proc
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.events import CancelRequested
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.events import CancelRequested
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 
 PULSE_S = 5.0
 

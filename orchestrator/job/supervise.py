@@ -16,17 +16,7 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder import claim, ledger
-from torusrun.orchestrator.folder.bad_nodes import memory
-from torusrun.orchestrator.folder.bad_nodes.bad_node import spared
-from torusrun.orchestrator.folder.claim import Superseded
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.events import Started, Unordered
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.log_times import Recorder, index_of
-from torusrun.orchestrator.folder.records import End, is_done
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.job import around, copies, gather, study
+from torusrun.orchestrator.job import around, copies, gather
 from torusrun.orchestrator.job.daemon import Daemon
 from torusrun.orchestrator.job.earlier import wait_for_earlier
 from torusrun.orchestrator.job.image.made_ready import made_ready
@@ -37,19 +27,30 @@ from torusrun.orchestrator.job.start.launch import command, environment, launche
 from torusrun.orchestrator.job.start.prepare import prepare
 from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.verdict import Evidence, verdict
-from torusrun.orchestrator.network.hosts.same_host import without
-from torusrun.orchestrator.network.placement.mapping import Placement, place
-from torusrun.orchestrator.planning.attempt_plan import with_former_grid
-from torusrun.orchestrator.planning.host_order import ordered
-from torusrun.orchestrator.planning.image import recorded as image_kept
-from torusrun.orchestrator.planning.image.recorded import Image
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.planning.plan_files import read_attempt
-from torusrun.orchestrator.runs.notices import begin
-from torusrun.orchestrator.runs.state import dependencies
-from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, decide
+from torusrun.orchestrator.nodes.bad import memory
+from torusrun.orchestrator.nodes.bad.bad_node import spared
+from torusrun.orchestrator.place.hosts.same_host import without
+from torusrun.orchestrator.place.placement.mapping import Placement, place
+from torusrun.orchestrator.run.folder import claim, ledger
+from torusrun.orchestrator.run.folder.claim import Superseded
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.events import Started, Unordered
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
+from torusrun.orchestrator.run.folder.records import End, is_done
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.image import recorded as image_kept
+from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.run.plan.attempt_plan import with_former_grid
+from torusrun.orchestrator.run.plan.host_order import ordered
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.plan_files import read_attempt
+from torusrun.orchestrator.run.state import dependencies
+from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
 from torusrun.orchestrator.schedulers import allocated
 from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.sweeps import study_in_job as study
+from torusrun.orchestrator.upkeep.notices import begin
 
 LOOK_S = 2.0  # between looks for a newer attempt
 
@@ -144,7 +145,7 @@ class Supervisor:
         stop = running.stop or self.requests.told or self.requests.cancelled()
         if self._is_followed(evidence, stop):
             # Half of a start's time: all code for submitting.
-            from torusrun.orchestrator.runs.attempts.successor import hand_over
+            from torusrun.orchestrator.run.attempts.successor import hand_over
 
             return hand_over(self.folder, self.attempt.number, self.plan)
         end = verdict(evidence, stop)
@@ -203,7 +204,7 @@ class Supervisor:
         hosts = without(self.hosts, self.around.lost) if self.around else self.hosts
         if not self.plan.has_preflight or (self.around and self.around.checked):
             return hosts
-        from torusrun.orchestrator.job.preflight.preflight import passed
+        from torusrun.orchestrator.nodes.preflight.preflight import passed
 
         return passed(self.plan, self.folder, self.attempt, hosts, starter, self._asked)
 

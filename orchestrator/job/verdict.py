@@ -16,13 +16,13 @@ from typing import Any
 
 from torusrun.orchestrator.base.signals import signal_name
 from torusrun.orchestrator.base.states import Cause
-from torusrun.orchestrator.folder.end_words import ended, later, listed
-from torusrun.orchestrator.folder.how_ended import NEAR, How
-from torusrun.orchestrator.folder.log_errors.last_error import LoggedError
-from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
 from torusrun.orchestrator.job.witness import lost_hosts
-from torusrun.orchestrator.network.hosts.same_host import same_host
-from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.place.hosts.same_host import same_host
+from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.folder.end_words import ended, later, listed
+from torusrun.orchestrator.run.folder.how_ended import NEAR, How
+from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError
+from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
 from torusrun.orchestrator.schedulers.launchers.launcher import Words
 from torusrun.training.reporting.exits import EXIT_BAD_CONFIG
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from torusrun.orchestrator.folder.log_errors.kinds import LineKind, kind_of
-from torusrun.orchestrator.folder.log_errors.last_error import last_error
-from torusrun.orchestrator.network.hosts.same_host import same_host
-from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.place.hosts.same_host import same_host
+from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.folder.log_errors.kinds import LineKind, kind_of
+from torusrun.orchestrator.run.folder.log_errors.last_error import last_error
 from torusrun.orchestrator.schedulers.launchers import FAMILIES
 from torusrun.orchestrator.schedulers.launchers.launcher import Words
 from torusrun.orchestrator.schedulers.remote_shell import FAILED

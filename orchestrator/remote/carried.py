@@ -13,19 +13,19 @@ from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.user import user_name
-from torusrun.orchestrator.folder import provenance
 from torusrun.orchestrator.images import source
-from torusrun.orchestrator.planning import secret_values
-from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.keys.load import Loaded, RunSource, load
+from torusrun.orchestrator.keys.run import NO_CODE
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.remote.links.host import BadAnswer, of
 from torusrun.orchestrator.remote.login_node import sent_files
 from torusrun.orchestrator.remote.session import Session, received
-from torusrun.orchestrator.runs.attempts.create import no_code
-from torusrun.orchestrator.runs.code.freeze import freeze
-from torusrun.orchestrator.spec.load import Loaded, RunSource, load
-from torusrun.orchestrator.spec.run import NO_CODE
-from torusrun.orchestrator.spec.site import Site
-from torusrun.orchestrator.spec.write import as_written
+from torusrun.orchestrator.run.attempts.create import no_code
+from torusrun.orchestrator.run.code.freeze import freeze
+from torusrun.orchestrator.run.folder import provenance
+from torusrun.orchestrator.run.plan import secret_values
+from torusrun.orchestrator.run.plan.plan import Plan
 
 PIECE_BYTES = 1 << 18
 Request = dict[str, Any]

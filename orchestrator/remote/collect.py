@@ -17,16 +17,16 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.private import OTHERS_WRITE
-from torusrun.orchestrator.folder.copying import keep_only, new_part
-from torusrun.orchestrator.folder.patterns import Pattern
+from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.remote import asking
 from torusrun.orchestrator.remote.links.frames import PIECE_BYTES
 from torusrun.orchestrator.remote.links.host import BadAnswer, LinkLost
 from torusrun.orchestrator.remote.login_node.sent_files import SentEntry
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.session import Session
-from torusrun.orchestrator.runs.collect import collecting
-from torusrun.orchestrator.spec.paths import absolute
+from torusrun.orchestrator.run.folder.copying import keep_only, new_part
+from torusrun.orchestrator.run.folder.patterns import Pattern
+from torusrun.orchestrator.upkeep.collect import collecting
 from torusrun.training.files.below import Below
 from torusrun.training.files.checksum import of_stream
 
@@ -35,7 +35,7 @@ BLOCK_BYTES = 4096  # the size of the smallest file on disk
 
 
 def collect(run: Known, into: Path, checkpoints: str, only: Sequence[Pattern] = ()) -> Path:
-    """Copy a run into the new folder `into`, whole or not at all; `checkpoints` and `only` as in runs/collect.py.
+    """Copy a run into the new folder `into`, whole or not at all; `checkpoints` and `only` as in upkeep/collect.py.
 
     Raises UserError if `into` exists or the patterns choose nothing, SiteError if the copy fails or there is no room
     for it: the same call then continues.

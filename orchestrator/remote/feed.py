@@ -12,9 +12,9 @@ from torusrun.orchestrator.remote import status
 from torusrun.orchestrator.remote.links.host import BadAnswer
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.session import Session, received
-from torusrun.orchestrator.report.screen.detail import Detail
-from torusrun.orchestrator.runs.state.follow import aged
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.state.follow import aged
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.show.screen.detail import Detail
 
 LOOK_S = 0.25
 WAITS_S = 0.5  # the login node waits so long for news

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.folder import patterns
-from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.remote import remote_runs as known_runs
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.report.handle import Run
-from torusrun.orchestrator.runs.state.account import Account
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.folder import patterns
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.account import Account
+from torusrun.orchestrator.run.state.view import View
 
 
 class RunThere(Run):

@@ -14,15 +14,15 @@ from typing import Any
 from torusrun.orchestrator.base.errors import TorusrunError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import is_quiet
-from torusrun.orchestrator.planning.plan import Plan, new_id
+from torusrun.orchestrator.keys.load import RunSource, load_site, site_file
 from torusrun.orchestrator.remote import asking, remote_runs
 from torusrun.orchestrator.remote.asking import Gone
 from torusrun.orchestrator.remote.carried import carried, site_text
 from torusrun.orchestrator.remote.links.host import Unanswered, of
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.session import Session
-from torusrun.orchestrator.runs.attempts.make_hold import held_plan
-from torusrun.orchestrator.spec.load import RunSource, load_site, site_file
+from torusrun.orchestrator.run.attempts.make_hold import held_plan
+from torusrun.orchestrator.run.plan.plan import Plan, new_id
 from torusrun.orchestrator.sweeps.plans import PlannedSweep, SweepOptions
 
 

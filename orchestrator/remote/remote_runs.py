@@ -17,11 +17,11 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.base.typed import record_of
-from torusrun.orchestrator.folder import index
+from torusrun.orchestrator.keys.paths import state_folder
 from torusrun.orchestrator.remote.links.host import LoginHost
-from torusrun.orchestrator.runs.state.selection import is_pattern
-from torusrun.orchestrator.runs.state.view import View
-from torusrun.orchestrator.spec.paths import state_folder
+from torusrun.orchestrator.run.folder import index
+from torusrun.orchestrator.run.state.selection import is_pattern
+from torusrun.orchestrator.run.state.view import View
 
 SCHEMA = 1
 

@@ -8,7 +8,7 @@ from torusrun.orchestrator.remote import asking
 from torusrun.orchestrator.remote.links.host import BadAnswer
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.session import Session
-from torusrun.orchestrator.report.page.foreign import objection
+from torusrun.orchestrator.show.page.foreign import objection
 
 
 def html(runs: Sequence[Known]) -> str:

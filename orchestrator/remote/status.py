@@ -15,8 +15,8 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.remote import remote_runs
 from torusrun.orchestrator.remote.links.host import LoginHost
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.runs.state.pace import short
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.state.pace import short
+from torusrun.orchestrator.run.state.view import View
 
 SILENCE_S = 5.0  # several times the time of a login; the other runs wait for it
 LONGEST_S = 20.0  # for a login node that shows signs of life, for example with a slow scheduler

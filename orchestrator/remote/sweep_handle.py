@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.cli.handle import Run
+from torusrun.orchestrator.cli.sweep_handle import Sweep
 from torusrun.orchestrator.remote import remote_runs
 from torusrun.orchestrator.remote.handle import RunThere
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.report.handle import Run
-from torusrun.orchestrator.report.sweep_handle import Sweep
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.run.state.view import View
 
 
 class SweepThere(Sweep):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from torusrun.orchestrator.network.hosts.this_host import this_host
+from torusrun.orchestrator.place.hosts.this_host import this_host
 from torusrun.orchestrator.schedulers.interface import Scheduler
 
 

@@ -24,8 +24,8 @@ from torusrun.orchestrator.schedulers.interface import Request, Scheduler
 from torusrun.orchestrator.schedulers.traits import Query
 
 if TYPE_CHECKING:  # `status` needs none of these
+    from torusrun.orchestrator.keys.site import Site
     from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
-    from torusrun.orchestrator.spec.site import Site
 
 T = TypeVar("T")
 

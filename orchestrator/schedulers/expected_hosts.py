@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.network.hosts.model import Cluster
-from torusrun.orchestrator.network.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.place.hosts.model import Cluster
+from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
 from torusrun.orchestrator.schedulers.topology import node_type, of_tree, tree_of
-from torusrun.orchestrator.spec.site import Site
 from torusrun.training.counted import counted
 
 

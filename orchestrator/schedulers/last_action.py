@@ -9,8 +9,8 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.keys.paths import state_folder
 from torusrun.orchestrator.schedulers.interface import Scheduler
-from torusrun.orchestrator.spec.paths import state_folder
 
 
 def place(scheduler: Scheduler) -> Path:

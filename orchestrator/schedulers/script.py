@@ -9,9 +9,9 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.private import UMASK
 from torusrun.orchestrator.base.render.environment import Text, render, word
+from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler
 from torusrun.orchestrator.schedulers.software import activating, in_shell
-from torusrun.orchestrator.spec.site import Site
 
 
 def job_script(

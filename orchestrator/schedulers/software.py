@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from torusrun.orchestrator.base.render.environment import word
-from torusrun.orchestrator.spec.paths import expanded
-from torusrun.orchestrator.spec.software import PROGRAMS, Software
+from torusrun.orchestrator.keys.paths import expanded
+from torusrun.orchestrator.keys.software import PROGRAMS, Software
 
 
 def activating(software: Software) -> list[str]:

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.network.cost.nccl import compute_capability
-from torusrun.orchestrator.network.hosts import by_name, infiniband
-from torusrun.orchestrator.network.hosts.hostlist import expand, numbers
-from torusrun.orchestrator.network.hosts.model import Cluster, Link, Nic, NodeType
-from torusrun.orchestrator.network.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.keys.paths import expanded, read_bytes
+from torusrun.orchestrator.keys.site import Node, Site
+from torusrun.orchestrator.keys.topology import Topology
+from torusrun.orchestrator.place.cost.nccl import compute_capability
+from torusrun.orchestrator.place.hosts import by_name, infiniband
+from torusrun.orchestrator.place.hosts.hostlist import expand, numbers
+from torusrun.orchestrator.place.hosts.model import Cluster, Link, Nic, NodeType
+from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
 from torusrun.orchestrator.schedulers.client import asking
 from torusrun.orchestrator.schedulers.cluster_facts import Ask
 from torusrun.orchestrator.schedulers.traits import SwitchSource
-from torusrun.orchestrator.spec.paths import expanded, read_bytes
-from torusrun.orchestrator.spec.site import Node, Site
-from torusrun.orchestrator.spec.topology import Topology
 
 LARGEST_BYTES = 100_000_000  # of a file that holds a topology
 

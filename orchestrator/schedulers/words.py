@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.spec.kinds import CONTROL
-from torusrun.orchestrator.spec.problems import shown
+from torusrun.orchestrator.keys.kinds import CONTROL
+from torusrun.orchestrator.keys.problems import shown
 
 LONGEST_NAME = 200  # OpenPBS takes 230 characters, Grid Engine 511
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.spec.problems import printable
+from torusrun.orchestrator.keys.problems import printable
 from torusrun.training.recipe.near import did_you_mean
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
+from torusrun.orchestrator.keys.load import SHIPPED
 from torusrun.orchestrator.sites.setting import Certainty, Setting
-from torusrun.orchestrator.spec.load import SHIPPED
 from torusrun.training.recipe.files import CERTAINTIES
 
 FOLDER = Path(__file__).parent / "known"

@@ -14,20 +14,20 @@ from typing import Any
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import INHERITED, KEPT
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.folder import index
-from torusrun.orchestrator.planning.job_request import request
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.planning.plan_files import read_attempt
-from torusrun.orchestrator.report.handle import Run
-from torusrun.orchestrator.runs.attempts.submit import first
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.cli.handle import Run
+from torusrun.orchestrator.keys.load import site_file
+from torusrun.orchestrator.keys.paths import absolute
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.attempts.submit import first
+from torusrun.orchestrator.run.folder import index
+from torusrun.orchestrator.run.plan.job_request import request
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.plan.plan_files import read_attempt
+from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.sites import hello
 from torusrun.orchestrator.sites.checks.check import Check, failed, warning
 from torusrun.orchestrator.sites.judge import Talk, judged
-from torusrun.orchestrator.spec.load import site_file
-from torusrun.orchestrator.spec.paths import absolute
-from torusrun.orchestrator.spec.site import Site
 
 LIMIT_S = 300.0
 LOOK_S = 0.05

@@ -15,9 +15,9 @@ from typing import Any
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.sites.checks.check import Check, failed, ok, warning
-from torusrun.orchestrator.spec.site import Site
 from torusrun.training.counted import counted
 
 SKEW_S, LARGE_SKEW_S = 2.0, 30.0

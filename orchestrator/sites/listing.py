@@ -9,10 +9,10 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.private import plain
-from torusrun.orchestrator.report.table import Column, Long, Table
-from torusrun.orchestrator.spec.load import SHIPPED, read_text, site_folders
-from torusrun.orchestrator.spec.read import read
-from torusrun.orchestrator.spec.site import Site
+from torusrun.orchestrator.base.shown.table import Column, Long, Table
+from torusrun.orchestrator.keys.load import SHIPPED, read_text, site_folders
+from torusrun.orchestrator.keys.read import read
+from torusrun.orchestrator.keys.site import Site
 
 
 @dataclass(frozen=True)

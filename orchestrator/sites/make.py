@@ -10,17 +10,17 @@ from pathlib import Path
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.keys.kinds import NAME
+from torusrun.orchestrator.keys.load import site_folders
+from torusrun.orchestrator.keys.problems import SpecError
+from torusrun.orchestrator.keys.read import read
+from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.sites import clusters, detect, machine
 from torusrun.orchestrator.sites.choices import Choices
 from torusrun.orchestrator.sites.clusters import GENERIC, KnownCluster, Recognition
 from torusrun.orchestrator.sites.detect import Reached
 from torusrun.orchestrator.sites.propose import propose
 from torusrun.orchestrator.sites.text import text
-from torusrun.orchestrator.spec.kinds import NAME
-from torusrun.orchestrator.spec.load import site_folders
-from torusrun.orchestrator.spec.problems import SpecError
-from torusrun.orchestrator.spec.read import read
-from torusrun.orchestrator.spec.site import Site
 from torusrun.training.recipe.near import did_you_mean
 
 Compose = Callable[["str | None", Choices], tuple[str, str]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from torusrun.orchestrator.keys.kinds import GPU_TYPE
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind
 from torusrun.orchestrator.sites.machine import Machine
 from torusrun.orchestrator.sites.setting import Certainty, Setting
-from torusrun.orchestrator.spec.kinds import GPU_TYPE
 from torusrun.training.counted import counted
 
 # The architectures of NVIDIA's GPUs by type (developer.nvidia.com/cuda-gpus).

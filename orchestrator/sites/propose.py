@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from torusrun.orchestrator.schedulers.launchers import ASKED
 from torusrun.orchestrator.schedulers.words import clock
@@ -15,7 +16,6 @@ from torusrun.orchestrator.sites.clusters import KnownCluster
 from torusrun.orchestrator.sites.detect import Reached
 from torusrun.orchestrator.sites.machine import MPI_MODULES, RUNTIME_MODULES, Machine, file_system, is_shared, preferred
 from torusrun.orchestrator.sites.setting import Certainty, Setting, surest
-from torusrun.orchestrator.spec.paths import absolute, expanded
 from torusrun.training.counted import counted
 
 RUNS = "~/torusrun/runs"

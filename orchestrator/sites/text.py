@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
+from torusrun.orchestrator.keys.problems import printable
+from torusrun.orchestrator.keys.site import ContainerSettings, Node, Site
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts
 from torusrun.orchestrator.sites.clusters import SECTIONS
 from torusrun.orchestrator.sites.propose import shown
 from torusrun.orchestrator.sites.setting import Setting
-from torusrun.orchestrator.spec.problems import printable
-from torusrun.orchestrator.spec.site import ContainerSettings, Node, Site
 from torusrun.training.recipe.key import key_of
 
 WIDTH = 120

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Submitting
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.state import next_job
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Submitting
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state import next_job
+from torusrun.orchestrator.run.state.view import View
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,16 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.private import FOLDER
 from torusrun.orchestrator.base.version import __version__
-from torusrun.orchestrator.folder.events import Submitting
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.folder.sweep_folder import ArrayFolder, SweepFolder
-from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
-from torusrun.orchestrator.runs.attempts.script import Scripts, python_path, scripts, submitted
-from torusrun.orchestrator.runs.attempts.submit import intent, request_of
-from torusrun.orchestrator.runs.state.awaited import Awaited
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.attempts.script import Scripts, python_path, scripts, submitted
+from torusrun.orchestrator.run.attempts.submit import intent, request_of
+from torusrun.orchestrator.run.folder.events import Submitting
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.folder.sweep_folder import ArrayFolder, SweepFolder
+from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
+from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.script import job_script
-from torusrun.orchestrator.spec.site import Site
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.folder.sweep_folder import SweepFolder
-from torusrun.orchestrator.planning.plan import Plan, new_id, plan
-from torusrun.orchestrator.spec.combinations import Member, in_words, members, with_option
-from torusrun.orchestrator.spec.load import RunSource, load
-from torusrun.orchestrator.spec.paths import absolute
-from torusrun.orchestrator.spec.search_space import study
-from torusrun.orchestrator.spec.site import Site
-from torusrun.orchestrator.spec.study import Study
-from torusrun.orchestrator.spec.sweep import MEMBERS, SweepKeys
+from torusrun.orchestrator.keys.combinations import Member, in_words, members, with_option
+from torusrun.orchestrator.keys.load import RunSource, load
+from torusrun.orchestrator.keys.paths import absolute
+from torusrun.orchestrator.keys.search_space import study
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.study import Study
+from torusrun.orchestrator.keys.sweep import MEMBERS, SweepKeys
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.run.plan.plan import Plan, new_id, plan
 from torusrun.orchestrator.sweeps.study_plan import plan_of_members
 from torusrun.training.counted import counted
 

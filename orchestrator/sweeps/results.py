@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.folder import metrics
-from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder import metrics
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.training.reporting.events import COUNTS, DONE, EVAL, STEP
 
 TAIL_BYTES = 65_536  # hundreds of rows: an evaluation, whose result counts, is among them

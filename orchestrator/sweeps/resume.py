@@ -10,20 +10,20 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.remarks import say
-from torusrun.orchestrator.folder import index, ledger, settled
-from torusrun.orchestrator.folder.alone import alone
-from torusrun.orchestrator.folder.changes import Changes
-from torusrun.orchestrator.folder.events import Ended, Refused, Submitted
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.folder.sweep_folder import SweepFolder
-from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
-from torusrun.orchestrator.runs.attempts import create
-from torusrun.orchestrator.runs.attempts.resume import MayNotResume, next_attempt
-from torusrun.orchestrator.runs.state import which
-from torusrun.orchestrator.runs.state.attention import counts
-from torusrun.orchestrator.runs.state.decide import Policy
-from torusrun.orchestrator.runs.state.poll import views
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.attempts import create
+from torusrun.orchestrator.run.attempts.resume import MayNotResume, next_attempt
+from torusrun.orchestrator.run.folder import index, ledger, settled
+from torusrun.orchestrator.run.folder.alone import alone
+from torusrun.orchestrator.run.folder.changes import Changes
+from torusrun.orchestrator.run.folder.events import Ended, Refused, Submitted
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
+from torusrun.orchestrator.run.state import which
+from torusrun.orchestrator.run.state.attention import counts
+from torusrun.orchestrator.run.state.decide import Policy
+from torusrun.orchestrator.run.state.poll import views
+from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.sweeps.at_work import NOBODY, at_work
 from torusrun.orchestrator.sweeps.batches import Batch, MemberAttempt, batches
 from torusrun.orchestrator.sweeps.submit import submit, without_bad_hosts

@@ -6,9 +6,9 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Ended, Started, Submitted
-from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 HOUR_S = 3600.0
 

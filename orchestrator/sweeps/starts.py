@@ -10,12 +10,12 @@ from statistics import median
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder import index, metrics
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.folder.shown_plan import site_name
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.runs.state import account
-from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.run.folder import index, metrics
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.shown_plan import site_name
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.state import account
+from torusrun.orchestrator.run.state.view import read_record
 
 MOST_RUNS = 20
 MOST_LOOKED_AT = 200  # runs of other sites and images cost time, too

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.planning.phase_groups import stretches
-from torusrun.orchestrator.planning.plan import Plan, plan
-from torusrun.orchestrator.spec.combinations import in_words
-from torusrun.orchestrator.spec.load import RunSource
-from torusrun.orchestrator.spec.search_space import checked_members
-from torusrun.orchestrator.spec.study import Study
-from torusrun.orchestrator.spec.sweep import SweepKeys
+from torusrun.orchestrator.keys.combinations import in_words
+from torusrun.orchestrator.keys.load import RunSource
+from torusrun.orchestrator.keys.search_space import checked_members
+from torusrun.orchestrator.keys.study import Study
+from torusrun.orchestrator.keys.sweep import SweepKeys
+from torusrun.orchestrator.run.plan.phase_groups import stretches
+from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.sweeps.results import NO_RESULTS
 from torusrun.training.recipe.near import did_you_mean
 from torusrun.training.reporting.events import NUMBERS

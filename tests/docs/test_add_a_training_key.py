@@ -16,9 +16,9 @@ RUN = "name: clipped\nsite: local\ntrain:\n  gradient_clip: {}\n"
 ARRIVES = """
 import json, sys
 from pathlib import Path
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.planning.program.training import configuration
-from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.program.training import configuration
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.training.config import load
 
 planned, written = plan(Path("run.yaml")), Path("config.json")

@@ -16,15 +16,15 @@ import yaml
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import _parse
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder, listed
 from torusrun.orchestrator.images.definitions.image_file import ImageFile
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.report.placement import outlook
-from torusrun.orchestrator.runs.attempts.submit import proposed
-from torusrun.orchestrator.spec.load import load
-from torusrun.orchestrator.spec.read import read
-from torusrun.orchestrator.spec.run import RunSpec
-from torusrun.orchestrator.spec.site import Site
+from torusrun.orchestrator.keys.load import load
+from torusrun.orchestrator.keys.read import read
+from torusrun.orchestrator.keys.run import RunSpec
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.predict.answers.placement import outlook
+from torusrun.orchestrator.run.attempts.submit import proposed
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder, listed
+from torusrun.orchestrator.run.plan.plan import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"

@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 
 from torusrun.orchestrator.cli.dryrun.look import dry_run
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.runs.attempts.submit import first
-from torusrun.orchestrator.runs.state.follow import follow
+from torusrun.orchestrator.run.attempts.submit import first
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.state.follow import follow
 
 # Records a rank's environment, working directory, and the command lines of its wrapper and of the launcher.
 LOOK = """import json, os

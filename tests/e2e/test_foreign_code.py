@@ -84,7 +84,7 @@ def test_a_run_submitted_from_a_shared_folder_is_the_users_own(
 
 
 def test_verbs_in_a_shared_folder_run_nothing_of_it(local: Local, shared: Path, torusrun: Path) -> None:
-    for verb in (["status"], ["version"], ["plan", str(ROOT / "examples" / "digits.yaml")]):
+    for verb in (["status"], ["examples"], ["plan", str(ROOT / "examples" / "digits.yaml")]):
         said = subprocess.run([torusrun, *verb], cwd=shared, env=local.env, text=True, capture_output=True, timeout=60)
         assert said.returncode == 0, said.stderr
     assert not pwned(shared)
@@ -112,7 +112,7 @@ def test_an_empty_entry_of_the_search_path_is_not_the_working_directory(
 def test_a_module_is_started_without_the_working_directory(shared: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:.:"}
     for safe in ({}, {"PYTHONSAFEPATH": "1"}):
-        argv = process.module(sys.executable, "torusrun.orchestrator.cli.main", "version")
+        argv = process.module(sys.executable, "torusrun.orchestrator.cli.main", "--version")
         said = process.run(argv, timeout_s=30, cwd=shared, environment={**environment, **safe})
         assert said.exit_code == 0 and said.stdout.startswith("torusrun "), said.stderr
     assert not pwned(shared)

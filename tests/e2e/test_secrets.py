@@ -122,7 +122,7 @@ def shown(run: Path) -> Sequence[Sequence[str]]:
         ["submit", "script.yaml", "--dry-run", "--json"], ["submit", "script.yaml", "--print-script"],
         ["submit", "script.yaml", "--dry-run", "--sweep", "env.X=1,2"], ["plan", "script.yaml", "--check"],
         ["status", run.name, "--json"], ["status", run.name, "--long"], ["explain", run.name], ["logs", run.name],
-        ["logs", run.name, "--all"], ["show", run.name], ["show", run.name, "--json"], ["score", run.name],
+        ["logs", run.name, "--all"], ["show", run.name], ["show", run.name, "--json"],
         ["reproduce", run.name, "--compare", run.name], ["gc", "--dry-run"], ["status", "--disk"],
     ]  # fmt: skip
 

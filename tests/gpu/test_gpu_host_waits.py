@@ -23,14 +23,12 @@ from torusrun.training.sync.buckets.planner import PROFILED_STEPS
 READS = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal", "aten::is_nonzero"}
 MODEL = ModelKeys("resnet-small", {"widths": (8, 16)})
 LARS = OptimizerKeys("lars", lr=0.5, lars=LarsKeys(trust=0.02))
-ONE_HOT = "mixed"  # on a CPU, and there alone, torch's one_hot reads the smallest and the largest label
 WITHOUT: dict[str, dict[str, Any]] = {
     "sgd": {},
     "lars": {"optimizer": LARS},
     "bf16": {"precision": "bf16", "optimizer": LARS},
     "micro-batches": {"accumulate": 2},
-    "clipped, averaged": {"clip_norm": 1.0, "ema": 0.9},
-    ONE_HOT: {"mixup": 0.2, "cutmix": 1.0, "optimizer": LARS},
+    "clipped": {"clip_norm": 1.0},
 }  # fmt: skip
 
 
@@ -75,9 +73,7 @@ def test_a_step_waits_for_nothing(alone: torch.device, tmp_path: Path, what: str
     with no_waits(alone) as reads:
         for _ in range(3):
             made.step(stop=False)
-    assert len(reads) == (6 if alone.type == "cpu" and what == ONE_HOT else 0), (
-        "the host reads a result in each step: on a GPU it would wait for the device"
-    )
+    assert not reads, "the host reads a result in each step: on a GPU it would wait for the device"
 
 
 def test_fp16_waits_once_in_a_step(alone: torch.device, tmp_path: Path) -> None:

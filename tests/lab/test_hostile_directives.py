@@ -9,9 +9,9 @@ from pathlib import Path
 from tests.unit.hostile import LINES, PRINTABLE
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.script import job_script
-from torusrun.orchestrator.spec.site import Site
 
 from .cluster.folder import give
 from .cluster.lab import Done

@@ -13,7 +13,7 @@ from tests.e2e.lab_places import Slurm
 from tests.e2e.places import LONG, WAITS, ledger, metrics, until, wait_for_step
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.network.hosts.hostlist import expand, fold
+from torusrun.orchestrator.place.hosts.hostlist import expand, fold
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm as Backend
 

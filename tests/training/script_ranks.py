@@ -47,7 +47,7 @@ for step in range(first, settings["steps"]):
             os.kill(os.getpid(), number)
     checkpoints.after_step(step + 1)
     if settings["stops_writer"] and rank == 0 and step + 2 == settings["every"]:
-        os.kill(checkpoints._opened._writer._process.pid, signal.SIGSTOP)
+        os.kill(checkpoints._writer._process.pid, signal.SIGSTOP)
     if checkpoints.asked_to_stop:
         lacks = "" if Path(settings["folder"], f"step-{step + 1:08d}").exists() else " and lacks its checkpoint"
         print(f"rank {rank} stops at {step + 1}{lacks}", file=sys.stderr, flush=True)

@@ -12,9 +12,9 @@ import pytest
 import torch
 from training_runs import ROOT, TRAIN, config, finish, launched
 
-from torusrun.orchestrator.spec.load import load
-from torusrun.training.checkpoint.saver import check_parts
+from torusrun.orchestrator.keys.load import load
 from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.learner_saver import check_parts
 from torusrun.training.parts import build_parts
 from torusrun.training.progress import Moment
 from torusrun.training.recipe.build import build

@@ -12,7 +12,7 @@ from torusrun.training.complete import complete
 from torusrun.training.optim.sgd import SGD
 from torusrun.training.progress import Moment
 from torusrun.training.recipe.protocols import DataSet, Optimizer
-from torusrun.training.step.kinds import steps_in_parts
+from torusrun.training.step.mean_gradient import steps_in_parts
 
 
 class Least:

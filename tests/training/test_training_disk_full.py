@@ -98,7 +98,7 @@ def test_metrics_follow_no_link_and_wait_for_no_reader(
 
 @pytest.mark.parametrize("loss", [float("nan"), float("-inf"), 1.5e15, -3e38])
 def test_metrics_hold_no_number_that_a_reader_refuses(tmp_path: Path, loss: float) -> None:
-    from torusrun.orchestrator.folder.metrics import read
+    from torusrun.orchestrator.run.folder.metrics import read
     from torusrun.training.reporting.metrics import Metrics
 
     Metrics(tmp_path / "metrics.jsonl", attempt=3).write("step", step=1, loss=loss)

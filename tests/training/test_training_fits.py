@@ -19,22 +19,17 @@ from torusrun.training.recipe.train import (
     Train,
 )
 
-EVERY_2 = SyncKeys(every=2)
 SHARDED = OptimizerKeys("lars", lars=LarsKeys(form="sharded"))
-ONLY_TORUS = "'sharded' needs sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
+ONLY_TORUS = "'sharded' needs sync.all_reduce torus, sync.wire fp32 and a precision other than fp16"
 FALLING = PhaseKeys(20, lr=(1.0, 0.0), reach=8)
 MISFITS: list[tuple[dict[str, Any], str, str]] = [
     ({"norm": NormKeys(ranks=3)}, "norm.ranks", "4 ranks do not divide into groups of 3"),
     ({"norm": NormKeys(ranks=8)}, "norm.ranks", "4 ranks do not divide into groups of 8"),
     ({"norm": NormKeys(statistics="last", momentum=0.1)}, "norm.momentum", "is for 'statistics: moving'"),
-    ({"norm": NormKeys(ranks=2), "sync": EVERY_2}, "norm.ranks", "above 1 cannot be combined with 'sync.every'"),
     ({"accumulate": 3}, "batch", "64 does not divide by 4 ranks x 3 (accumulate)"),
-    ({"sync": replace(EVERY_2, all_reduce="ddp")}, "sync.every", "above 1 cannot be combined with 'all_reduce: ddp'"),
-    ({"sync": EVERY_2, "precision": "fp16"}, "sync.every", "above 1 cannot be combined with 'precision: fp16'"),
     ({"loss_scale": LossScaleKeys(start=8.0)}, "loss_scale", "is for fp16"),
     ({"optimizer": SHARDED, "sync": SyncKeys(wire="bf16")}, "optimizer.lars.form", ONLY_TORUS),
     ({"optimizer": SHARDED, "sync": SyncKeys(all_reduce="flat")}, "optimizer.lars.form", ONLY_TORUS),
-    ({"optimizer": SHARDED, "sync": EVERY_2}, "optimizer.lars.form", ONLY_TORUS),
     ({"optimizer": SHARDED, "precision": "fp16"}, "optimizer.lars.form", ONLY_TORUS),
     ({"phases": (PhaseKeys(20, batch=6),)}, "phases[0].batch", "6 does not divide by 4 ranks; try 8"),
     ({"phases": (PhaseKeys(8), PhaseKeys(8), PhaseKeys(20))}, "phases[1].until", "8 is not after epoch 8"),

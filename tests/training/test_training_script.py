@@ -24,7 +24,7 @@ from training_runs import LIMIT_S, ROOT
 
 from torusrun.training.checkpoint import writer
 from torusrun.training.checkpoint.manifest import newest_complete, verify
-from torusrun.training.script import opened
+from torusrun.training.script import checkpoints as of_script
 from torusrun.training.script.checkpoints import Checkpoints
 
 STEPS, EVERY = 45, 7
@@ -120,7 +120,7 @@ def test_a_write_in_flight_is_completed_although_rank_0_is_killed(tmp_path: Path
 
 
 def test_one_training_at_a_time_has_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opened, "LOCKED_S", 0.0)
+    monkeypatch.setattr(of_script, "LOCKED_S", 0.0)
     monkeypatch.setattr(writer, "END_S", 5.0)
     first, second = (Checkpoints(model=torch.nn.Linear(2, 2), folder=tmp_path) for _ in range(2))
     steps(first, 1)

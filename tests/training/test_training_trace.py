@@ -52,7 +52,7 @@ def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None
             "step": number + 1, "samples": samples, "epoch": samples / SAMPLES, "phase": phase, "lr": rates[number],
             "weight_decay": decays[number], "momentum": 0.9, "batch": batch, "size": size, "test_size": None,
             "area": [0.08, 1.0], "aspect": [0.75, 4 / 3], "augment": phase == 0, "rectangular": False,
-            "test_margin": 1.14, "colour": 0.0, "world": 1,
+            "test_margin": 1.14, "world": 1,
         }  # fmt: skip
         samples += batch
     assert decays == [1e-4] * 17 + [0.01] * 21 and len(lines) == 38

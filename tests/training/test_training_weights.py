@@ -127,20 +127,20 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         given.load(Net(), ModelKeys(weights="/nowhere/w.safetensors"))
 
 
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("named", [False, True])
 def test_a_checkpoint_is_exported_and_another_training_starts_from_it(
-    group: None, tmp_path: Path, own: bool, capsys: pytest.CaptureFixture[str]
+    group: None, tmp_path: Path, named: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one, _ = learner(tmp_path, phases=(), epochs=1, ema=0.9)
+    one, _ = learner(tmp_path, phases=(), epochs=1)
     for _ in range(3):
         one.step(stop=False)
     state = one.state()
     name = saved(CheckpointFolder(tmp_path / "checkpoints", attempt=1), state, one.progress, one.epochs)
     file = tmp_path / "w.safetensors"
-    where = tmp_path / "checkpoints" / name if own else tmp_path / "checkpoints"
-    assert export.main([str(where), str(file), *(["--own"] if own else [])]) == 0
-    assert f"{'the weights' if own else 'the average of weights'} after step 3" in capsys.readouterr().out
-    expected = state["model" if own else "average"]
+    where = tmp_path / "checkpoints" / name if named else tmp_path / "checkpoints"
+    assert export.main([str(where), str(file)]) == 0
+    assert "the weights after step 3" in capsys.readouterr().out
+    expected = state["model"]
     assert same(safetensors.read(file), dict(expected))
     other, _ = learner(tmp_path / "other", phases=(), epochs=1)
     given.load(other.model, ModelKeys(weights=str(file)))

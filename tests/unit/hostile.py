@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.spec.kinds import Kind
+from torusrun.orchestrator.keys.kinds import Kind
 from torusrun.training.recipe.key import key_of
 
 Key = tuple[str | int, ...]

@@ -10,14 +10,14 @@ from pathlib import Path
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder import index, ledger, provenance
-from torusrun.orchestrator.folder.events import Ended, Started, Submitted, Submitting
-from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job.start.prepare import prepare
-from torusrun.orchestrator.network.placement.mapping import place
-from torusrun.orchestrator.planning.image.recorded import Image
-from torusrun.orchestrator.planning.plan import plan as planned
+from torusrun.orchestrator.place.placement.mapping import place
+from torusrun.orchestrator.run.folder import index, ledger, provenance
+from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.run.plan.plan import plan as planned
 from torusrun.orchestrator.schedulers import launchers
 from torusrun.training.checkpoint.manifest import MANIFEST, compose, name_of
 from torusrun.training.progress import Progress

@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.folder.events import Ended, Event, KeptGoing, Refused, Started, Submitted, Submitting
-from torusrun.orchestrator.runs.state.account import CURES, USES, account
+from torusrun.orchestrator.run.folder.events import Ended, Event, KeptGoing, Refused, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.run.state.account import CURES, USES, Account, account, mean_step_s
+from torusrun.orchestrator.run.state.attempts import AttemptFacts
+from torusrun.orchestrator.show.account import forecast_line
 
 NOW_S = 1000.0
 
@@ -202,3 +205,31 @@ def test_the_uses_add_up_to_the_time_from_the_first_to_the_last(begun: list[Any]
     if begun:
         now = [] if isinstance(events[-1], Ended) else [NOW_S]
         assert found.total_s == pytest.approx(max(now + [event.time_s for event in events]) - events[0].time_s)
+
+
+def trained(steps: int, number: int = 1, since_s: float = 0.0) -> list[dict[str, Any]]:
+    """A row for every fifth step of 0.5 s, with an evaluation of 3 s after half of them."""
+    rows, at_s = [], since_s
+    for step in range(1, steps + 1):
+        at_s += 0.5
+        rows += [row(number, at_s, "step", step)] if step % 5 == 0 else []
+        if step == steps // 2 + 1:
+            at_s += 3.0
+            rows.append(row(number, at_s, "eval", step))
+    return rows
+
+
+def test_the_mean_step_is_that_between_rows_of_one_attempt() -> None:
+    assert mean_step_s(trained(40)) == pytest.approx(0.5)
+    assert mean_step_s([*trained(20), *trained(40, 2, 5000.0)]) == pytest.approx(0.5)
+    assert mean_step_s(trained(10)) is None, "fewer than ten steps"
+    assert mean_step_s([{**each, "t": 1000.0 - each["t"]} for each in trained(40)]) is None, "a clock that runs back"
+    damaged = [row(1, 1.0, "step", 1), {**row(1, 2.0, "step", 9), "t": None}, {"event": "x"}, row(1, 2.0, "step", 30)]
+    assert mean_step_s(damaged) is None
+
+
+def test_the_forecast_stands_beside_what_the_run_took() -> None:
+    kept = KeptForecast(total_s=25.0, validation_s=5.0, steps=50, images_per_s=1.0, grid=(2, 2))
+    ended = AttemptFacts(1, 0.0, 50.0, State.COMPLETED)
+    line = forecast_line(Account((ended,), {"compute": 30.0}, 0.0, kept, 0.5))
+    assert line.endswith("took 30.0 s (+20.0%); a step of 400.00 ms took 500.00 ms (+25.0%)")

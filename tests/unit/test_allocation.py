@@ -18,27 +18,27 @@ from hypothesis import strategies as st
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State, Status
-from torusrun.orchestrator.folder import allocation, ledger
-from torusrun.orchestrator.folder.allocation import AskedOf, KeeperState
-from torusrun.orchestrator.folder.events import CancelRequested, Started, Submitted, Submitting
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import keeper
 from torusrun.orchestrator.job.keeper import Keeper
-from torusrun.orchestrator.planning import attempt_plan
-from torusrun.orchestrator.planning.job_request import request
-from torusrun.orchestrator.planning.plan import Plan, plan
-from torusrun.orchestrator.planning.plan_files import read_plan
-from torusrun.orchestrator.planning.program.training import configuration
-from torusrun.orchestrator.runs.attempts import in_hold as verbs_in_hold
-from torusrun.orchestrator.runs.attempts.in_hold import find, misfits
-from torusrun.orchestrator.runs.attempts.make_hold import held_plan
-from torusrun.orchestrator.runs.state.held_allocations import in_hold, told_by_keeper
-from torusrun.orchestrator.runs.state.outcome import resolve
-from torusrun.orchestrator.runs.state.poll import views
-from torusrun.orchestrator.runs.state.view import View, read_record
+from torusrun.orchestrator.keys.site import PreflightSettings
+from torusrun.orchestrator.run.attempts import in_hold as verbs_in_hold
+from torusrun.orchestrator.run.attempts.in_hold import find, misfits
+from torusrun.orchestrator.run.attempts.make_hold import held_plan
+from torusrun.orchestrator.run.folder import allocation, ledger
+from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState
+from torusrun.orchestrator.run.folder.events import CancelRequested, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan import attempt_plan
+from torusrun.orchestrator.run.plan.job_request import request
+from torusrun.orchestrator.run.plan.plan import Plan, plan
+from torusrun.orchestrator.run.plan.plan_files import read_plan
+from torusrun.orchestrator.run.program.training import configuration
+from torusrun.orchestrator.run.state.held_allocations import in_hold, told_by_keeper
+from torusrun.orchestrator.run.state.outcome import resolve
+from torusrun.orchestrator.run.state.poll import views
+from torusrun.orchestrator.run.state.view import View, read_record
 from torusrun.orchestrator.schedulers.local.sessions import job_id_of
-from torusrun.orchestrator.spec.site import PreflightSettings
 from torusrun.training.checkpoint import node_memory
 
 ENDS = 'echo \'{"schema": 1, "state": "FAILED", "reason": "rank 2 failed", "certain": false}\' > end.json'
@@ -249,7 +249,7 @@ def test_an_allocation_asks_for_what_its_runs_would_ask_for(tmp_path: Path) -> N
 
 
 def read_back(made: Plan, folder: Path) -> Plan:
-    from torusrun.orchestrator.planning.plan_files import write_attempt
+    from torusrun.orchestrator.run.plan.plan_files import write_attempt
 
     run = RunFolder(folder / made.run_id)
     run.attempt(1).folder.mkdir(parents=True)

@@ -19,11 +19,11 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.process import Finished, NoAnswer
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Started, Submitted
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.state import poll
-from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Started, Submitted
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state import poll
+from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers import answers, last_action
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from tests.unit.torus_cases import NODE, cheapest, every, grids, names, problem, racks, shuffled
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.network.hosts.model import Cluster, Link
-from torusrun.orchestrator.network.placement.arrange import arrange, solve
-from torusrun.orchestrator.network.placement.bound import cut_bound_s_per_byte
-from torusrun.orchestrator.network.placement.compare import by_switch
-from torusrun.orchestrator.network.placement.fabric import fabric
-from torusrun.orchestrator.network.placement.load import loads
-from torusrun.orchestrator.network.placement.rings import Rings
-from torusrun.orchestrator.network.placement.timing import timing
+from torusrun.orchestrator.place.hosts.model import Cluster, Link
+from torusrun.orchestrator.place.placement.arrange import arrange, solve
+from torusrun.orchestrator.place.placement.bound import cut_bound_s_per_byte
+from torusrun.orchestrator.place.placement.compare import by_switch
+from torusrun.orchestrator.place.placement.fabric import fabric
+from torusrun.orchestrator.place.placement.load import loads
+from torusrun.orchestrator.place.placement.rings import Rings
+from torusrun.orchestrator.place.placement.timing import timing
 
 small = st.lists(st.integers(1, 4), min_size=1, max_size=4).filter(lambda sizes: 2 <= sum(sizes) <= 7)
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder.changes import Changes
-from torusrun.orchestrator.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning import plan_files
-from torusrun.orchestrator.planning.attempt_plan import AttemptPlan, changes, derive
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.spec.run import RunSpec, Train
-from torusrun.orchestrator.spec.site import Node, Site
+from torusrun.orchestrator.keys.run import RunSpec, Train
+from torusrun.orchestrator.keys.site import Node, Site
+from torusrun.orchestrator.run.folder.changes import Changes
+from torusrun.orchestrator.run.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan import plan_files
+from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, changes, derive
+from torusrun.orchestrator.run.plan.plan import Plan
 
 SITE = Site(scheduler="slurm", launcher="srun", node=Node(ranks=4), stop_before_s=60.0)
 RUN = RunSpec("x", "site.yaml", nodes=2, grid=(4, 2), time_s=3600.0, train=Train(batch=64))

@@ -14,12 +14,12 @@ from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import claim, index, ledger
-from torusrun.orchestrator.folder.events import CancelRequested, Started, Submitting
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs import remove
-from torusrun.orchestrator.runs.attempts import cancel
+from torusrun.orchestrator.run.attempts import cancel
+from torusrun.orchestrator.run.folder import claim, index, ledger
+from torusrun.orchestrator.run.folder.events import CancelRequested, Started, Submitting
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.upkeep import remove
 from torusrun.training.checkpoint.manifest import MANIFEST, compose, name_of
 from torusrun.training.progress import Progress
 

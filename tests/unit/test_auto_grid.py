@@ -12,26 +12,26 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.cli.dryrun.look import dry_run
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import ledger, shown_plan
-from torusrun.orchestrator.folder.changes import Changes
-from torusrun.orchestrator.folder.events import Event, Started, Submitted, Submitting
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.network.placement.choose import GRADIENT_BYTES, choices
-from torusrun.orchestrator.network.prediction.workload import workload_of
-from torusrun.orchestrator.planning import plan_files
-from torusrun.orchestrator.planning.attempt_plan import AttemptPlan, changes, derive, with_former_grid
-from torusrun.orchestrator.planning.auto_grid import with_expected_grid
-from torusrun.orchestrator.planning.gradient import gradient_of
-from torusrun.orchestrator.planning.host_order import ordered
-from torusrun.orchestrator.planning.plan import Plan, plan
-from torusrun.orchestrator.report.listing import listing
-from torusrun.orchestrator.report.placement import outlook
-from torusrun.orchestrator.report.screen.final_table import rows
-from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.topology import Topology
+from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES, choices
+from torusrun.orchestrator.predict.answers.placement import outlook
+from torusrun.orchestrator.predict.gradient import gradient_of
+from torusrun.orchestrator.predict.model.workload import workload_of
+from torusrun.orchestrator.run.folder import ledger, shown_plan
+from torusrun.orchestrator.run.folder.changes import Changes
+from torusrun.orchestrator.run.folder.events import Event, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan import plan_files
+from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, changes, derive, with_former_grid
+from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
+from torusrun.orchestrator.run.plan.host_order import ordered
+from torusrun.orchestrator.run.plan.plan import Plan, plan
+from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.expected_hosts import expected
 from torusrun.orchestrator.schedulers.topology import cluster
-from torusrun.orchestrator.spec.site import Site
-from torusrun.orchestrator.spec.topology import Topology
+from torusrun.orchestrator.show.listing import listing
+from torusrun.orchestrator.show.screen.final_table import rows
 
 SITE = """scheduler: slurm
 launcher: srun

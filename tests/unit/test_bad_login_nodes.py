@@ -23,14 +23,14 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.cli import api
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.remote import asking, collect, remote_runs, session, status
 from torusrun.orchestrator.remote.feed import Feed
 from torusrun.orchestrator.remote.handle import RunThere
 from torusrun.orchestrator.remote.links.host import BadAnswer, HostRefused, LinkLost, LoginHost, Unanswered
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.session import Session, received
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.state.view import View
 
 DEFECT: dict[str, str] = {}
 Answer = Callable[[dict[str, Any], bytes], str]

@@ -10,17 +10,18 @@ from tests.unit.slurm_programs import SlurmPrograms
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.bad_nodes import memory, noted
-from torusrun.orchestrator.folder.events import Started, Submitting
-from torusrun.orchestrator.folder.records import End, RankEnd
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job.recorded import recorded
-from torusrun.orchestrator.network.placement.grid import Grid
-from torusrun.orchestrator.network.placement.mapping import place
-from torusrun.orchestrator.planning.plan_files import read_attempt
-from torusrun.orchestrator.runs.attempts import bad_hosts, keep_going
-from torusrun.orchestrator.runs.state.decide import Resume, Stop, Wait
+from torusrun.orchestrator.nodes import bad_hosts
+from torusrun.orchestrator.nodes.bad import memory, noted
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.place.placement.mapping import place
+from torusrun.orchestrator.run.attempts import keep_going
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Started, Submitting
+from torusrun.orchestrator.run.folder.records import End, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.plan_files import read_attempt
+from torusrun.orchestrator.run.state.decide import Resume, Stop, Wait
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine

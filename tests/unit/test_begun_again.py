@@ -10,13 +10,13 @@ import pytest
 
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.states import State, Status
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Ended, Submitting
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job.recorded import forget_first, recorded, settled_end
-from torusrun.orchestrator.runs.state.dependencies import unmet
-from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Ended, Submitting
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.dependencies import unmet
+from torusrun.orchestrator.run.state.view import read_record
 
 TOLD = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)
 COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")

@@ -13,19 +13,19 @@ import pytest
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.events import Ended, Submitted
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.log_errors.last_error import last_error
-from torusrun.orchestrator.folder.node_findings import PreflightRecord
-from torusrun.orchestrator.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
 from torusrun.orchestrator.job.hangs.hang import Pause, Where, hung, silent
 from torusrun.orchestrator.job.verdict import Evidence, verdict
-from torusrun.orchestrator.network.placement.grid import Grid
-from torusrun.orchestrator.network.placement.mapping import place
-from torusrun.orchestrator.planning.program.training import EXIT_CODES
-from torusrun.orchestrator.runs.state.outcome import resolve
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.place.placement.mapping import place
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.events import Ended, Submitted
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.log_errors.last_error import last_error
+from torusrun.orchestrator.run.folder.node_findings import PreflightRecord
+from torusrun.orchestrator.run.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
+from torusrun.orchestrator.run.program.training import EXIT_CODES
+from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.schedulers.launchers.launcher import Words
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)

@@ -9,19 +9,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.torus_cases import every, names, racks, shuffled
-from torusrun.orchestrator.network.cost.all_reduce import Backend
-from torusrun.orchestrator.network.cost.shapes import shapes
-from torusrun.orchestrator.network.hosts.model import Cluster
-from torusrun.orchestrator.network.placement.arrange import arrange
-from torusrun.orchestrator.network.placement.charge import Charge, cheapest
-from torusrun.orchestrator.network.placement.choose import Choice, choices
-from torusrun.orchestrator.network.placement.fabric import fabric
-from torusrun.orchestrator.network.placement.rings import Rings
-from torusrun.orchestrator.network.placement.timing import timing
-from torusrun.orchestrator.planning.forecast import forecast_of, named_hosts
-from torusrun.orchestrator.planning.gradient import backend_of, charge_of, gradient_of
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.report.placement import outlook
+from torusrun.orchestrator.place.cost.all_reduce import Backend
+from torusrun.orchestrator.place.cost.shapes import shapes
+from torusrun.orchestrator.place.hosts.model import Cluster
+from torusrun.orchestrator.place.placement.arrange import arrange
+from torusrun.orchestrator.place.placement.charge import Charge, cheapest
+from torusrun.orchestrator.place.placement.choose import Choice, choices
+from torusrun.orchestrator.place.placement.fabric import fabric
+from torusrun.orchestrator.place.placement.rings import Rings
+from torusrun.orchestrator.place.placement.timing import timing
+from torusrun.orchestrator.predict.answers.placement import outlook
+from torusrun.orchestrator.predict.forecast import forecast_of, named_hosts
+from torusrun.orchestrator.predict.gradient import backend_of, charge_of, gradient_of
+from torusrun.orchestrator.run.plan.plan import plan
 
 
 def drawn(seed: int) -> tuple[Cluster, int, float]:

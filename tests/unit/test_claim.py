@@ -20,25 +20,25 @@ from tests.waiting import until
 from torusrun.orchestrator.base import proc, process
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import write_json
-from torusrun.orchestrator.folder import claim, holders, ledger
-from torusrun.orchestrator.folder.claim import Superseded
-from torusrun.orchestrator.folder.events import CancelRequested
-from torusrun.orchestrator.folder.log_times import Recorder, index_of
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job import earlier
 from torusrun.orchestrator.job.ranks import rank_program
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
-from torusrun.orchestrator.network.placement.grid import Grid
-from torusrun.orchestrator.network.placement.mapping import place as placed
-from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.place.placement.mapping import place as placed
+from torusrun.orchestrator.run.folder import claim, holders, ledger
+from torusrun.orchestrator.run.folder.claim import Superseded
+from torusrun.orchestrator.run.folder.events import CancelRequested
+from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.schedulers.launchers import spawner
 
 HOLDS = """
 import subprocess, sys, time
 from pathlib import Path
-from torusrun.orchestrator.folder import claim
-from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 lock = claim.hold(Attempt(Path(sys.argv[1])))
 child = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
 print(child.pid, flush=True)

@@ -38,23 +38,6 @@ def test_an_unknown_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean 'submit'?" in capsys.readouterr().err
 
 
-def test_help_of_a_verb_is_what_its_option_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["submit", "--help"])
-    shown = capsys.readouterr().out
-    assert main(["help", "submit"]) == 0
-    assert capsys.readouterr().out == shown
-    assert main(["help", "sumbit"]) == 2
-    assert "did you mean 'submit'?" in capsys.readouterr().err
-
-
-def test_the_man_page_has_every_verb_and_no_word_of_roff(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["help", "--man"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [f'.SH "TORUSRUN {verb.upper()}"' for verb in VERBS] == [line for line in lines if '"TORUSRUN ' in line]
-    assert {line.split()[0] for line in lines if line.startswith((".", "'"))} == {".TH", ".SH", ".nf", ".fi"}
-
-
 def test_the_script_alone_is_printed_and_nothing_is_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["submit", DIGITS, "--print-script", "--site", "slurm"]) == 0
     script = capsys.readouterr().out
@@ -124,9 +107,9 @@ def test_an_unexpected_error_prints_one_line_and_writes_a_report(
     def broken(args: object) -> int:
         raise KeyError("a \x1b[31mkey")
 
-    monkeypatch.setattr("torusrun.orchestrator.cli.verbs.version.run", broken)
+    monkeypatch.setattr("torusrun.orchestrator.cli.verbs.examples.run", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert main(["version"]) == 3
+    assert main(["examples"]) == 3
     said = capsys.readouterr().err
     (report,) = tmp_path.glob("torusrun-defect-*.txt")
     assert said.count("\n") == 1 and str(report) in said and "\x1b" not in said, said

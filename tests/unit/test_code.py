@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests import machine
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.runs.code import limits
-from torusrun.orchestrator.runs.code.freeze import checksum_of, freeze
-from torusrun.orchestrator.runs.code.select import select
+from torusrun.orchestrator.run.code import limits
+from torusrun.orchestrator.run.code.freeze import checksum_of, freeze
+from torusrun.orchestrator.run.code.select import select
 
 
 def git(folder: Path, *words: str) -> None:

@@ -16,11 +16,11 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import patterns
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.collect import PARTIAL, collect
-from torusrun.orchestrator.runs.state.account import USES
+from torusrun.orchestrator.run.folder import patterns
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.account import USES
+from torusrun.orchestrator.upkeep.collect import PARTIAL, collect
 from torusrun.training.checkpoint.manifest import compose
 from torusrun.training.progress import Progress
 

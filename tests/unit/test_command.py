@@ -11,19 +11,19 @@ import pytest
 from torusrun.orchestrator.base import shipped
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.checkpoints import content, newest
-from torusrun.orchestrator.folder.records import Meaning
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.network.placement.grid import Grid
-from torusrun.orchestrator.network.placement.mapping import place
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.planning.program import command
-from torusrun.orchestrator.planning.program.contract import master_environment, ranks_environment
-from torusrun.orchestrator.planning.program.what_runs import Program
-from torusrun.orchestrator.planning.saving import failure_s
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.place.placement.mapping import place
+from torusrun.orchestrator.predict.saving import failure_s
 from torusrun.orchestrator.remote import archive
-from torusrun.orchestrator.runs.attempts.create import no_code
-from torusrun.orchestrator.runs.code.select import select
+from torusrun.orchestrator.run.attempts.create import no_code
+from torusrun.orchestrator.run.code.select import select
+from torusrun.orchestrator.run.folder.checkpoints import content, newest
+from torusrun.orchestrator.run.folder.records import Meaning
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.program import command
+from torusrun.orchestrator.run.program.contract import master_environment, ranks_environment
+from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.training.script.given import Given
 
 RUN = "name: mine\nsite: local\nnodes: 1\nranks_per_node: 2\ncommand: [python, train.py]\n"

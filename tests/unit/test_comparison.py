@@ -11,11 +11,11 @@ import pytest
 from tests.unit.run_folders import STEPS, make, write_specs
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Started
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.comparison import compare
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Started
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.show.comparison import compare
 from torusrun.training.checkpoint.manifest import MANIFEST, compose, name_of
 from torusrun.training.progress import Progress
 from torusrun.training.reporting.metrics import Metrics

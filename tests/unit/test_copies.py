@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.json_files import write_json, write_text
-from torusrun.orchestrator.folder import claim
-from torusrun.orchestrator.folder.events import Submitting
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job import copies
-from torusrun.orchestrator.planning import attempt_plan
-from torusrun.orchestrator.planning.job_request import request
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.runs.attempts import create
-from torusrun.orchestrator.runs.attempts.script import scripts
+from torusrun.orchestrator.run.attempts import create
+from torusrun.orchestrator.run.attempts.script import scripts
+from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.events import Submitting
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan import attempt_plan
+from torusrun.orchestrator.run.plan.job_request import request
+from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.training.checkpoint import node_memory
 
 SITE = f"""scheduler: slurm

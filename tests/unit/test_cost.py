@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.torus_cases import names, racks
-from torusrun.orchestrator.network.cost import double_tree, nccl, regular
-from torusrun.orchestrator.network.cost.algorithms import cost_of
-from torusrun.orchestrator.network.cost.all_reduce import Backend
-from torusrun.orchestrator.network.cost.links import Level, Network
-from torusrun.orchestrator.network.cost.shapes import divisors, shapes
-from torusrun.orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
-from torusrun.orchestrator.network.placement.arrange import arrange
-from torusrun.orchestrator.network.placement.choose import choices
-from torusrun.orchestrator.network.placement.rings import Rings
-from torusrun.orchestrator.network.placement.timing import HostsLayout, timing
+from torusrun.orchestrator.place.cost import double_tree, nccl, regular
+from torusrun.orchestrator.place.cost.algorithms import cost_of
+from torusrun.orchestrator.place.cost.all_reduce import Backend
+from torusrun.orchestrator.place.cost.links import Level, Network
+from torusrun.orchestrator.place.cost.shapes import divisors, shapes
+from torusrun.orchestrator.place.hosts.model import Cluster, Host, Link, NodeType, Switch
+from torusrun.orchestrator.place.placement.arrange import arrange
+from torusrun.orchestrator.place.placement.choose import choices
+from torusrun.orchestrator.place.placement.rings import Rings
+from torusrun.orchestrator.place.placement.timing import HostsLayout, timing
 from torusrun.training.collectives import chunks
 from torusrun.training.recipe.train import SyncKeys
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from torusrun.orchestrator.network.placement.grid import Grid
-from torusrun.orchestrator.report.screen.many import Window
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.show.screen.many import Window
 from torusrun.training.counted import all_of, counted
 
 

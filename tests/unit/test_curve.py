@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.report.curve import ASCII, BLOCKS, Axis, Curve
-from torusrun.orchestrator.report.screen import losses as module
-from torusrun.orchestrator.report.screen.losses import Losses
+from torusrun.orchestrator.base.shown.curve import ASCII, BLOCKS, Axis, Curve
+from torusrun.orchestrator.show.screen import losses as module
+from torusrun.orchestrator.show.screen.losses import Losses
 from torusrun.training.reporting.metrics import Metrics
 
 Points = list[tuple[float, float]]

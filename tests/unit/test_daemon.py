@@ -7,8 +7,8 @@ import pytest
 
 from tests.waiting import until
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.job.daemon import Daemon
+from torusrun.orchestrator.run.folder.records import End
 
 STOPPED = End(State.CANCELLED, "the ranks were told to stop from outside", certain=False)
 

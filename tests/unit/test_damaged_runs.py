@@ -21,8 +21,8 @@ from tests.unit.run_folders import make, write_specs
 from tests.waiting import until
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 VERB_S = 120
 MEMORY_BYTES = 600 << 20

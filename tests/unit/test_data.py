@@ -10,7 +10,7 @@ import pytest
 from tests.training.packed_sources import small
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.training.data.packed.packed_file import folder
 from torusrun.training.data.packed.sources import SOURCES
 

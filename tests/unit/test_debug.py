@@ -13,11 +13,11 @@ from tests.unit.secret_forms import FORMS, HEX, PLAIN, VALUE
 from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.folder.secret_forms import REMOVED
-from torusrun.orchestrator.runs.support.archive import TAIL_BYTES
-from torusrun.orchestrator.runs.support.without_secrets import Cleaner
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.secret_forms import REMOVED
+from torusrun.orchestrator.run.folder.without_secrets import Cleaner
+from torusrun.orchestrator.upkeep.support.archive import TAIL_BYTES
 
 ENV = {
     "PLAIN": "of-the-run-planted5577",

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.runs.state.decide import History, Policy, Resume, Stop, Wait, decide
+from torusrun.orchestrator.run.state.decide import History, Policy, Resume, Stop, Wait, decide
 
 ENDS_TO_RESUME = [state for state in State if state.over and state not in (State.COMPLETED, State.LOST)]
 AT_WORK = "processes of its ranks are still at work"
+IN_VAIN = Stop("made no progress")
 NOT_CERTAIN = "it is not certain that its job is gone"
 
 
@@ -65,10 +66,7 @@ def test_a_user_who_forces_it_is_refused_only_what_is_done(state: State, known: 
         ({"other_nodes": True, "newest": 1}, Resume(2)),
         ({"other_nodes": True, "newest": 3}, Resume(3)),  # its user resumed it meanwhile
         ({"newest": 2, "cancelled": True}, Stop("is cancelled by its user", by_user=True)),
-        (
-            {"other_nodes": False, "epochs": 1.9},
-            Stop("after epoch 1.9, by the newest checkpoint, no other number of nodes is wanted"),
-        ),
+        ({"other_nodes": False}, Stop("by the newest checkpoint, no other number of nodes is wanted")),
     ],
 )
 def test_a_job_is_followed_by_one_with_other_nodes_unless_somebody_stopped_it(
@@ -80,39 +78,11 @@ def test_a_job_is_followed_by_one_with_other_nodes_unless_somebody_stopped_it(
 @pytest.mark.parametrize(
     ("known", "step"),
     [
-        ({}, Resume(4)),
-        ({"at_work": True}, Wait("waits for another attempt")),
-        ({"cancelled": True}, Stop("is cancelled by its user", by_user=True)),
-        ({"cancelled": True, "at_work": True}, Stop("is cancelled by its user", by_user=True)),
-        ({"time_left": False}, Stop("has no time left in its held allocation")),
-        ({"time_left": False, "at_work": True}, Wait("waits for another attempt")),
-    ],
-)
-def test_a_keeper_starts_one_attempt_after_the_other_while_there_is_time(
-    known: dict[str, Any], step: Resume | Stop | Wait
-) -> None:
-    assert decide(History(4, State.PENDING, begun=False, **known), Policy.KEEPER) == step
-
-
-@pytest.mark.parametrize(
-    ("known", "step"),
-    [
         ({"begun": False}, Resume(4)),  # it was submitted with this job
-        ({"cause": Cause.TIME_LIMIT}, Resume(5)),
-        ({"cause": Cause.HOST_LOST, "in_vain": 1}, Resume(5)),
-        ({"in_vain": 2}, Stop("2 attempts in a row made no new checkpoint (keep_going.without_progress)")),
-        ({"cause": Cause.CONFIGURATION}, Stop("another attempt would fail in the same way")),
-        ({"cause": Cause.IMAGE, "ever_began": True}, Resume(5)),  # the files are right: it is this host
-        ({"cause": Cause.SCHEDULER}, Stop("its dependency dropped it")),
-        (
-            {"not_handed_over": True, "stopped": Cause.STOPPED},
-            Stop("its next phase needs other nodes, and no job could be submitted"),
-        ),
-        (
-            {"bad_hosts": ("n3", "n5")},
-            Stop("the bad hosts n3, n5 ended 3 jobs in a row before any rank started", hosts=("n3", "n5")),
-        ),
-        ({"same_error": True}, Stop("two attempts in a row failed after the same step with the same error")),
+        ({}, Resume(5)),
+        ({"hopeless": IN_VAIN}, IN_VAIN),
+        ({"hopeless": IN_VAIN, "begun": False}, Resume(4)),
+        ({"hopeless": IN_VAIN, "stopped": Cause.STOPPED}, Stop("was asked to stop")),
         ({"cancelled": True, "begun": False}, Stop("is cancelled by its user", by_user=True)),
         ({"stopped": Cause.STOPPED}, Stop("was asked to stop")),
         ({"state": State.COMPLETED}, Stop("is done")),
@@ -122,21 +92,20 @@ def test_a_keeper_starts_one_attempt_after_the_other_while_there_is_time(
 def test_a_run_keeps_going_until_it_is_done_or_another_attempt_is_in_vain(
     known: dict[str, Any], step: Resume | Stop
 ) -> None:
-    history = History(4, known.pop("state", State.FAILED), "so", most_in_vain=2, **known)
+    history = History(4, known.pop("state", State.FAILED), "so", **known)
     assert decide(history, Policy.KEEP_GOING) == step
 
 
 def test_an_exit_code_that_forbids_another_attempt_ends_a_run_that_keeps_going() -> None:
-    found = decide(History(4, State.FAILED, "so", most_in_vain=2, again=False), Policy.KEEP_GOING)
+    found = decide(History(4, State.FAILED, "so", again=False), Policy.KEEP_GOING)
     assert isinstance(found, Stop) and "its exit code forbids another attempt" in found.why
 
 
 HISTORIES = st.builds(
     History, st.integers(1, 9), st.sampled_from(State), newest=st.integers(0, 9), begun=st.booleans(),
     at_work=st.none() | st.booleans(), again=st.booleans(), cancelled=st.booleans(), held=st.booleans(),
-    stopped=st.none() | st.sampled_from(Cause), other_nodes=st.booleans(), time_left=st.booleans(),
-    cause=st.sampled_from(Cause), in_vain=st.integers(0, 3), most_in_vain=st.integers(1, 3), same_error=st.booleans(),
-    other_job=st.booleans(), ever_began=st.booleans(),
+    stopped=st.none() | st.sampled_from(Cause), other_nodes=st.booleans(), other_job=st.booleans(),
+    hopeless=st.sampled_from([None, IN_VAIN]),
 )  # fmt: skip
 
 
@@ -145,7 +114,7 @@ def test_whatever_is_known_no_two_attempts_work_at_once_unless_a_user_forces_it(
     history: History, policy: Policy
 ) -> None:
     step = decide(history, policy)
-    if isinstance(step, Resume) and policy in (Policy.USER, Policy.KEEPER):
+    if isinstance(step, Resume) and policy is Policy.USER:
         assert not history.at_work
-    if isinstance(step, Resume) and policy in (Policy.JOB, Policy.KEEPER, Policy.KEEP_GOING):
+    if isinstance(step, Resume) and policy in (Policy.JOB, Policy.KEEP_GOING):
         assert not history.cancelled

@@ -14,8 +14,8 @@ from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import VERBS
-from torusrun.orchestrator.folder.records import End
 from torusrun.orchestrator.images.runtime import COMMANDS
+from torusrun.orchestrator.run.folder.records import End
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
@@ -54,7 +54,6 @@ ARGUMENTS = {
     "watch": "{run}",
     "logs": "{run} --all",
     "explain": "{run}",
-    "score": "{run}",
     "show": "{run}",
     "reproduce": "{run} --compare {run}",
     "examples": "digits",

@@ -13,8 +13,8 @@ from torusrun.orchestrator.cli.dryrun.look import DryRun, dry_run
 from torusrun.orchestrator.cli.dryrun.text import as_json, text
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.job.image.contained import contained
-from torusrun.orchestrator.planning.plan import Plan, plan
-from torusrun.orchestrator.runs.attempts.submit import first
+from torusrun.orchestrator.run.attempts.submit import first
+from torusrun.orchestrator.run.plan.plan import Plan, plan
 
 DIGITS = str(Path(__file__).resolve().parents[2] / "examples" / "digits.yaml")
 COMMAND = "name: mine\nsite: site.yaml\nnodes: 2\ncommand: [python, train.py, 'two words']\nenv: {GREETING: \"it's\"}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.run.plan.plan import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 

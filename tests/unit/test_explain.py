@@ -12,17 +12,17 @@ import pytest
 
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.events import Ended, Started, Submitting
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.network.placement.grid import Grid
-from torusrun.orchestrator.network.placement.mapping import place
-from torusrun.orchestrator.report.handle import Run
-from torusrun.orchestrator.runs.state.advice import ADVICE
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.place.placement.mapping import place
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.events import Ended, Started, Submitting
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.advice import ADVICE
 from torusrun.orchestrator.schedulers.client import Client
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)

@@ -15,13 +15,13 @@ from tests.unit.run_folders import STEPS, make, write_specs
 from tests.unit.test_report_series import row
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning.program.sources.tensorboard import TensorBoard
-from torusrun.orchestrator.report.export.formats import FORMATS, Format, as_csv, as_events, as_parquet
-from torusrun.orchestrator.report.export.table import MetricTable, table
-from torusrun.orchestrator.report.handle import Run
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.program.sources.tensorboard import TensorBoard
+from torusrun.orchestrator.show.export.formats import FORMATS, Format, as_csv, as_events, as_parquet
+from torusrun.orchestrator.show.export.table import MetricTable, table
 
 DONE = End(State.COMPLETED, "all 4 ranks ended well", cause=Cause.DONE)
 

@@ -28,9 +28,9 @@ from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.beside.forwarding import clients, listening, program
 from torusrun.orchestrator.beside.forwarding.messages import BEGIN, NOISE_BYTES, Message, NotAForward, Unpacked, packed
-from torusrun.orchestrator.folder import claim
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 LIMIT_S = 60.0
 OPEN = """

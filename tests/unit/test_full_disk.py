@@ -18,19 +18,19 @@ from tests.unit.test_sweeps import LATER_S, TAKES, Cluster
 from tests.waiting import until
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.folder import index, ledger
-from torusrun.orchestrator.folder.events import Ended, Submitted, Submitting
-from torusrun.orchestrator.folder.records import RESERVED_BYTES, End
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job import keep_going
 from torusrun.orchestrator.job.hangs import hang_watch
 from torusrun.orchestrator.job.hangs.patience import WORK_S
 from torusrun.orchestrator.job.recorded import recorded
-from torusrun.orchestrator.planning import attempt_plan
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.runs.attempts import create, submit
-from torusrun.orchestrator.runs.attempts.script import Scripts
-from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.run.attempts import create, submit
+from torusrun.orchestrator.run.attempts.script import Scripts
+from torusrun.orchestrator.run.folder import index, ledger
+from torusrun.orchestrator.run.folder.events import Ended, Submitted, Submitting
+from torusrun.orchestrator.run.folder.records import RESERVED_BYTES, End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan import attempt_plan
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.launchers import spawner
 
 FULL = "the disk that holds the run is full: free space and resume"

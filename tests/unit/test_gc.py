@@ -20,14 +20,14 @@ from tests.unit.test_many_at_once import at_work, job  # noqa: F401
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import claim
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.images.builds import running
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
-from torusrun.orchestrator.planning.image.recorded import Image
 from torusrun.orchestrator.remote.login_node import calls, store
-from torusrun.orchestrator.runs.collect import PARTIAL
+from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.upkeep.collect import PARTIAL
 from torusrun.training.checkpoint import store as store_of_checkpoints
 from torusrun.training.checkpoint.manifest import MANIFEST, candidates, compose, name_of
 from torusrun.training.progress import Progress

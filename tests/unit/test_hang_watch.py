@@ -22,20 +22,20 @@ from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.states import Cause
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.beat import Beat
-from torusrun.orchestrator.folder.events import Started
-from torusrun.orchestrator.folder.node_load import NodeLoad, RankSteps
-from torusrun.orchestrator.folder.records import End, RankEnd
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job.gather import RankRecords
 from torusrun.orchestrator.job.hangs import hang_watch
 from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack, symptom
 from torusrun.orchestrator.job.hangs.hang_watch import HangWatch
 from torusrun.orchestrator.job.hangs.patience import Symptom
 from torusrun.orchestrator.job.load.beat_file import BeatFile
-from torusrun.orchestrator.network.placement.mapping import Grid, place
-from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.place.placement.mapping import Grid, place
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.beat import Beat
+from torusrun.orchestrator.run.folder.events import Started
+from torusrun.orchestrator.run.folder.node_load import NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.records import End, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.training.reporting.heartbeat import EVALUATION, STEPS
 from torusrun.training.reporting.metrics import Metrics
 

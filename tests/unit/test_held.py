@@ -9,12 +9,12 @@ import pytest
 
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.states import State, Status
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Ended, Started, Submitted, Submitting
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.state.dependencies import held
-from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.dependencies import held
+from torusrun.orchestrator.run.state.view import read_record
 
 FAILED = End(State.FAILED, "rank 1 was killed")
 GONE = "999999999.1"

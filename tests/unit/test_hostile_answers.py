@@ -23,18 +23,18 @@ from tests.unit.test_watch_screen import DETAIL, drawn
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli import api
-from torusrun.orchestrator.folder.events import Started, Submitting
-from torusrun.orchestrator.planning.plan import plan
 from torusrun.orchestrator.remote import feed, of_file, remote_runs, session, status, verbs
 from torusrun.orchestrator.remote.handle import RunThere
 from torusrun.orchestrator.remote.links.host import LinkLost, LoginHost
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.report.account import account_lines
-from torusrun.orchestrator.report.listing import listing
-from torusrun.orchestrator.report.screen import many, one
-from torusrun.orchestrator.report.screen.detail import Detail
-from torusrun.orchestrator.runs.state.account import Account, account
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.folder.events import Started, Submitting
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.state.account import Account, account
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.show.account import account_lines
+from torusrun.orchestrator.show.listing import listing
+from torusrun.orchestrator.show.screen import many, one
+from torusrun.orchestrator.show.screen.detail import Detail
 
 ACCOUNT = account([Submitting(1, "a-1", time_s=1.0), Started(1, "7", ("n1",), time_s=2.0)], [], 9.0, State.RUNNING)
 MOST_CONNECTIONS, MOST_BYTES = 3, 1 << 20

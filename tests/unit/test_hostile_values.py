@@ -20,18 +20,18 @@ from hypothesis import strategies as st
 from tests.unit import hostile
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.images.definitions import definition_file, image_file
 from torusrun.orchestrator.images.definitions.definition import Variant, render
 from torusrun.orchestrator.images.definitions.image_file import ImageFile
-from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
-from torusrun.orchestrator.planning.job_request import request
-from torusrun.orchestrator.planning.plan import Plan, plan
-from torusrun.orchestrator.runs.attempts import script as scripts
+from torusrun.orchestrator.keys.run import RunSpec
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.attempts import script as scripts
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
+from torusrun.orchestrator.run.plan.job_request import request
+from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.schedulers.script import loading
 from torusrun.orchestrator.schedulers.software import activating
-from torusrun.orchestrator.spec.run import RunSpec
-from torusrun.orchestrator.spec.site import Site
 
 PREFIXES = ("#SBATCH", "#PBS", "#BSUB", "#$", "#@", "#COBALT", "#PJM", "#MSUB", "#OAR", "#HQ", "# @")
 PREFIX = {"slurm": "#SBATCH ", "pbs": "#PBS ", "gridengine": "#$ ", "local": "#"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.cli.verbs import shared_arguments
-from torusrun.orchestrator.network.hosts.hostlist import expand, fold
+from torusrun.orchestrator.place.hosts.hostlist import expand, fold
 
 hosts = st.from_regex(r"[a-z]{0,3}[0-9]{1,4}[a-z.-]{0,3}|[a-z]{1,5}", fullmatch=True)
 runs = st.tuples(st.sampled_from(["n", "g", "r1-n"]), st.integers(0, 2000), st.integers(1, 40), st.integers(1, 5)).map(

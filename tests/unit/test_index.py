@@ -11,11 +11,11 @@ import pytest
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import index, ledger
-from torusrun.orchestrator.folder.events import Submitting
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.state.poll import unasked
-from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.run.folder import index, ledger
+from torusrun.orchestrator.run.folder.events import Submitting
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.poll import unasked
+from torusrun.orchestrator.run.state.view import read_record
 
 STRANGER = 4321
 only_root = pytest.mark.needs("users")

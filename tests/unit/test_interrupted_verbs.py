@@ -16,7 +16,7 @@ import pytest
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.run.folder.records import End
 
 SAID = "torusrun: interrupted; submitted runs continue\n"
 CALLS = ("open", "mkdir", "rename", "replace", "unlink", "rmdir", "link", "symlink", "scandir")

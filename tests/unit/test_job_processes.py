@@ -18,19 +18,19 @@ from tests.waiting import until
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Started
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import deputy, remains
-from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Started
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.schedulers.traits import Reach
 from torusrun.training.checkpoint import writer
 
 SUPERVISOR = """
 import signal, sys
 from pathlib import Path
-from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.job.stop_requests import StopRequests
 run = RunFolder(Path(sys.argv[1]))
 requests = StopRequests(run, run.attempt(1))

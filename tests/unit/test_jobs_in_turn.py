@@ -11,15 +11,15 @@ import pytest
 from tests.unit.slurm_programs import SlurmPrograms
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.bad_nodes import noted
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.events import Ended, JobAdded, KeptGoing, NoMoreJobs, Started, Submitted
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.attempts import bad_hosts
-from torusrun.orchestrator.runs.state import next_job
-from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.nodes import bad_hosts
+from torusrun.orchestrator.nodes.bad import noted
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.events import Ended, JobAdded, KeptGoing, NoMoreJobs, Started, Submitted
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state import next_job
+from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 

@@ -20,32 +20,32 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.folder import claim, ledger
-from torusrun.orchestrator.folder.alone import alone
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.records import End, RankEnd
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job import around, recorded
 from torusrun.orchestrator.job.image import stage
 from torusrun.orchestrator.job.image.made_ready import verify
 from torusrun.orchestrator.job.place import placed
 from torusrun.orchestrator.job.supervise import Supervisor
-from torusrun.orchestrator.planning import attempt_plan, plan_files
-from torusrun.orchestrator.planning.image.recorded import Image
-from torusrun.orchestrator.planning.job_request import request
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.runs.attempts import create
-from torusrun.orchestrator.runs.attempts import keep_going as attempts
-from torusrun.orchestrator.runs.attempts.keep_going import Here, next_step
-from torusrun.orchestrator.runs.attempts.script import scripts
-from torusrun.orchestrator.runs.state.decide import Resume, Stop, Wait
-from torusrun.orchestrator.runs.state.poll import look
+from torusrun.orchestrator.keys.problems import SpecError
+from torusrun.orchestrator.keys.site import ContainerSettings
+from torusrun.orchestrator.run.attempts import create
+from torusrun.orchestrator.run.attempts import keep_going as attempts
+from torusrun.orchestrator.run.attempts.keep_going import Here, next_step
+from torusrun.orchestrator.run.attempts.script import scripts
+from torusrun.orchestrator.run.folder import claim, ledger
+from torusrun.orchestrator.run.folder.alone import alone
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.records import End, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.run.plan import attempt_plan, plan_files
+from torusrun.orchestrator.run.plan.job_request import request
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.state.decide import Resume, Stop, Wait
+from torusrun.orchestrator.run.state.poll import look
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
-from torusrun.orchestrator.spec.problems import SpecError
-from torusrun.orchestrator.spec.site import ContainerSettings
 
 SITE = f"""scheduler: slurm
 launcher: mpirun
@@ -91,7 +91,7 @@ def test_the_next_attempt_has_a_folder_and_says_what_it_follows(run: RunFolder) 
     assert next_step(run, HERE, begin=False) == Resume(2) and not run.attempt(2).folder.exists()
     assert next_step(run, replace(HERE, name="7_1"), begin=True) == Resume(2)
     intent = ledger.last(ledger.events(run.ledger), Submitting, 2)
-    assert intent and (intent.follows, intent.within, intent.jobs, intent.after) == (1, True, 5, ("/runs/awaited",))
+    assert intent and (intent.follows, bool(intent.by), intent.jobs, intent.after) == (1, True, 5, ("/runs/awaited",))
     assert "#SBATCH" not in run.attempt(2).script.read_text() and not run.attempt(2).jobs_script.exists()
     assert next_step(run, HERE, begin=True) == Resume(2), "it has not begun: the same attempt, not a third one"
 
@@ -272,9 +272,9 @@ PAUSES = """
 import sys, time
 from pathlib import Path
 from torusrun.orchestrator.job import keep_going
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning import plan_files
-from torusrun.orchestrator.runs.state.decide import Wait
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan import plan_files
+from torusrun.orchestrator.run.state.decide import Wait
 from tests.unit.clock import Clock
 keep_going.time = clock = Clock(time.time())
 run = RunFolder(Path(sys.argv[1]))
@@ -294,9 +294,9 @@ ENDS = """
 import sys
 from pathlib import Path
 from torusrun.orchestrator.job.keep_going import Jobs
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning import plan_files
-from torusrun.orchestrator.runs.state.decide import Stop
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan import plan_files
+from torusrun.orchestrator.run.state.decide import Stop
 run = RunFolder(Path(sys.argv[1]))
 jobs, step = Jobs(run, run.attempt(1), plan_files.read_first(run, 1)), Stop("is over", later_job=sys.argv[2] == "True")
 state = jobs._nothing_left(step)
@@ -407,7 +407,7 @@ def test_the_record_of_an_end_that_cannot_be_read_stays(run: RunFolder, monkeypa
 WRITTEN = {  # while a slow squeue is asked, by the jobs of the run
     "the end of the run": [
         Ended.by(1, ended(How.NO_END)),
-        Submitting(2, "kept.1", follows=1, within=True, jobs=5),
+        Submitting(2, "kept.1", follows=1, by="7_0", jobs=5),
         Submitted(2, "7", "slurm"),
         Started(2, "7_1", ("n1",), (8,)),
         Ended.by(2, ended(How.NO_END)),

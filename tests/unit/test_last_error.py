@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torusrun.orchestrator.folder.log_errors.last_error import LoggedError, last_error, read_last
+from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, last_error, read_last
 
 RECORDED = Path(__file__).parent / "recorded" / "errors"
 TB = 'Traceback (most recent call last):\n  File "/home/a/train.py", line 12, in <module>\n    main()'

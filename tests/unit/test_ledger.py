@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from torusrun.orchestrator.base import private, whole_lines
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder import events, ledger
-from torusrun.orchestrator.folder.changes import Changes
-from torusrun.orchestrator.folder.events import (
+from torusrun.orchestrator.run.folder import events, ledger
+from torusrun.orchestrator.run.folder.changes import Changes
+from torusrun.orchestrator.run.folder.events import (
     CancelRequested,
     Ended,
     Event,
@@ -32,7 +32,7 @@ from torusrun.orchestrator.folder.events import (
 def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     program = (
-        "import sys; from pathlib import Path; from torusrun.orchestrator.folder import events, ledger\n"
+        "import sys; from pathlib import Path; from torusrun.orchestrator.run.folder import events, ledger\n"
         "for i in range(50): ledger.append(Path(sys.argv[1]), events.Refused(int(sys.argv[2]), f'{i} ' + 'x' * 3000))"
     )
     writers = [subprocess.Popen([sys.executable, "-c", program, str(path), str(n)]) for n in range(1, 5)]

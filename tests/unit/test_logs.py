@@ -15,15 +15,15 @@ from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Submitted
-from torusrun.orchestrator.folder.records import End, RankEnd
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.report.logs.files import logs
-from torusrun.orchestrator.report.logs.reading import Filter, Reading
-from torusrun.orchestrator.report.logs.source import BLOCK_BYTES, FollowedFile
-from torusrun.orchestrator.report.logs.tail import newest_line, tail
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Submitted
+from torusrun.orchestrator.run.folder.records import End, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.show.logs.files import logs
+from torusrun.orchestrator.show.logs.reading import Filter, Reading
+from torusrun.orchestrator.show.logs.source import BLOCK_BYTES, FollowedFile
+from torusrun.orchestrator.show.logs.tail import newest_line, tail
 
 Said = pytest.CaptureFixture[str]
 

@@ -11,9 +11,9 @@ import pytest
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.log_errors.tracebacks import MOST_BLOCKS, MOST_LINES, Tracebacks
-from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
-from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.log_errors.tracebacks import MOST_BLOCKS, MOST_LINES, Tracebacks
+from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 CHAINED = """
 def inner(): raise KeyError("a")

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Ended, Submitted
-from torusrun.orchestrator.folder.log_times import index_of
-from torusrun.orchestrator.folder.records import End, RankEnd
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.report.logs.merge import in_order
-from torusrun.orchestrator.report.logs.reading import Filter, Reading
-from torusrun.orchestrator.report.logs.source import LogLine
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Ended, Submitted
+from torusrun.orchestrator.run.folder.log_times import index_of
+from torusrun.orchestrator.run.folder.records import End, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.show.logs.merge import in_order
+from torusrun.orchestrator.show.logs.reading import Filter, Reading
+from torusrun.orchestrator.show.logs.source import LogLine
 
 Said = pytest.CaptureFixture[str]
 NOW_S = 1_700_000_000.0
@@ -105,7 +105,7 @@ def test_who_follows_loses_no_line_of_an_attempt_that_the_next_one_replaces(
         ledger.append(run.ledger, Submitted(2, job="999999999.2", scheduler="local"))
         yield
 
-    monkeypatch.setattr("torusrun.orchestrator.report.logs.reading.follow", looks)
+    monkeypatch.setattr("torusrun.orchestrator.show.logs.reading.follow", looks)
     lines = [str(line) for line in Reading(timed, Filter(0)).lines(until_over=True)]
     assert lines == ["first 0", "second 0", "#2 again", "#1 the last words"]
 

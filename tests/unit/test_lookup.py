@@ -10,10 +10,10 @@ import pytest
 
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.events import Submitted, Submitting
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.events import Submitted, Submitting
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
 
 RECORDED = Path(__file__).parent / "recorded" / "gridengine"

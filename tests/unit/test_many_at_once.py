@@ -18,11 +18,11 @@ from tests.waiting import until
 from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import claim, disk, index, ledger
-from torusrun.orchestrator.folder.events import Submitted, Submitting
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.state import selection
+from torusrun.orchestrator.run.folder import claim, disk, index, ledger
+from torusrun.orchestrator.run.folder.events import Submitted, Submitting
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state import selection
 from torusrun.orchestrator.schedulers.local.sessions import job_id_of
 
 

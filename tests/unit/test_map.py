@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from torusrun.orchestrator.network.hosts.model import Cluster, Link, NodeType
-from torusrun.orchestrator.network.hosts.tree import Tree, cluster_of
-from torusrun.orchestrator.network.placement.arrange import arrange
-from torusrun.orchestrator.report import map_svg
-from torusrun.orchestrator.report.map import MOST_LINKS, Map, map_of, unit_ms
+from torusrun.orchestrator.place.hosts.model import Cluster, Link, NodeType
+from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.place.placement.arrange import arrange
+from torusrun.orchestrator.show import map_svg
+from torusrun.orchestrator.show.map import MOST_LINKS, Map, map_of, unit_ms
 
 NODE = NodeType(4, (), Link(22.5e9, 5e-6), Link(60e9, 3e-6))
 TAG = "{http://www.w3.org/2000/svg}"

@@ -8,10 +8,10 @@ import pytest
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.network.prediction.constants import number, table
-from torusrun.orchestrator.planning import measurements
-from torusrun.orchestrator.spec.load import load, load_site, measured_place
+from torusrun.orchestrator.keys.load import load, load_site, measured_place
+from torusrun.orchestrator.predict import measurements
+from torusrun.orchestrator.predict.model.constants import number, table
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 ALPHA_S, BETA_S, STEP_S, IMAGE_S = 2e-4, 4e-9, 1e-3, 5e-5
 SAVE_S = 0.02
@@ -100,7 +100,7 @@ def test_a_measurement_that_differs_beyond_all_bounds_leaves_a_site_that_can_be_
 
 
 def test_the_measurement_of_a_shipped_site_lies_with_the_users_sites(home: Path) -> None:
-    from torusrun.orchestrator.spec.load import SHIPPED
+    from torusrun.orchestrator.keys.load import SHIPPED
 
     assert measured_place(SHIPPED / "local.yaml") == home / ".config" / "torusrun" / "sites" / "local.measured"
 

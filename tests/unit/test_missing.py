@@ -9,8 +9,8 @@ import pytest
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.api import dry_run
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.planning import named_files
-from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.run.plan import named_files
+from torusrun.orchestrator.run.plan.plan import plan
 
 SITE = "scheduler: {scheduler}\nlauncher: spawn\nnode: {{ranks: 2}}\nruns: {folder}/../runs\n{more}"
 WEIGHTS = "train: {model: {weights: ROOT.safetensors}}"

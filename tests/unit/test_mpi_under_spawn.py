@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.planning import fits_mpi
-from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.run.plan import fits_mpi
+from torusrun.orchestrator.run.plan.plan import plan
 
 RUN = "name: x\nsite: site.yaml\ncommand: {command}\n"
 SITE = "scheduler: local\nlauncher: {launcher}\nnode: {{ranks: {ranks}}}\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from torusrun.orchestrator.cli.main import VERBS
-from torusrun.orchestrator.spec.run import RunSpec
+from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.training.recipe.key import key_of
 from torusrun.training.recipe.near import did_you_mean, edits, nearest
 

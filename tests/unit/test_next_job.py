@@ -7,14 +7,24 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.states import Cause, State, Status
-from torusrun.orchestrator.folder.checkpoints import content
-from torusrun.orchestrator.folder.events import CancelRequested, Ended, Event, KeptGoing, Started, Submitted, Submitting
-from torusrun.orchestrator.runs.state import next_job
-from torusrun.orchestrator.runs.state.in_vain import (
+from torusrun.orchestrator.run.folder.checkpoints import content
+from torusrun.orchestrator.run.folder.events import (
+    CancelRequested,
+    Ended,
+    Event,
+    GivenBadHosts,
+    KeptGoing,
+    Started,
+    Submitted,
+    Submitting,
+)
+from torusrun.orchestrator.run.state import next_job
+from torusrun.orchestrator.run.state.in_vain import (
     OUTSIDE,
     PAUSES_S,
     ended_outside,
     first_of_submission,
+    hopeless,
     in_vain,
     pause_s,
     same_error,
@@ -32,7 +42,7 @@ def attempts(*resumes: str | None, by_user: int = 1) -> list[Event]:
         event
         for number, (name, before) in enumerate(zip(resumes, follows, strict=True), 1)
         for event in (
-            Submitting(number, "x.1", resumes=name, follows=before, jobs=9, within=before > 0),
+            Submitting(number, "x.1", resumes=name, follows=before, jobs=9, by="7_x" if before else ""),
             Submitted(number, "7"),
             Started(number, f"7_{number}", ("n1",)),
         )
@@ -114,7 +124,7 @@ def test_an_attempt_that_another_continues_from_memory_was_not_in_vain(steps: di
 
 
 def test_a_checkpoint_that_a_program_writes_again_is_a_new_one() -> None:
-    events = [*attempts(None), Submitting(2, "x.1", resumes="last.pt", resumes_content="7", follows=1, within=True)]
+    events = [*attempts(None), Submitting(2, "x.1", resumes="last.pt", resumes_content="7", follows=1, by="7_0")]
     assert in_vain(events, 2, ("last.pt", "7")) == 1 and in_vain(events, 2, ("last.pt", "8")) == 0
 
 
@@ -133,7 +143,7 @@ def test_a_submission_ends_at_the_attempt_that_a_client_or_a_hand_over_submitted
     events = [
         *attempts(None, None),
         Submitting(3, "x.3", follows=2, jobs=9),
-        Submitting(4, "x.3", follows=3, within=True),
+        Submitting(4, "x.3", follows=3, by="7_0"),
     ]
     assert first_of_submission(events, 4) == 3 and first_of_submission(events, 2) == 1
 
@@ -243,3 +253,37 @@ def test_a_checkpoint_below_a_pointer_that_is_newer_is_progress(tmp_path: Path, 
 
     states = [seen("a", "1"), seen("b", "2"), seen("a", "3"), seen("b", "4")]
     assert len({*states}) == 4 and seen("b", "4") == states[-1]
+
+
+@pytest.mark.parametrize(
+    ("ends", "why"),
+    [
+        ([Cause.TIME_LIMIT], ""),
+        ([Cause.HOST_LOST, Cause.TIME_LIMIT], ""),
+        ([Cause.TIME_LIMIT] * 2, "2 attempts in a row made no new checkpoint (keep_going.without_progress)"),
+        ([Cause.IMAGE], ""),  # it has begun, so the files are right: it is this host
+        ([Cause.SCHEDULER], "its dependency dropped it"),
+        ([Cause.LAUNCHER] * 8, "each of its 8 attempts or more was ended by its launcher, its scheduler or a host"),
+    ],
+)
+def test_a_run_has_hope_until_its_ends_say_otherwise(ends: list[Cause], why: str) -> None:
+    last = len(ends)
+    events = [*attempts(*[None] * last), *(Ended(n, cause.state, "", cause) for n, cause in enumerate(ends, 1))]
+    found = hopeless(events, last, (None, ""), {}, 2)
+    assert (found.why if found else "") == why
+
+
+def test_a_run_without_a_start_stops_for_its_files_and_for_the_same_bad_host() -> None:
+    begun = [Submitting(1, "x.1", jobs=9), Submitted(1, "7")]
+    for cause in (Cause.CONFIGURATION, Cause.IMAGE):
+        found = hopeless([*begun, Ended(1, cause.state, "", cause)], 1, (None, ""), {}, 2)
+        assert found and found.why == "another attempt would fail in the same way"
+    given = [GivenBadHosts(1, f"7_{task}", {"n3": "lost twice"}) for task in range(3)]
+    found = hopeless([*begun, Ended(1, State.NODE_FAIL, "", Cause.BAD_HOST), *given], 1, (None, ""), {}, 2)
+    assert found and found.hosts == ("n3",)
+
+
+def test_a_run_whose_next_phase_could_not_be_submitted_stops() -> None:
+    end = Ended(1, State.TIMEOUT, "", Cause.STOPPED, evidence={"wanted": "phase 2 needs 4 nodes"})
+    found = hopeless([*attempts(None), end], 1, (None, ""), {}, 2)
+    assert found and "needs other nodes" in found.why

@@ -18,17 +18,17 @@ from tests.waiting import until
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import kept_secrets, ledger
-from torusrun.orchestrator.folder.events import Ended, Notified
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job import recorded
-from torusrun.orchestrator.planning import secret_values
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.runs.notices import begin, send, sending
-from torusrun.orchestrator.runs.notices.sending import send_due
-from torusrun.orchestrator.runs.state.poll import look
-from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.keys.problems import SpecError
+from torusrun.orchestrator.run.folder import kept_secrets, ledger
+from torusrun.orchestrator.run.folder.events import Ended, Notified
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan import secret_values
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.state.poll import look
+from torusrun.orchestrator.upkeep.notices import begin, send, sending
+from torusrun.orchestrator.upkeep.notices.sending import send_due
 
 REASON = "rank 1 said 'a \"b\" $(touch /tmp/no) \n; é'"
 FAILED = End(State.FAILED, REASON, cause=Cause.PROGRAM, step=57)

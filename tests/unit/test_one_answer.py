@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.cli.dryrun.look import dry_run
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.network.cost.shapes import shapes
-from torusrun.orchestrator.planning.forecast_at_submit import forecast_at_submit
-from torusrun.orchestrator.planning.host_order import ordered
-from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.place.cost.shapes import shapes
+from torusrun.orchestrator.predict.forecast_at_submit import forecast_at_submit
+from torusrun.orchestrator.run.plan.host_order import ordered
+from torusrun.orchestrator.run.plan.plan import plan
 
 SITE = """scheduler: slurm
 launcher: srun
@@ -153,6 +153,5 @@ def test_the_best_grid_of_many_gpus_is_the_same_in_every_verb(home: Path, tmp_pa
     predicted = ("predict", tmp_path / "run.yaml", "--workload", "resnet50")
     best = answer(*predicted)["best_grid"]
     assert answer(*predicted, "--network", "slurm-v100")["best_grid"] == best
-    (size,) = answer("scale", f"{4 * nodes}..{4 * nodes}")["sizes"]
-    of_auto = {grid["gpus"]: grid["grid"] for grid in answer("grids")["grids"] if grid["whose"] == "grid: auto"}
-    assert size["best_grid"] == of_auto[4 * nodes] == best
+    (size,) = answer(*predicted, "--nodes", nodes)["forecasts"]
+    assert size["grid"] == best

@@ -14,12 +14,12 @@ from torusrun.orchestrator.base import command_line
 from torusrun.orchestrator.base.json_files import read_object, write_json, write_text
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.kept_forecast import KeptForecast, read
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning.forecast import forecast_of
-from torusrun.orchestrator.planning.forecast_at_submit import forecast_at_submit
-from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.predict.forecast import forecast_of
+from torusrun.orchestrator.predict.forecast_at_submit import forecast_at_submit
+from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast, read
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.training.reporting.metrics import Metrics
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -96,6 +96,7 @@ def test_the_forecast_is_shown_beside_what_the_run_took(run: RunFolder, capsys: 
     ledger[-1]["t"] = 1200.0
     run.ledger.write_text("".join(json.dumps(event) + "\n" for event in ledger))
     line = f"predicted at submit: 2.0 min for {STEPS} steps, 20.0 s of it for evaluations; took 117.0 s (-2.5%)"
+    line += "; a step of 2500.00 ms took 3000.00 ms (+20.0%)"
     assert show(run, capsys)["forecast"] == line
     assert main(["status", run.run_id, "--long"]) == 0 and line in capsys.readouterr().out
     assert main(["report", run.run_id, "-o", str(run.folder / "page.html")]) == 0

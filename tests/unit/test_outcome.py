@@ -3,9 +3,9 @@
 import pytest
 
 from torusrun.orchestrator.base.states import Cause, State, Status
-from torusrun.orchestrator.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.runs.state.outcome import resolve
+from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.state.outcome import resolve
 
 NOW_S = 1000.0
 SUBMITTED = Submitted(1, "7", time_s=1.0)

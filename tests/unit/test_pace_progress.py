@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.runs.state.pace import progress, step_s
+from torusrun.orchestrator.run.state.pace import progress, step_s
 
 NOW_S = 10_000.0
 

@@ -15,8 +15,8 @@ from benchmarks.packets.simulate import Placed
 from benchmarks.packets.stream import IN_ADAPTER, PACKET_BYTES, Stream
 from benchmarks.packets.wire import Clock, OneWay
 from tests.unit.torus_cases import names
-from torusrun.orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
-from torusrun.orchestrator.network.placement.timing import HostsLayout
+from torusrun.orchestrator.place.hosts.model import Cluster, Host, Link, NodeType, Switch
+from torusrun.orchestrator.place.placement.timing import HostsLayout
 
 RATE = 1e7  # bytes per second
 LINK = Link(RATE)

@@ -10,8 +10,8 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import State, Status
-from torusrun.orchestrator.folder.events import Submitted
-from torusrun.orchestrator.runs.state.outcome import RESUME, resolve
+from torusrun.orchestrator.run.folder.events import Submitted
+from torusrun.orchestrator.run.state.outcome import RESUME, resolve
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.job.start.launch_order import fabric
-from torusrun.orchestrator.network.hosts.hostlist import expand
-from torusrun.orchestrator.network.hosts.same_host import without
-from torusrun.orchestrator.network.hosts.this_host import this_host
-from torusrun.orchestrator.network.placement.grid import Grid, asked
-from torusrun.orchestrator.network.placement.mapping import Placement, misplaced, place
+from torusrun.orchestrator.place.hosts.hostlist import expand
+from torusrun.orchestrator.place.hosts.same_host import without
+from torusrun.orchestrator.place.hosts.this_host import this_host
+from torusrun.orchestrator.place.placement.grid import Grid, asked
+from torusrun.orchestrator.place.placement.mapping import Placement, misplaced, place
 from torusrun.training.meeting.addresses import _towards_others
 
 hosts_of = st.lists(st.from_regex(r"[a-z]{1,4}[0-9]{1,3}", fullmatch=True), min_size=1, max_size=12, unique=True)

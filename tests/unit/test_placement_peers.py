@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("scipy", reason="scipy is in the dev extra")
 
 from benchmarks import placement as peers
-from torusrun.orchestrator.network.placement.arrange import solve
+from torusrun.orchestrator.place.placement.arrange import solve
 
 
 @pytest.mark.parametrize("seed", range(25))

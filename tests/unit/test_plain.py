@@ -16,8 +16,8 @@ from tests.unit.test_views_watch import FOLLOW
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 EVIL = (
     "rank 1 said: [/foo] [red]:boom: \x1b]0;owned\x07\x1b[2J\r\x9b31m\x7f\u202egnp.exe\nmade-0000  COMPLETED\ttrust me"

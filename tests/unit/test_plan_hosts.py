@@ -11,8 +11,8 @@ import pytest
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.planning.host_order import ordered
-from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.run.plan.host_order import ordered
+from torusrun.orchestrator.run.plan.plan import plan
 
 SITE = """scheduler: slurm
 launcher: srun

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.beside.shells.connection import Connection, Frame
-from torusrun.orchestrator.beside.shells.proof import CALLING, Proofs
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.node_findings import PreflightRecord
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.job.preflight.dialogue import Errand, Hello, hear, say
-from torusrun.orchestrator.job.preflight.nodes import KnownNode, Nodes
-from torusrun.orchestrator.job.preflight.preflight import passed
-from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.job.wire.connection import Connection, Frame
+from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
+from torusrun.orchestrator.nodes.preflight.dialogue import Errand, Hello, hear, say
+from torusrun.orchestrator.nodes.preflight.nodes import KnownNode, Nodes
+from torusrun.orchestrator.nodes.preflight.preflight import passed
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.node_findings import PreflightRecord
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.schedulers import launchers
 
 RECORDED = Path(__file__).parent / "recorded" / "preflight"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.folder.node_findings import MeasuredPair
-from torusrun.orchestrator.job.preflight.blame import SLOW, Blame, blamed, suspects
-from torusrun.orchestrator.job.preflight.schedule import schedule
+from torusrun.orchestrator.nodes.preflight.blame import SLOW, Blame, blamed, suspects
+from torusrun.orchestrator.nodes.preflight.schedule import schedule
+from torusrun.orchestrator.run.folder.node_findings import MeasuredPair
 
 FAST = 1e9
 COUNTS = st.integers(2, 130)

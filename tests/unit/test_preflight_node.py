@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.folder.node_findings import (
+from torusrun.orchestrator.keys.site import Node, PreflightSettings, Site
+from torusrun.orchestrator.nodes.preflight import gpus, machine, node, nvidia_smi, pair
+from torusrun.orchestrator.nodes.preflight.judge import ANSWER, compared, judge
+from torusrun.orchestrator.nodes.preflight.order import WantedNode, wanted
+from torusrun.orchestrator.nodes.preflight.ports import ports
+from torusrun.orchestrator.run.folder.node_findings import (
     Judgement,
     MeasuredPair,
     NodeFinding,
     NodeFindings,
     PreflightRecord,
 )
-from torusrun.orchestrator.job.preflight import gpus, machine, node, nvidia_smi, pair
-from torusrun.orchestrator.job.preflight.judge import ANSWER, compared, judge
-from torusrun.orchestrator.job.preflight.order import WantedNode, wanted
-from torusrun.orchestrator.job.preflight.ports import ports
-from torusrun.orchestrator.runs.state.advice import ADVICE
-from torusrun.orchestrator.spec.site import Node, PreflightSettings, Site
+from torusrun.orchestrator.run.state.advice import ADVICE
 from torusrun.training.meeting.addresses import listen
 
 RECORDED = Path(__file__).parent / "recorded" / "preflight"

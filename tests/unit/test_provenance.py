@@ -11,8 +11,8 @@ import pytest
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.user import user_name
-from torusrun.orchestrator.folder import checkout as checkout_of
-from torusrun.orchestrator.folder import provenance
+from torusrun.orchestrator.run.folder import checkout as checkout_of
+from torusrun.orchestrator.run.folder import provenance
 
 STRANGER = 4321
 

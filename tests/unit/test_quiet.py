@@ -18,7 +18,7 @@ from torusrun.orchestrator.base.terminal import remarks
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.cli.results import as_json
 from torusrun.orchestrator.cli.verb_list import VERBS, parser_of
-from torusrun.orchestrator.folder.records import End
+from torusrun.orchestrator.run.folder.records import End
 
 
 @pytest.fixture(autouse=True)

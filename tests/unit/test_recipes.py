@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.planning.plan_files import read_first
-from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.keys.problems import SpecError
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.plan.plan_files import read_first
 from torusrun.training.recipe.files import CERTAINTIES, FOLDER, Mark, load
 from torusrun.training.recipe.published import names
 

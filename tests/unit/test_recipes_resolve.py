@@ -136,12 +136,10 @@ def test_a_given_batch_above_the_training_set_does_not_turn_the_recipe_around() 
 @pytest.mark.parametrize("name", names())
 def test_what_is_given_for_the_whole_run_holds_in_every_phase(name: str) -> None:
     data = {"name": "imagefolder", "area": [0.3, 0.7], "aspect": [1.0, 2.0], "augment": False, "rectangular": False}
-    train, changes = written(
-        name, data={**data, "test_size": 99, "test_margin": 1.5, "colour": 0.4}, optimizer={"weight_decay": 0.25}
-    )
+    train, changes = written(name, data={**data, "test_size": 99, "test_margin": 1.5}, optimizer={"weight_decay": 0.25})
     for phase in phases_of(train, 1000):
         assert phase.weight_decay == 0.25
-        assert phase.view[1:] == (99, (0.3, 0.7), (1.0, 2.0), False, False, 1.5, 0.4)
+        assert phase.view[1:] == (99, (0.3, 0.7), (1.0, 2.0), False, False, 1.5)
     lost = {key for phase in load(name).written["phases"] for key in phase} & {"weight_decay", "area", "rectangular"}
     assert {f"phases.{key}" for key in lost} <= {change.key for change in changes}
 

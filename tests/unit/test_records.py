@@ -12,8 +12,8 @@ import pytest
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import LARGEST_BYTES, read_object
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder import metrics
-from torusrun.orchestrator.folder.records import End, RankEnd
+from torusrun.orchestrator.run.folder import metrics
+from torusrun.orchestrator.run.folder.records import End, RankEnd
 
 WHOLE = {"schema": 1, "state": "COMPLETED", "certain": True, "reason": "all well"}
 RANK = {

@@ -10,8 +10,8 @@ from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.errors import SITE_FAILED, USER_MISTAKE
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 REFUSED = {
     "submit RUN --in last --dry-run": "--in submits nothing to a scheduler: leave out --dry-run and --print-script",
@@ -36,7 +36,7 @@ REFUSED = {
     "logs last --grep (": "this is not a regular expression",
     "calibrate RUN --from last": "is not a measuring run; submit one with --set program=measure",
     "collect last HOME": "exists already",
-    "build RUN": "it has no 'image', so there is nothing to build",
+    "image build RUN": "it has no 'image', so there is nothing to build",
     "plan RUN --svg picture.svg": "--svg needs --hosts FILE",
     "plan RUN --hosts nosuch": "--hosts nosuch: cannot be read: No such file or directory",
     "status --since yesterdayish": "--since",
@@ -50,10 +50,11 @@ REFUSED = {
     "show gone": "there is no run 'gone'; `torusrun status` lists your runs",
     "show made*": "'made*': this takes one run and no pattern; `torusrun status 'made*'` lists them",
     "show": "show needs RUN (a run's id, the start of its id, its folder, or 'last'; last~1 is the one before); `",
-    "submit": "submit needs RUN.yaml (the run file); `torusrun help submit` shows its options",
+    "submit": "submit needs RUN.yaml (the run file); `torusrun submit --help` shows its options",
     "status --set nodes=2": "status has no option --set; run, submit, hold, plan have it",
     "list": "there is no verb 'list'; did you mean 'status'? It is to show the state of your runs",
     "delete last": "did you mean 'rm'?",
+    "help submit": "there is no verb 'help': write `torusrun VERB --help`",
     "stop last": "did you mean 'cancel'?",
     "tail last": "did you mean 'logs'?",
     "zzz": "there is no verb 'zzz' (verbs: run, submit,",
@@ -122,12 +123,6 @@ REFUSED = {
     "examples gone": "there is no example 'gone'",
     "examples digits --save run.yaml": "exists already",
     "examples digits --save /sys/x.yaml": "/sys/x.yaml",
-    "score gone": "there is no run 'gone'",
-    "score --since tomorrow": "--since: 'tomorrow' is not a time",
-    "records all": "records: 'all' is one argument too many",
-    "scale 8..4": "write A..B with 2 <= A <= B",
-    "scale 4..8 --gpu gone": "--gpu gone: there is no such name",
-    "grids --network gone": "--network gone: there is no such name",
     "report gone*": "no run's name matches 'gone*'",
     "report last -o run.yaml": "exists already; name another file with -o, or overwrite it with --force",
     "report last -o runs --force": "this is a folder; name a file",

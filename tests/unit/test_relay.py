@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.unit.clock import Clock
-from torusrun.orchestrator.folder import metrics
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import gather, relay
 from torusrun.orchestrator.job.relay import Relay
-from torusrun.orchestrator.planning.program.sources import growing
-from torusrun.orchestrator.planning.program.what_runs import MetricsSource, Program
-from torusrun.orchestrator.report.screen.losses import Losses
-from torusrun.orchestrator.runs.state.pace import progress
+from torusrun.orchestrator.run.folder import metrics
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.program.sources import growing
+from torusrun.orchestrator.run.program.what_runs import MetricsSource, Program
+from torusrun.orchestrator.run.state.pace import progress
+from torusrun.orchestrator.show.screen.losses import Losses
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from torusrun.orchestrator.remote.links.openssh import OpenSSH
 from torusrun.orchestrator.remote.login_node import boot, calls, sent_files, store
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.session import Session
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.state.view import View
 
 
 def breaking(monkeypatch: pytest.MonkeyPatch, far: Path, lives: list[float]) -> None:
@@ -65,7 +65,7 @@ def test_no_end_of_what_a_shell_prints_is_waited_for() -> None:
 
 def test_torusrun_is_installed_once_whole_and_of_this_version(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Session(HERE, 0) as first:
-        code, out, err = said(first, "torusrun.orchestrator", "version")
+        code, out, err = said(first, "torusrun.orchestrator", "examples")
     assert (code, err) == (0, b""), err
     folder = bare / ".local/share/torusrun"
     (own,) = folder.glob("torusrun-*")
@@ -80,7 +80,7 @@ def test_another_version_over_there_is_not_used(bare: Path) -> None:
     older.mkdir(parents=True)
     (older / "__init__.py").write_text("raise SystemExit('the older one')")
     with Session(HERE, 0) as there:
-        assert said(there, "torusrun.orchestrator", "version")[0] == 0
+        assert said(there, "torusrun.orchestrator", "examples")[0] == 0
 
 
 @pytest.mark.needs("users")
@@ -241,7 +241,7 @@ def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
 
 
 def test_code_is_assembled_as_it_was_frozen_or_refused(home: Path, tmp_path: Path) -> None:
-    from torusrun.orchestrator.runs.code.freeze import freeze
+    from torusrun.orchestrator.run.code.freeze import freeze
 
     code = tmp_path / "code"
     (code / "empty").mkdir(parents=True)
@@ -323,7 +323,7 @@ def test_the_fixed_command_means_the_same_in_every_shell() -> None:
 
 
 def test_the_words_of_a_shell_are_no_text_for_the_shell_of_the_login_node(far: Path) -> None:
-    words = ["version", 'it\'s "so" $HOME `x` !! \n é']
+    words = ["schema", 'it\'s "so" $HOME `x` !! \n é']
     with Session(HERE, 0) as there:
         answer, _ = there.ask({"ask": "command", "words": words})
     *_, word = shlex.split(answer["command"])
@@ -368,8 +368,8 @@ def test_status_without_remote_runs_imports_no_ssh(home: Path) -> None:
 
 
 def test_the_site_of_the_page_is_read(tmp_path: Path, home: Path) -> None:
+    from torusrun.orchestrator.keys.load import load_site
     from torusrun.orchestrator.remote.links.host import of
-    from torusrun.orchestrator.spec.load import load_site
 
     page = (Path(__file__).parents[2] / "docs" / "guides" / "remote.md").read_text()
     (tmp_path / "site.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
@@ -378,7 +378,7 @@ def test_the_site_of_the_page_is_read(tmp_path: Path, home: Path) -> None:
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "me@", "a;b", "$(x)", ""])
 def test_what_is_no_host_is_refused_by_the_reader(tmp_path: Path, home: Path, host: str) -> None:
-    from torusrun.orchestrator.spec.load import load_site
+    from torusrun.orchestrator.keys.load import load_site
 
     (tmp_path / "site.yaml").write_text(f"scheduler: local\nlauncher: spawn\nhost: {json.dumps(host)}\n")
     with pytest.raises(UserError, match="site.yaml:3"):

@@ -18,14 +18,14 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.typed import record_of
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.remote import remote_runs
 from torusrun.orchestrator.remote.login_node.watching import Watching
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.report.screen.detail import Detail
-from torusrun.orchestrator.report.screen.watched import WatchedHere
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.schedulers.local.sessions import job_id_of
+from torusrun.orchestrator.show.screen.detail import Detail
+from torusrun.orchestrator.show.screen.watched import WatchedHere
 
 WATCH = """
 import sys

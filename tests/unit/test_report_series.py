@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.report.page.chart import HEIGHT, WIDTH, Chart, ChartLine
-from torusrun.orchestrator.report.page.series import series, thinned
-from torusrun.orchestrator.report.page.ticks import MOST, powers, ticks, time_unit, written
+from torusrun.orchestrator.show.page.chart import HEIGHT, WIDTH, Chart, ChartLine
+from torusrun.orchestrator.show.page.series import series, thinned
+from torusrun.orchestrator.show.page.ticks import MOST, powers, ticks, time_unit, written
 
 VALUES = st.floats(-1e15, 1e15)
 

@@ -18,13 +18,13 @@ from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.api import open_run, submit
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import allocation, ledger
-from torusrun.orchestrator.folder.changes import Changes
-from torusrun.orchestrator.folder.events import Started, Submitted, Submitting
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning.plan_files import read_first
-from torusrun.orchestrator.runs.attempts.reproduce import plan_again
+from torusrun.orchestrator.run.attempts.reproduce import plan_again
+from torusrun.orchestrator.run.folder import allocation, ledger
+from torusrun.orchestrator.run.folder.changes import Changes
+from torusrun.orchestrator.run.folder.events import Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.plan_files import read_first
 
 SECRET = "hidden-4711"
 RUN = """nodes: 4

@@ -17,16 +17,16 @@ from tests.waiting import until
 from torusrun.orchestrator.base import proc, process
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job import running
 from torusrun.orchestrator.job.hangs import hang_watch
 from torusrun.orchestrator.job.running import Running
-from torusrun.orchestrator.network.placement.mapping import place
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.place.placement.mapping import place
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.training.reporting.metrics import Metrics
 
 STOP = ended(How.CANCELLED)

@@ -15,16 +15,16 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.render.environment import render, word
 from torusrun.orchestrator.base.shipped import ROOT, shipped
 from torusrun.orchestrator.base.states import Cause
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
-from torusrun.orchestrator.planning.job_request import request
-from torusrun.orchestrator.planning.plan import Plan, plan
-from torusrun.orchestrator.runs.attempts import script as scripts
-from torusrun.orchestrator.spec.problems import SpecError
-from torusrun.orchestrator.spec.read import read_value
-from torusrun.orchestrator.spec.site import Site
-from torusrun.orchestrator.spec.write import as_written
+from torusrun.orchestrator.keys.problems import SpecError
+from torusrun.orchestrator.keys.read import read_value
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.write import as_written
+from torusrun.orchestrator.run.attempts import script as scripts
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
+from torusrun.orchestrator.run.plan.job_request import request
+from torusrun.orchestrator.run.plan.plan import Plan, plan
 
 GOLDEN = Path(__file__).parent / "golden"
 FOLDER, PYTHON = Path("/shared/runs/digits-1"), "/opt/env/bin/python"
@@ -133,7 +133,7 @@ def test_a_value_is_one_word_on_one_line(value: str) -> None:
 
 
 def test_an_account_with_a_line_break_cannot_add_a_directive(tmp_path: Path) -> None:
-    from torusrun.orchestrator.spec.problems import SpecError
+    from torusrun.orchestrator.keys.problems import SpecError
 
     with pytest.raises(SpecError, match="is not one line of text"):
         planned(tmp_path, SITES["slurm"].replace("group 1", '"x\\n#SBATCH --uid=0"'))

@@ -10,11 +10,11 @@ import pytest
 
 from tests.unit.torus_cases import names, racks
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.network.placement import arrange, choose, spares, timing
-from torusrun.orchestrator.network.placement.arrange import HUGE
-from torusrun.orchestrator.network.placement.choose import choices
-from torusrun.orchestrator.network.placement.fabric import Ways
-from torusrun.orchestrator.planning import auto_grid
+from torusrun.orchestrator.place.placement import arrange, choose, spares, timing
+from torusrun.orchestrator.place.placement.arrange import HUGE
+from torusrun.orchestrator.place.placement.choose import choices
+from torusrun.orchestrator.place.placement.fabric import Ways
+from torusrun.orchestrator.run.plan import auto_grid
 
 SITE = """scheduler: slurm
 launcher: srun

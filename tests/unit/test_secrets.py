@@ -15,22 +15,22 @@ from tests.unit.run_folders import write_specs
 from tests.unit.test_remote_verbs import SITE
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import kept_secrets
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.folder.secret_names import is_secret_variable
 from torusrun.orchestrator.images.command import ContainerExec, SecretVariables, inside
 from torusrun.orchestrator.images.runtime import Runtime
-from torusrun.orchestrator.network.placement.grid import Grid
-from torusrun.orchestrator.network.placement.mapping import place
-from torusrun.orchestrator.planning import attempt_plan, secret_values
-from torusrun.orchestrator.planning.job_request import of_site, request
-from torusrun.orchestrator.planning.plan import Plan, plan
-from torusrun.orchestrator.planning.plan_files import read_first
-from torusrun.orchestrator.planning.program.contract import master_environment, ranks_environment
+from torusrun.orchestrator.keys.problems import SpecError
+from torusrun.orchestrator.keys.secret import Secret
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.place.placement.mapping import place
+from torusrun.orchestrator.run.folder import kept_secrets
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.secret_names import is_secret_variable
+from torusrun.orchestrator.run.plan import attempt_plan, secret_values
+from torusrun.orchestrator.run.plan.job_request import of_site, request
+from torusrun.orchestrator.run.plan.plan import Plan, plan
+from torusrun.orchestrator.run.plan.plan_files import read_first
+from torusrun.orchestrator.run.program.contract import master_environment, ranks_environment
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.local.scheduler import Local
-from torusrun.orchestrator.spec.problems import SpecError
-from torusrun.orchestrator.spec.secret import Secret
 
 VALUE = "hidden-planted4711"
 

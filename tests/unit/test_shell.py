@@ -21,12 +21,12 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import _parse, main
-from torusrun.orchestrator.folder.allocation import KeeperState
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.job.ranks.beside_rank import beside
 from torusrun.orchestrator.job.start.launch_order import RankImage, ordered
+from torusrun.orchestrator.run.folder.allocation import KeeperState
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.schedulers.client import ssh
 
 WORDS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20), min_size=1)

@@ -18,7 +18,7 @@ from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.beside.shells import opening, request
 from torusrun.orchestrator.beside.shells.addresses import network
 from torusrun.orchestrator.beside.shells.request import ShellRequest
-from torusrun.orchestrator.beside.shells.starting import ShellStarter
+from torusrun.orchestrator.job.wire.starting import ShellStarter
 from torusrun.orchestrator.schedulers.local.scheduler import Local
 from torusrun.orchestrator.schedulers.traits import Reach
 

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.folder.events import Submitting
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.runs.attempts import create
-from torusrun.orchestrator.runs.attempts.script import Scripts, script
+from torusrun.orchestrator.run.attempts import create
+from torusrun.orchestrator.run.attempts.script import Scripts, script
+from torusrun.orchestrator.run.folder.events import Submitting
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
+from torusrun.orchestrator.run.plan.plan import plan
 
 SITE = """scheduler: gridengine
 launcher: mpirun

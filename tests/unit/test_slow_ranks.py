@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from torusrun.orchestrator.folder.node_load import NodeLoad, RankSteps
-from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.job.hangs.slow_watch import CONFIRMED, SlowWatch
 from torusrun.orchestrator.job.load.recent_steps import FEWEST_REPORTS, FEWEST_STEPS, RecentSteps
-from torusrun.orchestrator.network.placement.mapping import Grid, place
-from torusrun.orchestrator.runs.state.slow import Slow, slow
+from torusrun.orchestrator.place.placement.mapping import Grid, place
+from torusrun.orchestrator.run.folder.node_load import NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.state.slow import Slow, slow
 
 TELL_S = 2.0
 

@@ -9,12 +9,12 @@ import pytest
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import Finished, NoAnswer
 from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.keys.topology import Topology
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
 from torusrun.orchestrator.schedulers.slurm.states import STATES
 from torusrun.orchestrator.schedulers.words import filled
-from torusrun.orchestrator.spec.topology import Topology
 
 RECORDED = Path(__file__).parent / "recorded" / "slurm"
 IDS = [str(n) for n in range(1, 18)]

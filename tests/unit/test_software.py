@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.planning.image.login import in_short, login
+from torusrun.orchestrator.keys.load import load
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.software import Software
+from torusrun.orchestrator.run.image.login import in_short, login
 from torusrun.orchestrator.schedulers.software import activating
 from torusrun.orchestrator.sites.checks import software as checking
-from torusrun.orchestrator.spec.load import load
-from torusrun.orchestrator.spec.site import Site
-from torusrun.orchestrator.spec.software import Software
 
 SITE = "scheduler: local\nlauncher: spawn\nnode: {ranks: 1}\nruns: runs\n"
 RUN = "name: x\nsite: ./site.yaml\nnodes: 1\ncode: none\ncommand: [python, -V]\n"

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.folder import metrics
-from torusrun.orchestrator.planning.program.sources.event import parse
-from torusrun.orchestrator.planning.program.sources.lines import JsonLines, LineSource, PatternSource
-from torusrun.orchestrator.planning.program.sources.rows import MOST_NUMBERS, Row, row
-from torusrun.orchestrator.planning.program.sources.tensorboard import TensorBoard
-from torusrun.orchestrator.planning.program.sources.tfrecord import LARGEST_BYTES, Records, masked_checksum
+from torusrun.orchestrator.run.folder import metrics
+from torusrun.orchestrator.run.program.sources.event import parse
+from torusrun.orchestrator.run.program.sources.lines import JsonLines, LineSource, PatternSource
+from torusrun.orchestrator.run.program.sources.rows import MOST_NUMBERS, Row, row
+from torusrun.orchestrator.run.program.sources.tensorboard import TensorBoard
+from torusrun.orchestrator.run.program.sources.tfrecord import LARGEST_BYTES, Records, masked_checksum
 
 RECORDED = Path(__file__).parent / "recorded" / "tensorboard"
 EVENTS = "events.out.tfevents.1700000000.node.1.0"

@@ -18,9 +18,9 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.index import find
-from torusrun.orchestrator.folder.kept_forecast import KeptForecast
-from torusrun.orchestrator.network.prediction.chain import attempts
+from torusrun.orchestrator.run.folder.index import find
+from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.run.plan.chain import attempts
 from torusrun.orchestrator.schedulers import last_action, starts
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.interface import Request

@@ -14,19 +14,19 @@ from tests.unit.slurm_programs import SlurmPrograms
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.api import open_run
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import ledger
-from torusrun.orchestrator.folder.changes import Changes
-from torusrun.orchestrator.folder.events import CancelRequested, Ended, Started, Submitted
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning import plan_files
-from torusrun.orchestrator.planning.attempt_plan import derive, first
-from torusrun.orchestrator.planning.phase_groups import for_first_attempt, in_words, stretch_at, stretches
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.runs.attempts.successor import hand_over, submit_next
-from torusrun.orchestrator.runs.state.decide import Resume
-from torusrun.orchestrator.spec.run import RunSpec, Train
-from torusrun.orchestrator.spec.site import Node, Site
+from torusrun.orchestrator.keys.run import RunSpec, Train
+from torusrun.orchestrator.keys.site import Node, Site
+from torusrun.orchestrator.run.attempts.successor import hand_over, submit_next
+from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.changes import Changes
+from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, Started, Submitted
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan import plan_files
+from torusrun.orchestrator.run.plan.attempt_plan import derive, first
+from torusrun.orchestrator.run.plan.phase_groups import for_first_attempt, in_words, stretch_at, stretches
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.state.decide import Resume
 from torusrun.training.checkpoint.manifest import MANIFEST, compose, name_of
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.phases import PhaseKeys

@@ -16,19 +16,19 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.api import Sweep, sweep
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import claim
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.folder.sweep_folder import SweepFolder
-from torusrun.orchestrator.job import study as job
-from torusrun.orchestrator.planning.plan_files import read_attempt, read_first, write_first
-from torusrun.orchestrator.planning.with_values import with_values
-from torusrun.orchestrator.runs.attempts.reproduce import plan_again
-from torusrun.orchestrator.spec.combinations import in_words
-from torusrun.orchestrator.spec.read import read
-from torusrun.orchestrator.spec.run import RunSpec
-from torusrun.orchestrator.spec.search_space import checked_members, study
-from torusrun.orchestrator.spec.study import Searched
+from torusrun.orchestrator.keys.combinations import in_words
+from torusrun.orchestrator.keys.read import read
+from torusrun.orchestrator.keys.run import RunSpec
+from torusrun.orchestrator.keys.search_space import checked_members, study
+from torusrun.orchestrator.keys.study import Searched
+from torusrun.orchestrator.run.attempts.reproduce import plan_again
+from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.run.plan.plan_files import read_attempt, read_first, write_first
+from torusrun.orchestrator.run.plan.with_values import with_values
+from torusrun.orchestrator.sweeps import study_in_job as job
 from torusrun.orchestrator.sweeps.plans import plan_sweep
 
 OPTUNA = "study: optuna, trials: 4, metric: score, goal: max"

@@ -14,8 +14,8 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.schedulers.client import Client
-from torusrun.orchestrator.schedulers.for_submitit import cluster_job, environments
-from torusrun.orchestrator.schedulers.for_submitit.plugins import OWN, ClusterExecutor, GridEngineExecutor, PBSExecutor
+from torusrun.orchestrator.submitit import cluster_job, environments
+from torusrun.orchestrator.submitit.plugins import OWN, ClusterExecutor, GridEngineExecutor, PBSExecutor
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -12,9 +12,9 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.schedulers.client import Client
-from torusrun.orchestrator.schedulers.for_submitit import cluster_job, environments
-from torusrun.orchestrator.schedulers.for_submitit.plugins import ClusterExecutor
 from torusrun.orchestrator.schedulers.words import fitting
+from torusrun.orchestrator.submitit import cluster_job, environments
+from torusrun.orchestrator.submitit.plugins import ClusterExecutor
 
 
 def test_a_requeued_task_of_an_array_continues_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.json_files import write_json
-from torusrun.orchestrator.folder.records import Meaning, RankEnd
-from torusrun.orchestrator.folder.run_folder import Attempt
-from torusrun.orchestrator.planning.program.training import EXIT_CODES
-from torusrun.orchestrator.runs.state import suspect
-from torusrun.orchestrator.runs.state.slow import Slow
-from torusrun.orchestrator.runs.state.suspect import LEAVE_S, SILENT_S, suspicion
+from torusrun.orchestrator.run.folder.records import Meaning, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.program.training import EXIT_CODES
+from torusrun.orchestrator.run.state import suspect
+from torusrun.orchestrator.run.state.slow import Slow
+from torusrun.orchestrator.run.state.suspect import LEAVE_S, SILENT_S, suspicion
 
 NOW_S = 5000.0
 PLACED = {f"node{n}": list(range(4 * (n - 1), 4 * n)) for n in (1, 2, 3)}

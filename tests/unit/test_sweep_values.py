@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.spec.combinations import in_words, members, with_option
-from torusrun.orchestrator.spec.read import read
-from torusrun.orchestrator.spec.run import RunSpec
-from torusrun.orchestrator.spec.sweep import SweepKeys
+from torusrun.orchestrator.keys.combinations import in_words, members, with_option
+from torusrun.orchestrator.keys.read import read
+from torusrun.orchestrator.keys.run import RunSpec
+from torusrun.orchestrator.keys.sweep import SweepKeys
 
 
 def made(sweep: str, *options: str) -> list[str]:

@@ -21,14 +21,14 @@ from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.cli.api import Sweep, open_sweep, plan_sweep, submit, sweep
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import index, ledger, sweep_folder
-from torusrun.orchestrator.folder.events import Ended, KeptGoing, Started, Submitted
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job.member import _of_this_task
-from torusrun.orchestrator.runs.state import lookup, outcome
-from torusrun.orchestrator.runs.state.awaited import to_wait_for
-from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.run.folder import index, ledger, sweep_folder
+from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Started, Submitted
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state import lookup, outcome
+from torusrun.orchestrator.run.state.awaited import to_wait_for
+from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.sweeps import cost
 from torusrun.orchestrator.sweeps.batches import Batch

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.network.hosts import infiniband
-from torusrun.orchestrator.network.hosts.by_name import racks
-from torusrun.orchestrator.network.hosts.hostlist import numbers
-from torusrun.orchestrator.network.hosts.model import Link, Nic, NodeType
-from torusrun.orchestrator.network.hosts.tree import Tree, cluster_of
-from torusrun.orchestrator.network.placement.arrange import arrange
-from torusrun.orchestrator.network.placement.binding import bindings, share
-from torusrun.orchestrator.planning.job_request import of_site
+from torusrun.orchestrator.keys.read import read
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.place.hosts import infiniband
+from torusrun.orchestrator.place.hosts.by_name import racks
+from torusrun.orchestrator.place.hosts.hostlist import numbers
+from torusrun.orchestrator.place.hosts.model import Link, Nic, NodeType
+from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.place.placement.arrange import arrange
+from torusrun.orchestrator.place.placement.binding import bindings, share
+from torusrun.orchestrator.run.plan.job_request import of_site
 from torusrun.orchestrator.schedulers import topology as profile
 from torusrun.orchestrator.schedulers.expected_hosts import expected
 from torusrun.orchestrator.schedulers.gridengine import topology as gridengine
 from torusrun.orchestrator.schedulers.pbs import topology as pbs
 from torusrun.orchestrator.schedulers.slurm import topology as slurm
-from torusrun.orchestrator.spec.read import read
-from torusrun.orchestrator.spec.site import Site
 
 RECORDED = Path(__file__).parent / "recorded" / "topology"
 NODE = NodeType(4, (), Link(25e9, 5e-6), Link(50e9))
@@ -255,7 +255,7 @@ def test_ranks_divide_cores_within_what_their_job_has(
 
 @pytest.mark.parametrize("beside", [[[0]], [[99999]], [[]]], ids=["there", "not there", "unknown"])
 def test_binding_keeps_to_the_cores_of_the_job_and_never_fails(beside: list[list[int]]) -> None:
-    program = "import os, sys; from torusrun.orchestrator.network.placement.binding import bind; "
+    program = "import os, sys; from torusrun.orchestrator.place.placement.binding import bind; "
     program += "a = os.sched_getaffinity(0); "
     program += f"bind({beside}, 0); print(sorted(os.sched_getaffinity(0)) == sorted(a & set({beside[0]}) or a))"
     said = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, timeout=60)

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.spec.read import read, read_tree
-from torusrun.orchestrator.spec.run import RunSpec
-from torusrun.orchestrator.spec.typed_run import Option, TypedRun
+from torusrun.orchestrator.keys.read import read, read_tree
+from torusrun.orchestrator.keys.run import RunSpec
+from torusrun.orchestrator.keys.typed_run import Option, TypedRun
+from torusrun.orchestrator.run.plan.plan import plan
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 SLURM = ["--site", "slurm", "-n", "2", "--gpus", "4", "--time", "02:00:00", "--env", "LR=0x10"]

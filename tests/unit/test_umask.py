@@ -12,15 +12,15 @@ from tests.unit.test_private import NAMED_USER, access_list
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.events import Submitting
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning.attempt_plan import AttemptPlan
-from torusrun.orchestrator.planning.plan import Plan, plan
-from torusrun.orchestrator.runs.attempts import create
-from torusrun.orchestrator.runs.attempts.script import Scripts, script
-from torusrun.orchestrator.runs.collect import ACCOUNT, collect
-from torusrun.orchestrator.spec.kinds import UMASK
+from torusrun.orchestrator.keys.kinds import UMASK
+from torusrun.orchestrator.run.attempts import create
+from torusrun.orchestrator.run.attempts.script import Scripts, script
+from torusrun.orchestrator.run.folder.events import Submitting
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
+from torusrun.orchestrator.run.plan.plan import Plan, plan
+from torusrun.orchestrator.upkeep.collect import ACCOUNT, collect
 
 GROUP = 4322
 READER = 4321

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.log_errors.last_error import last_error
-from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
-from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.job.gather import RankRecords, silences
 from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
 from torusrun.orchestrator.job.verdict import Evidence, verdict
 from torusrun.orchestrator.job.witness import words
-from torusrun.orchestrator.network.placement.grid import Grid
-from torusrun.orchestrator.network.placement.mapping import place
-from torusrun.orchestrator.planning.program.training import EXIT_CODES
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.place.placement.mapping import place
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.log_errors.last_error import last_error
+from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.program.training import EXIT_CODES
 from torusrun.orchestrator.schedulers import remote_shell
 from torusrun.orchestrator.schedulers.launchers.launcher import Words
 

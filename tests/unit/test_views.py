@@ -15,15 +15,15 @@ from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import claim, ledger
-from torusrun.orchestrator.folder.events import Ended, Refused, Started, Submitted, Submitting
-from torusrun.orchestrator.folder.records import End, Meaning, RankEnd
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.report.progress_text import words
-from torusrun.orchestrator.runs.state.follow import RECORDS_LAG_S, follow
-from torusrun.orchestrator.runs.state.poll import views
-from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.run.folder import claim, ledger
+from torusrun.orchestrator.run.folder.events import Ended, Refused, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.follow import RECORDS_LAG_S, follow
+from torusrun.orchestrator.run.state.poll import views
+from torusrun.orchestrator.run.state.view import read_record
 from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.show.progress_text import words
 from torusrun.training.reporting.metrics import Metrics
 
 FAILED = End(State.FAILED, "rank 1 was killed")
@@ -208,7 +208,7 @@ def test_a_plan_that_asks_for_an_endless_wait_is_bounded(run: RunFolder) -> None
 def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(time.time())
     began_s = clock.now_s
-    monkeypatch.setattr("torusrun.orchestrator.runs.state.follow.time", clock)
+    monkeypatch.setattr("torusrun.orchestrator.run.state.follow.time", clock)
     run.ledger.unlink()
     run.attempt(1).end.unlink()
     *_, view = follow(run)
@@ -327,8 +327,8 @@ def test_a_clock_that_is_wrong_raises_no_alarm(
 
 
 def test_a_run_that_is_watched_ages_while_nothing_changes(running: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torusrun.orchestrator.runs.state.follow.LOOK_S", 0.05)
-    monkeypatch.setattr("torusrun.orchestrator.runs.state.follow.FIRST_POLL_S", 60.0)
+    monkeypatch.setattr("torusrun.orchestrator.run.state.follow.LOOK_S", 0.05)
+    monkeypatch.setattr("torusrun.orchestrator.run.state.follow.FIRST_POLL_S", 60.0)
     following = follow(running)
     first, second, third = (next(following) for _ in range(3))
     assert first.last_step_age_s and second.last_step_age_s and third.last_step_age_s

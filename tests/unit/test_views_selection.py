@@ -14,12 +14,12 @@ from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import index, ledger
-from torusrun.orchestrator.folder.events import Submitted
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.runs.state import selection
-from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.run.folder import index, ledger
+from torusrun.orchestrator.run.folder.events import Submitted
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state import selection
+from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.client import Client
 
 Shown = Callable[..., list[str]]

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torusrun.orchestrator.base.shown.numbers import number
+from torusrun.orchestrator.base.shown.table import EMPTY, Column, Long, Table
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.width import display_width, wrapped
-from torusrun.orchestrator.report import listing as module
-from torusrun.orchestrator.report.listing import COLUMNS
-from torusrun.orchestrator.report.numbers import number
-from torusrun.orchestrator.report.table import EMPTY, Column, Long, Table
-from torusrun.orchestrator.runs.state.pace import short
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.state.pace import short
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.show import listing as module
+from torusrun.orchestrator.show.listing import COLUMNS
 
 NAME = "digits-20261121-120000-a1b2"
 KILLED = "rank 3 (node2, local rank 1) was killed by SIGKILL after step 57"

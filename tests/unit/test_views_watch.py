@@ -21,13 +21,13 @@ from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal import output
 from torusrun.orchestrator.base.terminal.width import display_width
-from torusrun.orchestrator.folder import metrics
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.report.progress_text import words
-from torusrun.orchestrator.report.screen import final_table, live
-from torusrun.orchestrator.report.screen.bar import Line
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.folder import metrics
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.show.progress_text import words
+from torusrun.orchestrator.show.screen import final_table, live
+from torusrun.orchestrator.show.screen.bar import Line
 from torusrun.training.reporting.metrics import Metrics
 
 FAST = replace(RUNNING, images_per_s=3264.2, accuracy=0.9472)
@@ -195,7 +195,7 @@ import sys
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.cli.api import open_run
 from torusrun.orchestrator.cli.verbs.watch import follow_to_end
-main(["version"])
+main(["examples"])
 sys.exit(follow_to_end(open_run(sys.argv[1])))
 """
 
@@ -243,7 +243,7 @@ class Screen:
 def test_a_remark_is_printed_once_above_the_line(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [replace(FAST, pause=f"no step for {n} min, usual 0.2 s") for n in (4, 5, 6)]
     seen += [FAST, seen[0], replace(FAST, state=State.COMPLETED, reason="all 4 ranks ended well", eta_s=None)]
-    monkeypatch.setattr("torusrun.orchestrator.report.screen.live.follow", lambda run: iter(seen))
+    monkeypatch.setattr("torusrun.orchestrator.show.screen.live.follow", lambda run: iter(seen))
     screen = Screen(monkeypatch, "stderr")
     assert live.show(run) == seen[-1]
     shown = screen.closed()
@@ -260,7 +260,7 @@ def test_a_line_follows_the_width_of_its_terminal(run: RunFolder, monkeypatch: p
             monkeypatch.setattr("os.get_terminal_size", lambda fd, columns=columns: os.terminal_size((columns, 24)))
             yield FAST
 
-    monkeypatch.setattr("torusrun.orchestrator.report.screen.live.follow", resized)
+    monkeypatch.setattr("torusrun.orchestrator.show.screen.live.follow", resized)
     live.show(run)
     shown = screen.closed()
     assert bare(shown.split(ERASED)[0]) == line(FAST, 120) and kept_lines(shown) == [line(FAST, 40)]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from torusrun.orchestrator.base.states import State, Status
-from torusrun.orchestrator.folder.events import Event, Started, Submitting
-from torusrun.orchestrator.folder.run_folder import Attempt
-from torusrun.orchestrator.runs.state.waiting import waiting
+from torusrun.orchestrator.run.folder.events import Event, Started, Submitting
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.state.waiting import waiting
 
 Says = Callable[..., str]
 RUNNING = Status(State.RUNNING)

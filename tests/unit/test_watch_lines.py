@@ -11,10 +11,10 @@ from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_table import PENDING, RUNNING, view
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.report.screen import losses, printed
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.show.screen import losses, printed
 
 Said = pytest.CaptureFixture[str]
 DONE = End(State.COMPLETED, "all 4 ranks ended well")

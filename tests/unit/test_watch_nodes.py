@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from torusrun.orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from torusrun.orchestrator.report.numbers import seconds, size
-from torusrun.orchestrator.report.screen.nodes import NodeHeard, ordered, remark, table
+from torusrun.orchestrator.base.shown.numbers import seconds, size
+from torusrun.orchestrator.run.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.show.screen.nodes import NodeHeard, ordered, remark, table
 
 GIB = 2.0**30
 

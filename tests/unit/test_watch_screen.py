@@ -24,17 +24,17 @@ from tests.unit.test_views_watch import VIEWS
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.keys import keys
 from torusrun.orchestrator.base.terminal.width import display_width
-from torusrun.orchestrator.folder import allocation
-from torusrun.orchestrator.folder.allocation import KeeperState
-from torusrun.orchestrator.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from torusrun.orchestrator.folder.records import End, RankEnd
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.report.screen import many, one
-from torusrun.orchestrator.report.screen.detail import Detail, Details, at_work, first_error, nodes
-from torusrun.orchestrator.report.screen.many import Window
-from torusrun.orchestrator.report.screen.nodes import NodeHeard
-from torusrun.orchestrator.runs.state.attention import counts, ordered
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.folder import allocation
+from torusrun.orchestrator.run.folder.allocation import KeeperState
+from torusrun.orchestrator.run.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.records import End, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.attention import counts, ordered
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.show.screen import many, one
+from torusrun.orchestrator.show.screen.detail import Detail, Details, at_work, first_error, nodes
+from torusrun.orchestrator.show.screen.many import Window
+from torusrun.orchestrator.show.screen.nodes import NodeHeard
 
 FAST = replace(RUNNING, images_per_s=3264.2, accuracy=0.9472)
 DONE = view(NAME, State.COMPLETED, reason="all 4 ranks ended well", step=450, total_steps=450, loss=0.1)
@@ -323,7 +323,7 @@ def test_a_view_that_is_suspended_leaves_the_screen_and_returns(running: RunFold
 
 def test_a_defect_leaves_the_terminal_as_before(running: RunFolder) -> None:
     broken = WATCH.replace(
-        "import sys", "import sys\nfrom torusrun.orchestrator.report.screen import one\none.lines = None", 1
+        "import sys", "import sys\nfrom torusrun.orchestrator.show.screen import one\none.lines = None", 1
     )
     with Terminal(broken, "last") as terminal:
         assert terminal.ended() == 3 and terminal.restored

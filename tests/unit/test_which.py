@@ -10,14 +10,14 @@ import pytest
 from tests.unit.test_stretches import Cluster
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.planning import plan_files
-from torusrun.orchestrator.runs.attempts import cancel
-from torusrun.orchestrator.runs.attempts.successor import hand_over
-from torusrun.orchestrator.runs.state import which
-from torusrun.orchestrator.runs.state.poll import views
+from torusrun.orchestrator.run.attempts import cancel
+from torusrun.orchestrator.run.attempts.successor import hand_over
+from torusrun.orchestrator.run.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan import plan_files
+from torusrun.orchestrator.run.state import which
+from torusrun.orchestrator.run.state.poll import views
 
 FIRST: list[Event] = [Submitting(1, "x.1"), Submitted(1, "7"), Started(1, "7", ("n1",))]
 BY_USER: list[Event] = [Submitting(2, "x.2"), Submitted(2, "8")]

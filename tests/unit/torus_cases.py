@@ -6,10 +6,10 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 
-from torusrun.orchestrator.network.hosts.model import Cluster, Host, Link, NodeType, Switch
-from torusrun.orchestrator.network.placement.fabric import fabric
-from torusrun.orchestrator.network.placement.problem import Cost, PlacementProblem
-from torusrun.orchestrator.network.placement.rings import Rings
+from torusrun.orchestrator.place.hosts.model import Cluster, Host, Link, NodeType, Switch
+from torusrun.orchestrator.place.placement.fabric import fabric
+from torusrun.orchestrator.place.placement.problem import Cost, PlacementProblem
+from torusrun.orchestrator.place.placement.rings import Rings
 
 NODE = Link(25e9, 5e-6)
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from torusrun.training.complete import lacks
 from torusrun.training.data import order
-from torusrun.training.data.mixing import mix_of, mixed
 from torusrun.training.data.view import View
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.progress import Progress
@@ -24,12 +23,12 @@ class Feed:
 
     def __init__(self, data: DataSet, course: Course, ranks: Ranks, train: Train, device: torch.device) -> None:
         self._data, self._course, self._ranks, self._device = data, course, ranks, device
-        self._seed, self._mixup, self._cutmix = train.seed, train.mixup, train.cutmix
+        self._seed = train.seed
         self._view: View | None = None
         self.reads_ahead = not lacks(data, DataSet, "prefetch")
 
     def take(self, progress: Progress) -> tuple[Tensor, Tensor]:
-        """Inputs [B, ...] and labels [B] of the step after `progress`; targets [B, classes] of mixed images."""
+        """Inputs [B, ...] and labels [B] of the step after `progress`."""
         found = self.alone(progress)
         if self.reads_ahead:
             self._announce(progress.after(self._course.batch_at(progress)))
@@ -38,12 +37,7 @@ class Feed:
     def alone(self, progress: Progress) -> tuple[Tensor, Tensor]:
         """The same, and no samples are announced."""
         self.look(progress)
-        images, labels = self._on_device(*self._data.train_batch(self.samples(progress)))
-        if self._mixup or self._cutmix:
-            mix = mix_of(self._seed, progress.samples, self._mixup, self._cutmix)
-            if self._course.view_at(progress).augment:
-                images, labels = mixed(mix, images, labels, self._data.classes)
-        return images, labels
+        return self._on_device(*self._data.train_batch(self.samples(progress)))
 
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """This rank's test samples in batches: inputs [N, ...] and labels [N]."""

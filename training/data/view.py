@@ -12,7 +12,7 @@ class View(NamedTuple):
 
     `area` and `aspect` (width / height) are the ranges of random crops. Without `augment` training images change as
     little as the data set allows. `rectangular` test images keep their aspect ratio. The part of a test image that is
-    tested is `test_margin` times smaller than its short side. With `augment` colours change by up to `colour`.
+    tested is `test_margin` times smaller than its short side.
     """
 
     size: int | None = None
@@ -22,7 +22,6 @@ class View(NamedTuple):
     augment: bool = True
     rectangular: bool = False
     test_margin: float = MARGIN
-    colour: float = 0.0
 
     def changed(self) -> list[str]:
         """The names of the values that differ from the default."""

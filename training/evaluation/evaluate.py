@@ -51,13 +51,12 @@ def evaluate(
     device: torch.device,
     classes: int,
     members: Sequence[Mapping[str, Tensor]] = (),
-    own: Mapping[str, Tensor] | None = None,
 ) -> Evaluation:
     """Scores over the test samples of all ranks; this one brings `batches` of inputs [N, ...] and labels [N].
 
     Ranks may bring different numbers of batches and of samples, or none. A member is a state of the model. All members
-    are on the device at the same time, so a sample is read once. `own` is a state in place of
-    the model's. All ranks must call this together. The scores are NaN if there is no sample at all.
+    are on the device at the same time, so a sample is read once. All ranks must call this together. The scores are NaN
+    if there is no sample at all.
     """
     states = [{name: tensor.to(device) for name, tensor in member.items()} for member in members]
     totals = torch.zeros(1 + len(states) + bool(states), 3, dtype=torch.float64, device=device)
@@ -66,7 +65,7 @@ def evaluate(
     with torch.inference_mode():
         for inputs, labels in batches:
             if len(labels):
-                totals += _totals(_outputs(model, own, states, inputs.to(device)), labels.to(device))
+                totals += _totals(_outputs(model, states, inputs.to(device)), labels.to(device))
                 seen += len(labels)
     model.train()
     counted = torch.cat([totals.flatten(), totals.new_tensor([seen])])
@@ -76,12 +75,9 @@ def evaluate(
     return Evaluation(scores[0], tuple(scores[1 : 1 + len(states)]), scores[-1] if states else None)
 
 
-def _outputs(
-    model: nn.Module, own: Mapping[str, Tensor] | None, states: Sequence[dict[str, Tensor]], inputs: Tensor
-) -> list[Tensor]:
+def _outputs(model: nn.Module, states: Sequence[dict[str, Tensor]], inputs: Tensor) -> list[Tensor]:
     """Logits [N, classes] of the model, of each member, and of the ensemble (the log of the mean softmax output)."""
-    first = functional_call(model, dict(own), (inputs,), tie_weights=False) if own else model(inputs)
-    logits = [first, *(functional_call(model, state, (inputs,), tie_weights=False) for state in states)]
+    logits = [model(inputs), *(functional_call(model, state, (inputs,), tie_weights=False) for state in states)]
     if states:
         each = torch.stack([functional.log_softmax(some.float(), dim=1) for some in logits[1:]])
         logits.append(torch.logsumexp(each, dim=0) - math.log(len(states)))

@@ -19,7 +19,7 @@ from torusrun.training.recipe.train import (
 )
 
 OF_FILES = ("imagefolder", "tar-shards")
-SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32, sync.every 1 and a precision other than fp16"
+SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32 and a precision other than fp16"
 
 
 class Misfit(NamedTuple):
@@ -50,8 +50,6 @@ def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None
     yield from _norm(train, ranks)
     if train.sync.all_reduce != "hybrid" and train.sync.hybrid_bytes != SyncKeys().hybrid_bytes:
         yield Misfit("train.sync.hybrid_bytes", "is for the all-reduce hybrid", "write 'all_reduce: hybrid'")
-    if train.sync.every > 1:
-        yield from _local_sgd(train)
     if train.checkpoints.memory:
         yield from _memory(train)
     yield from _added(train)
@@ -62,7 +60,7 @@ def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None
 def shards_fit(train: Train) -> bool:
     """Whether LARS can move shards, if the recipe wants that."""
     sync = train.sync
-    fits = sync.all_reduce == "torus" and sync.wire == "fp32" and sync.every == 1 and train.precision != "fp16"
+    fits = sync.all_reduce == "torus" and sync.wire == "fp32" and train.precision != "fp16"
     return train.optimizer.lars.form != "sharded" or fits
 
 
@@ -73,9 +71,6 @@ def _norm(train: Train, ranks: int) -> Iterator[Misfit]:
     if ranks % norm.ranks:
         near = max(size for size in range(1, ranks + 1) if ranks % size == 0 and size <= norm.ranks)
         yield Misfit("train.norm.ranks", f"{ranks} ranks do not divide into groups of {norm.ranks}", f"try {near}")
-    if norm.ranks > 1 and train.sync.every > 1:
-        why = "the ranks of a group must have the same weights"
-        yield Misfit("train.norm.ranks", f"above 1 cannot be combined with 'sync.every' above 1: {why}", "write 1")
 
 
 def _momentum(optimizer: OptimizerKeys) -> Iterator[Misfit]:
@@ -98,17 +93,6 @@ def _momentum(optimizer: OptimizerKeys) -> Iterator[Misfit]:
         yield Misfit("train.optimizer.momentum_correction", why, f"write '{where}', or leave it out")
 
 
-def _local_sgd(train: Train) -> Iterator[Misfit]:
-    key = "train.sync.every"
-    if train.sync.all_reduce == "ddp":
-        yield Misfit(
-            key, "above 1 cannot be combined with 'all_reduce: ddp', which averages in every step", "write 'torus'"
-        )
-    if train.precision == "fp16":
-        why = "ranks would skip different steps where gradients overflow"
-        yield Misfit(key, f"above 1 cannot be combined with 'precision: fp16': {why}", "write 'bf16'")
-
-
 def _memory(train: Train) -> Iterator[Misfit]:
     """What keeps a rank from having the whole state after each step."""
     key = "train.checkpoints.memory"
@@ -121,17 +105,10 @@ def _memory(train: Train) -> Iterator[Misfit]:
 
 
 def _added(train: Train) -> Iterator[Misfit]:
-    """Clipping, the average of weights, mixed images and given weights beside other keys."""
+    """Clipping and given weights beside other keys."""
     if train.clip_norm and train.optimizer.name == "lars" and train.optimizer.lars.form == "sharded":
         why = "cannot be combined with 'lars: {form: sharded}': no rank has the whole gradient"
         yield Misfit("train.clip_norm", why, "write 'form: auto'")
-    if train.clip_norm and train.sync.every > 1:
-        yield Misfit("train.clip_norm", "is for the ranks' mean gradient, not for 'sync.every' above 1", "write 0")
-    if train.ema and train.norm.statistics == "last":
-        why = "cannot be combined with 'norm: {statistics: last}': the ranks have different statistics after a step"
-        yield Misfit("train.ema", why, "write 0, or 'statistics: moving'")
-    if train.ema and any(phase.collapse for phase in train.phases):
-        yield Misfit("train.ema", "cannot be combined with 'collapse': branches would be in the average", "write 0")
     if train.model.new and not train.model.weights:
         yield Misfit("train.model.new", "is for given weights", "write their file as 'weights'")
 
@@ -201,15 +178,11 @@ def undivided(train: Train, batch: int, ranks: int) -> str | None:
 
 
 def _batch(key: str, train: Train, batch: int, ranks: int) -> Iterator[Misfit]:
-    """A misfit if the batch at `key` does not divide among the ranks, or into pairs that are mixed."""
+    """A misfit if the batch at `key` does not divide among the ranks."""
     if by := undivided(train, batch, ranks):
         parts = ranks * train.accumulate
         near = max(1, round(batch / parts)) * parts
         yield Misfit(key, f"{batch} does not divide by {by}", f"try {near}")
-    elif (train.mixup or train.cutmix) and batch // ranks % 2:
-        name = "mixup" if train.mixup else "cutmix"
-        why = f"{batch} gives each rank {batch // ranks} samples, an odd number, and train.{name} mixes pairs of them"
-        yield Misfit(key, why, f"try {batch + ranks * train.accumulate}")
 
 
 def _ranges(where: str, crops: DataKeys | PhaseKeys) -> Iterator[Misfit]:

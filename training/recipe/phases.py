@@ -12,7 +12,6 @@ EPOCHS = Limits(above=0, at_most=1e6)
 RATE = Limits(at_least=0, at_most=1e9)
 PIXELS = Limits(at_least=1, at_most=4096)
 MARGINS = Limits(at_least=1, at_most=10)
-COLOUR = Limits(at_least=0, at_most=1)
 STAYS = "; default: as in the previous phase, in the first phase as in"
 
 Share = Annotated[float, Limits(above=0, at_most=1.0)]
@@ -50,7 +49,6 @@ class PhaseKeys:
     aspect: tuple[Ratio, Ratio] | None = key(
         None, f"least and largest width of a random crop, divided by its height{STAYS} train.data"
     )
-    colour: Annotated[float, COLOUR] | None = key(None, f"the change of colours{STAYS} train.data")
     augment: bool | None = key(None, f"whether training images are changed at random{STAYS} train.data")
     weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(None, f"L2{STAYS} train.optimizer")
     nodes: Annotated[int, Limits(at_least=1, at_most=100_000)] | None = key(

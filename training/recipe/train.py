@@ -11,12 +11,11 @@ from typing import Annotated, Literal
 from torusrun.training.recipe.key import key
 from torusrun.training.recipe.limits import Limits, Pattern
 from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, RecipeName, is_own
-from torusrun.training.recipe.phases import COLOUR, MARGINS, PIXELS, RATE, PhaseKeys, Ratio, Share
+from torusrun.training.recipe.phases import MARGINS, PIXELS, RATE, PhaseKeys, Ratio, Share
 
 Option = str | int | float | bool | tuple[int | float, ...]
 Options = dict[Annotated[str, Pattern("the name of an argument", r"[A-Za-z_][A-Za-z0-9_]{0,63}")], Option]
 STEPS = Limits(at_least=1, at_most=10**9)
-MIXING = Limits(at_least=0, at_most=100)
 WEIGHTS = Pattern("the absolute path of a .safetensors file", r"[/~$].{0,4000}\.safetensors")
 AREA, ASPECT, MARGIN = (0.08, 1.0), (3 / 4, 4 / 3), 1.14
 
@@ -55,11 +54,6 @@ class DataKeys:
         ASPECT, "smallest and largest width / height of a random crop", source="torchvision, verified"
     )
     augment: bool = key(True, "change training images at random")
-    colour: Annotated[float, COLOUR] = key(
-        0.0,
-        "with `augment`: brightness, contrast and saturation each change by a factor from 1 - colour to 1 + colour",
-        source="torchvision's ColorJitter, verified",
-    )
     rectangular: bool = key(
         False, "test images keep their aspect ratio, in batches of similar ones", source="fast.ai 2018, verified"
     )
@@ -177,13 +171,6 @@ class SyncKeys:
     )
     count: Annotated[int, Limits(at_least=1, at_most=10_000)] = key(4, "number of buckets, for equal")
     wire: Literal["fp32", "fp16", "bf16"] = key("fp32", "the type in which gradients are sent")
-    every: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
-        1,
-        "above 1 (local SGD): a rank takes this many steps by its own gradients before weights are averaged, as they "
-        "are at the end of a phase too",
-        unit="steps",
-        source="Stich 2019, from memory",
-    )
     missing: Literal["error", "zero"] = key(
         "error", "a parameter without a gradient in a step: error ends the training, zero makes its gradient zero"
     )
@@ -258,19 +245,6 @@ class Train:
     batch: Annotated[int, Limits(at_least=1, at_most=10**9)] = key(64, "samples per step, over all ranks")
     clip_norm: Annotated[float, Limits(at_least=0, at_most=1e9)] = key(
         0.0, "largest norm of the ranks' mean gradient, over all weights; 0: no limit", source="torch's clip_grad_norm_"
-    )
-    ema: Annotated[float, Limits(at_least=0, at_most=0.999999)] = key(
-        0.0,
-        "above 0: evaluate an average of the weights; each step keeps this share of the average",
-        source="torch.optim.swa_utils, verified",
-    )
-    mixup: Annotated[float, MIXING] = key(
-        0.0, "above 0: mix training images in pairs, by a share from Beta(mixup, mixup)", source="Zhang et al. 2018"
-    )
-    cutmix: Annotated[float, MIXING] = key(
-        0.0,
-        "above 0: paste a part of another image, by a share from Beta(cutmix, cutmix); a batch uses this or mixup",
-        source="Yun et al. 2019",
     )
     accumulate: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
         1, "backward passes of a rank in one step, each on an equal part of its share of the batch"

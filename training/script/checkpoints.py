@@ -1,28 +1,41 @@
-"""`torusrun.Checkpoints`: what `training/checkpoint/` does for our own training, for a script of the user's own."""
+"""`torusrun.Checkpoints`: for a script of the user's own, what training/learner_saver.py is for our training."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+import torch.distributed as dist
+
+from torusrun.training.checkpoint import manifest, writer
 from torusrun.training.checkpoint.interval import Interval
 from torusrun.training.checkpoint.loading import load
 from torusrun.training.checkpoint.manifest import STATE, name_of
 from torusrun.training.checkpoint.plain import Plain
-from torusrun.training.checkpoint.writer import Written
+from torusrun.training.checkpoint.saver import Saver
+from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.checkpoint.writer import Writer, Written
+from torusrun.training.files import lock
+from torusrun.training.meeting.agree import agreed_numbers
+from torusrun.training.meeting.descriptors import too_few
+from torusrun.training.progress import Progress
+from torusrun.training.recipe.train import CheckpointKeys
 from torusrun.training.reporting import events
 from torusrun.training.reporting.metrics import Metrics
 from torusrun.training.reporting.output import warn
-from torusrun.training.script.given import Given
-from torusrun.training.script.heartbeat import HeartbeatFile
-from torusrun.training.script.opened import Opened
-from torusrun.training.script.together import CPU, Together
+from torusrun.training.script.given import Given, HeartbeatFile
 from torusrun.training.step.stop import StopRequest
 
+CPU = torch.device("cpu")
 FRESH, FAILED = -1, -2  # in place of a number of steps
+LOCK = ".lock"
+LOCKED_S = 2 * writer.ALONE_S  # a writer whose training has ended holds the lock for ALONE_S at most
 
 
 class Stateful(Protocol):
@@ -71,8 +84,8 @@ class Checkpoints:
         self._parts: dict[str, Stateful] = objects
         self._named, self._every, self._last = folder, every, last
         self.asked_to_stop = self._began = False
-        self._opened: Opened | None = None  # on rank 0
-        self._saving_s = 0.0  # how long the training waited for the newest save
+        self._writer: Writer | None = None  # on rank 0, with the lock of the folder
+        self._lock = -1
 
     def resume(self) -> int:
         """Load the newest complete checkpoint; the steps that were taken until then, 0 at a fresh start.
@@ -85,16 +98,21 @@ class Checkpoints:
         if not folder:
             raise ValueError("TORUSRUN_CHECKPOINTS is not set: outside of a run of torusrun, name a `folder`")
         self._folder = Path(folder)
-        self._plain = Plain()
-        self._state()
+        Plain().check(self._state())
         self._heartbeat = HeartbeatFile(given.heartbeat if self._together.rank == 0 else None)
         self._metrics = Metrics(given.metrics if self._together.rank == 0 else None, given.attempt)
-        self._interval = Interval(self._every, given.mean_time_to_failure_s)
-        newest = self._newest(given)
+        newest, opened = self._newest(given)
+        self._saver = Saver(
+            opened,
+            self._writer,
+            Interval(self._every, given.mean_time_to_failure_s),
+            from_rank_0=lambda number: self._together.numbers([number])[0],
+            report=self._report,
+        )
         if newest:
             self._load(*newest)
         self._steps = self._saved = newest[0] if newest else 0
-        self._interval.begin(self._steps, time.perf_counter())
+        self._saver.begin(self._steps)
         self._request, self._signal = StopRequest(), given.stop_signal
         self._handled_before = signal.signal(self._signal, self._request.note)
         self._began = True
@@ -112,10 +130,11 @@ class Checkpoints:
         if self._together.any_before(self._request.requested) and not self.asked_to_stop:
             self._save_last()
             self.asked_to_stop = True
-        elif self._interval.due(before, steps):
-            self._save_and_measure()
-        elif self._opened:
-            self._opened.flight.look()
+        elif self._saver.due(before, steps):
+            self._save()
+            self._saver.measure(steps)
+        else:
+            self._saver.look()
 
     def close(self) -> None:
         """Save the last state, and wait until it is complete. Raises the errors of `after_step`."""
@@ -123,8 +142,8 @@ class Checkpoints:
         try:
             self._save_last()
         finally:
-            if self._opened:
-                self._opened.close()
+            if self._writer:
+                self._close(self._writer)
             self._together.wait()
             signal.signal(self._signal, self._handled_before or signal.SIG_DFL)
 
@@ -133,70 +152,135 @@ class Checkpoints:
             first = "call it once before the first step, as in `for step in range(checkpoints.resume(), total)`"
             raise RuntimeError(f"Checkpoints.{method}() comes after resume(): {first}")
 
-    def _newest(self, given: Given) -> tuple[int, str] | None:
-        """The steps and the checksum of the newest complete checkpoint, which rank 0 finds."""
-        steps, checksum, error = FRESH, "0" * 64, None
+    def _newest(self, given: Given) -> tuple[tuple[int, str] | None, CheckpointFolder | None]:
+        """The steps and the checksum of the newest complete checkpoint, and on rank 0 the folder, which it opens."""
+        steps, checksum, opened, error = FRESH, "0" * 64, None, None
         if self._together.rank == 0:
             try:
-                self._opened = Opened(self._folder, given.attempt, self._last, given.kept, self._report)
-                if newest := self._opened.folder.newest:
+                opened = self._open(given)
+                if newest := opened.newest:
                     steps, checksum = newest.step, newest.sha256[STATE]
-            except (OSError, RuntimeError, ValueError) as found:
-                steps, error = FAILED, found
+            except (OSError, RuntimeError, ValueError) as failed:
+                steps, error = FAILED, failed
         words = [int(checksum[n : n + 8], 16) for n in range(0, 64, 8)]
         steps, *words = self._together.numbers([steps, *words])
         if steps == FAILED:
             raise error or RuntimeError(f"{self._folder}: rank 0 cannot use this folder; its error says why")
-        return None if steps == FRESH else (steps, "".join(f"{word:08x}" for word in words))
+        return (None if steps == FRESH else (steps, "".join(f"{word:08x}" for word in words))), opened
+
+    def _open(self, given: Given) -> CheckpointFolder:
+        """The folder, for one training at a time; starts the process that writes.
+
+        Raises OSError, RuntimeError or ValueError.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(self._folder)
+        _refuse_foreign(self._folder)
+        opened = CheckpointFolder(self._folder, given.attempt, CheckpointKeys(last=self._last))
+        self._writer = writer.start_anew((self._lock, *given.kept))
+        return opened
+
+    def _close(self, writing: Writer) -> None:
+        """End the process that writes, and let another training use the folder."""
+        writing.close()
+        with suppress(OSError):  # a file system without locks; `close` is not enough, as for the process
+            lock.release(self._lock)
+        os.close(self._lock)
 
     def _load(self, steps: int, checksum: str) -> None:
         state = load(self._folder, name_of(steps), checksum, CPU)
         if state.keys() != self._parts.keys():
             there, wanted = ", ".join(state), ", ".join(self._parts)
             raise ValueError(f"{self._folder / name_of(steps)}: it has {there}, and the script has {wanted}")
-        for name, found in self._parts.items():
-            found.load_state_dict(state[name])
-
-    def _save_and_measure(self) -> None:
-        """Save; then rank 0 knows after how many steps the next one is due."""
-        self._save()
-        if self._interval.measures:
-            now_s, after = time.perf_counter(), 0
-            if self._opened:
-                writing_s = self._opened.flight.writing_s
-                after = self._interval.measured(self._steps, now_s, save_s=self._saving_s, writing_s=writing_s)
-            self._interval.next(self._steps, self._together.numbers([after])[0])
+        for name, part in self._parts.items():
+            part.load_state_dict(state[name])
 
     def _save(self) -> None:
         began_s, self._saved = time.perf_counter(), self._steps
         self._heartbeat.begins("checkpoint")
-        if self._opened:
-            self._opened.begin(self._steps, self._state())
-            self._saving_s = time.perf_counter() - began_s
-            self._opened.flight.look()
+        self._saver.save(began_s, Progress(self._steps), 0.0, self._state)
         self._heartbeat.step(self._steps)
 
     def _state(self) -> dict[str, Any]:
-        """The state of all parts. Raises ValueError if it could not be loaded again, judged by the types in it."""
-        state = {name: found.state_dict() for name, found in self._parts.items()}
-        self._plain.check(state)
-        return state
+        return {name: part.state_dict() for name, part in self._parts.items()}
 
     def _save_last(self) -> None:
         """Save the newest state if it is not saved, and wait on every rank until it is complete."""
         if self._saved != self._steps:
             self._save()
         self._heartbeat.begins("checkpoint")  # the write may take longer than steps
-        error = self._opened.flight.finish() if self._opened else None
-        if self._together.numbers([error is not None])[0]:
+        if not self._saver.finish_on_all_ranks():
+            error = self._saver.error
             why = f": {error.strerror or error}" if error else ", as rank 0 reports"
             raise OSError(f"{self._folder}: the last checkpoint (step {self._steps}) could not be written{why}")
 
-    def _report(self, written: Written) -> None:
+    def _report(self, written: Written, saving_s: float) -> None:
         if written.error is None:
-            self._metrics.write(events.CHECKPOINT, step=written.order.steps, checkpoint_s=round(self._saving_s, 4))
-        elif self._opened:
-            newest = self._opened.folder.newest
+            self._metrics.write(events.CHECKPOINT, step=written.order.steps, checkpoint_s=round(saving_s, 4))
+        else:
+            newest = self._saver.folder.newest if self._saver.folder else None
             what = f"{self._folder}: the checkpoint of step {written.order.steps} could not be written"
             older = f"newest complete checkpoint: {newest.name if newest else 'none'}"
             warn(f"torusrun: {what}: {written.error.strerror or written.error}; {older}")
+
+
+class Together:
+    """What the ranks of a script decide together, by a gloo group of their own: so nothing waits for a GPU.
+
+    They are all ranks of its process group; one rank without a process group. All must make it together. Raises
+    RuntimeError if there are other ranks that this one has not met yet.
+    """
+
+    def __init__(self) -> None:
+        met = dist.is_available() and dist.is_initialized()
+        if not met and (world := os.environ.get("WORLD_SIZE", "1")) != "1":
+            raise RuntimeError(f"there are {world} ranks (WORLD_SIZE): call init_process_group before resume()")
+        if met and (why := too_few(dist.get_world_size())):
+            raise RuntimeError(why)
+        self._group = dist.new_group(backend="gloo") if met else None
+        self.rank, self.ranks = (dist.get_rank(), dist.get_world_size()) if met else (0, 1)
+        self._flag = torch.zeros(1)
+        self._sent: dist.Work | None = None
+
+    def numbers(self, own: Sequence[int]) -> list[int]:
+        """Rank 0's numbers on every rank; all must call it together, with as many."""
+        return agreed_numbers(own, CPU, self._group) if self._group else list(own)
+
+    def any_before(self, own: bool) -> bool:
+        """Whether any rank passed True in the call before this one; all must call it together.
+
+        It answers one call late, so that no rank waits for a slower one.
+        """
+        if self._group is None:
+            return own
+        requested = self.wait()
+        self._flag.fill_(own)
+        self._sent = dist.all_reduce(self._flag, dist.ReduceOp.MAX, group=self._group, async_op=True)
+        return requested
+
+    def wait(self) -> bool:
+        """Whether any rank passed True in the newest call of `any_before`, once all have called it."""
+        if self._sent is None:
+            return False
+        self._sent.wait()
+        return bool(self._flag.item())
+
+
+def _locked(folder: Path) -> int:
+    """The lock of the folder. Raises RuntimeError if another training keeps it."""
+
+    def say() -> None:
+        warn(f"torusrun: {folder}: waits for the previous training, which still writes")
+
+    descriptor = lock.opened(folder / LOCK)
+    if lock.take(descriptor, wait_s=LOCKED_S, waiting=say) is False:
+        os.close(descriptor)
+        raise RuntimeError(f"{folder}: another training saves its checkpoints here; end it, or name another folder")
+    return descriptor
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Raises ValueError if something else has the name of a checkpoint: it would be deleted as an old one."""
+    for path in manifest.candidates(folder):
+        if not os.path.lexists(path / manifest.MANIFEST):
+            raise ValueError(f"{path}: this is not a checkpoint of torusrun; move it away, or name another folder")

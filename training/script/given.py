@@ -1,16 +1,18 @@
-"""What a run gives its ranks by their environment, with defaults outside of a run."""
+"""What a run gives its ranks by their environment, with defaults outside of a run; the file that shows progress."""
 
 from __future__ import annotations
 
 import os
 import signal
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from torusrun.training.checkpoint.interval import failure_of_ranks_s
+from torusrun.training.reporting.heartbeat import AGAIN_S
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,29 @@ def still_open(numbers: str) -> Iterator[int]:
             mode = os.fstat(number).st_mode
             if os.get_inheritable(number) and (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
                 yield number
+
+
+class HeartbeatFile:
+    """The file by which rank 0 shows that it makes progress (docs/guides/hangs.md); nothing without a `path`.
+
+    It gets each new activity at once, and the newest step every AGAIN_S.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._due_s = path, 0.0
+
+    def step(self, number: int) -> None:
+        """So many steps are done."""
+        if (now_s := time.monotonic()) >= self._due_s:
+            self._due_s = now_s + AGAIN_S
+            self._write(str(number))
+
+    def begins(self, activity: str) -> None:
+        """Something begins that may take longer than steps."""
+        self._due_s = 0.0
+        self._write(activity)
+
+    def _write(self, word: str) -> None:
+        if self._path:
+            with suppress(OSError):  # a full disk costs no training
+                self._path.write_text(word)

@@ -19,8 +19,8 @@ from torusrun.orchestrator.base.process import STANDARD, Streams
 from torusrun.orchestrator.beside.forwarding.carrying import MOST, Carried, Carrying
 from torusrun.orchestrator.beside.forwarding.messages import Message, NotAForward, Ready
 from torusrun.orchestrator.beside.shells.addresses import addresses, network
-from torusrun.orchestrator.folder import claim
-from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 GONE_LOOK_S = 30.0  # between looks for the ranks of an attempt without an end: it may have been killed
 

@@ -20,7 +20,8 @@ from torusrun.orchestrator.base.process import STANDARD, Streams
 from torusrun.orchestrator.base.terminal.raw import raw
 from torusrun.orchestrator.beside.shells import request as requests
 from torusrun.orchestrator.beside.shells.addresses import addresses, network
-from torusrun.orchestrator.beside.shells.connection import (
+from torusrun.orchestrator.beside.shells.request import ShellRequest
+from torusrun.orchestrator.job.wire.connection import (
     CHUNK_BYTES,
     CODE,
     LOOK_S,
@@ -30,8 +31,7 @@ from torusrun.orchestrator.beside.shells.connection import (
     Frame,
     written,
 )
-from torusrun.orchestrator.beside.shells.proof import CALLED, MOST, Proofs
-from torusrun.orchestrator.beside.shells.request import ShellRequest
+from torusrun.orchestrator.job.wire.proof import CALLED, MOST, Proofs
 
 ENDS_S = 5.0  # for the thread that reads the input: it waits for nothing else
 WAIT_S = 60.0  # for the job to see the request, its remote shell, and the delays of a shared file system

@@ -22,9 +22,9 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.beside.shells import request as requests
 from torusrun.orchestrator.beside.shells.addresses import ways
-from torusrun.orchestrator.beside.shells.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Connection, Frame, written
-from torusrun.orchestrator.beside.shells.proof import CALLING, Proofs
 from torusrun.orchestrator.beside.shells.request import ShellRequest
+from torusrun.orchestrator.job.wire.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Connection, Frame, written
+from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
 
 OPENING_S = 20.0  # to connect and prove, over all addresses together
 GONE_S = 2.0  # between SIGHUP and SIGKILL

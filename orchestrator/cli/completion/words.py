@@ -57,7 +57,7 @@ def verbs() -> Iterator[CompletedVerb]:
 
 
 def shipped_sites() -> list[str]:
-    from torusrun.orchestrator.spec.load import SHIPPED
+    from torusrun.orchestrator.keys.load import SHIPPED
 
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
@@ -72,8 +72,6 @@ def _value(action: argparse.Action) -> Candidates:
         return Candidates(words=tuple(map(str, action.choices)))
     if action.dest == "site":
         return Candidates(SITES)
-    if action.metavar == "VERB":
-        return Candidates(words=tuple(VERBS))
     return Candidates(KINDS.get(str(action.metavar), NOTHING), _words(str(action.metavar), action.dest))
 
 
@@ -81,8 +79,8 @@ def _words(metavar: str, dest: str) -> tuple[str, ...]:
     """The words that a value can be, of those that torusrun knows; they are read when the script is made."""
     from torusrun.orchestrator.base.shipped import examples
     from torusrun.orchestrator.base.states import State
-    from torusrun.orchestrator.network.prediction import constants
-    from torusrun.orchestrator.report.sweep_table import LARGER_IS_BETTER
+    from torusrun.orchestrator.predict.model import constants
+    from torusrun.orchestrator.sweeps.sweep_table import LARGER_IS_BETTER
     from torusrun.training.recipe import files
 
     if dest in ("gpu", "network"):

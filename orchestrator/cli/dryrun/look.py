@@ -11,8 +11,6 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.environment import jobs_environment, which
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.folder import run_folder
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.images.command import SecretVariables
 from torusrun.orchestrator.images.runtime import COMMANDS, Runtime
@@ -21,20 +19,22 @@ from torusrun.orchestrator.job.image.contained import start
 from torusrun.orchestrator.job.start import launch
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, RankImage
 from torusrun.orchestrator.job.start.prepare import launch_order, program_of
-from torusrun.orchestrator.network.placement.mapping import Placement, place
-from torusrun.orchestrator.planning import attempt_plan
-from torusrun.orchestrator.planning import notes as plan_notes
-from torusrun.orchestrator.planning.auto_grid import with_expected_grid
-from torusrun.orchestrator.planning.image.login import login
-from torusrun.orchestrator.planning.phase_groups import in_words, stretches
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.planning.program.what_runs import Program
-from torusrun.orchestrator.planning.without_bad_nodes import without_bad_nodes
-from torusrun.orchestrator.runs.attempts import create
-from torusrun.orchestrator.runs.attempts.script import submitted
-from torusrun.orchestrator.runs.attempts.submit import proposed
-from torusrun.orchestrator.runs.code.select import SelectedCode
-from torusrun.orchestrator.runs.state.awaited import Awaited
+from torusrun.orchestrator.nodes.without_bad_nodes import without_bad_nodes
+from torusrun.orchestrator.place.placement.mapping import Placement, place
+from torusrun.orchestrator.run.attempts import create
+from torusrun.orchestrator.run.attempts.script import submitted
+from torusrun.orchestrator.run.attempts.submit import proposed
+from torusrun.orchestrator.run.code.select import SelectedCode
+from torusrun.orchestrator.run.folder import run_folder
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.image.login import login
+from torusrun.orchestrator.run.plan import attempt_plan
+from torusrun.orchestrator.run.plan import notes as plan_notes
+from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
+from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.program.what_runs import Program
+from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client, launchers
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.launchers.launcher import Launcher

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from torusrun.orchestrator.cli.dryrun.text import command_line
-from torusrun.orchestrator.report import sweep_plan
-from torusrun.orchestrator.runs.attempts import create
-from torusrun.orchestrator.runs.state.awaited import to_wait_for
+from torusrun.orchestrator.run.attempts import create
+from torusrun.orchestrator.run.state.awaited import to_wait_for
 from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.sweeps import sweep_plan
 from torusrun.orchestrator.sweeps.batches import Batch
 from torusrun.orchestrator.sweeps.cost import cost
 from torusrun.orchestrator.sweeps.plans import PlannedSweep

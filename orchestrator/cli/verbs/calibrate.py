@@ -27,9 +27,9 @@ from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.folder.run_folder import RunFolder
-    from torusrun.orchestrator.planning.plan import Plan
-    from torusrun.orchestrator.runs.state.view import View
+    from torusrun.orchestrator.run.folder.run_folder import RunFolder
+    from torusrun.orchestrator.run.plan.plan import Plan
+    from torusrun.orchestrator.run.state.view import View
 
 STEPS, FEWEST_STEPS, MOST_STEPS = 50, 10, 1_000_000
 LEAST_S = 5.0  # of steps: those of a log are read about once a second
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.file.endswith(".json"):
         return _printed(Path(args.file), args.json)
     from torusrun.orchestrator.cli.api import plan
-    from torusrun.orchestrator.planning.measurements import keep, words
+    from torusrun.orchestrator.predict.measurements import keep, words
 
     if (planned := plan(args.file, site=args.site, settings=args.settings)).run.command:
         return _command(args, planned)
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 def _command(args: argparse.Namespace, planned: Plan) -> int:
     """Run a command at some sizes for some steps each, and print the forecast of its finished runs."""
     from torusrun.orchestrator.cli.api import plan, submit
-    from torusrun.orchestrator.planning.command_runs import command_forecast
-    from torusrun.orchestrator.report.prediction.program import program
+    from torusrun.orchestrator.predict.answers.program import program
+    from torusrun.orchestrator.predict.command_runs import command_forecast
 
     steps = STEPS if args.steps is None else args.steps
     if not FEWEST_STEPS <= steps <= MOST_STEPS:
@@ -106,8 +106,8 @@ def _reported(folder: RunFolder, steps: int) -> None:
     The run is cancelled if the wait is interrupted, too.
     """
     from torusrun.orchestrator.base.states import State
-    from torusrun.orchestrator.report.screen import live
-    from torusrun.orchestrator.runs.attempts.cancel import cancel
+    from torusrun.orchestrator.run.attempts.cancel import cancel
+    from torusrun.orchestrator.show.screen import live
 
     reported: list[tuple[int, float]] = []  # the first step with its time, and that with which it is enough
 
@@ -135,7 +135,7 @@ def _reported(folder: RunFolder, steps: int) -> None:
 def _measured(args: argparse.Namespace) -> RunFolder:
     """The folder of a COMPLETED measuring run: that of --from, or of a new run, after waiting for it."""
     from torusrun.orchestrator.cli.api import State, open_run, plan, submit
-    from torusrun.orchestrator.report.screen import live
+    from torusrun.orchestrator.show.screen import live
 
     settings = [*args.settings, "program=measure"]
     shared_arguments.here(plan(args.file, site=args.site, settings=settings).site, "calibrate")
@@ -149,7 +149,7 @@ def _measured(args: argparse.Namespace) -> RunFolder:
 
 
 def _printed(path: Path, as_json: bool) -> int:
-    from torusrun.orchestrator.network.prediction import calibration
+    from torusrun.orchestrator.predict.model import calibration
 
     try:
         found = calibration.fits(calibration.read(_read(path)))

@@ -22,7 +22,7 @@ from torusrun.orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.remote.remote_runs import Known
-    from torusrun.orchestrator.runs.state.view import View
+    from torusrun.orchestrator.run.state.view import View
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.remote import remote_runs, verbs
-    from torusrun.orchestrator.runs.attempts.cancel import cancel_all
+    from torusrun.orchestrator.run.attempts.cancel import cancel_all
 
     if len(args.run_ids) == 1 and (there := remote_runs.sweep(args.run_ids[0])):
         chosen.check_no_filters(args, "cancel")
@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _is_to_cancel(view: View) -> bool:
     """Whether the run, which a pattern or a filter selected, is not over, or is LOST and may still be at work."""
-    from torusrun.orchestrator.folder.run_folder import RunFolder
-    from torusrun.orchestrator.runs.attempts.cancel import is_unsure
+    from torusrun.orchestrator.run.attempts.cancel import is_unsure
+    from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
     return not view.state.over or not view.damaged and is_unsure(RunFolder(Path(view.folder)), view)
 
@@ -60,7 +60,7 @@ def _is_to_cancel(view: View) -> bool:
 def _cancel_there(away: Sequence[Known], args: argparse.Namespace) -> int:
     """Cancel runs on a login node; those that a pattern selected are shown first, without those known to be over."""
     from torusrun.orchestrator.remote import verbs
-    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.run.state import selection
 
     chosen.check_no_filters(args, "cancel")
     selected = any(map(selection.is_pattern, args.run_ids))

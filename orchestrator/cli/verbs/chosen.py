@@ -14,8 +14,8 @@ from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.folder.run_folder import RunFolder
-    from torusrun.orchestrator.runs.state.view import View
+    from torusrun.orchestrator.run.folder.run_folder import RunFolder
+    from torusrun.orchestrator.run.state.view import View
 
 RUNS = f"{shared_arguments.RUN}; a sweep's id, for its members; or a pattern as in 'digits*'"
 SHOWN = 20  # runs in a question
@@ -44,9 +44,9 @@ def chosen(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why
 
     If none is left, this is printed; `why_not` says what the others are. Raises UserError if nothing chooses runs.
     """
-    from torusrun.orchestrator.folder import index
-    from torusrun.orchestrator.runs.state import selection
-    from torusrun.orchestrator.runs.state.poll import views
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.state import selection
+    from torusrun.orchestrator.run.state.poll import views
 
     filtered = shared_arguments.selection(args)
     if not args.run_ids and filtered == selection.Selection():
@@ -68,9 +68,9 @@ def chosen(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why
 
 def _named(word: str, known: Sequence[RunFolder], may: Callable[[View], bool], why_not: str) -> Sequence[RunFolder]:
     """The run that `word` names, or those members of a sweep on which a verb `may` act. Raises UserError for none."""
-    from torusrun.orchestrator.folder import index
-    from torusrun.orchestrator.folder.sweep_folder import members_of
-    from torusrun.orchestrator.runs.state.poll import views
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.folder.sweep_folder import members_of
+    from torusrun.orchestrator.run.state.poll import views
 
     members = members_of(word, known)
     if not members:
@@ -83,7 +83,7 @@ def _named(word: str, known: Sequence[RunFolder], may: Callable[[View], bool], w
 
 def check_no_filters(args: argparse.Namespace, verb: str) -> None:
     """Raise UserError if the options select runs: those on login nodes are only named."""
-    from torusrun.orchestrator.runs.state.selection import Selection
+    from torusrun.orchestrator.run.state.selection import Selection
 
     if shared_arguments.selection(args) != Selection():
         options = "--state, --site, --since and --before"

@@ -25,8 +25,8 @@ from torusrun.orchestrator.base.errors import DONE, UserError
 from torusrun.orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.folder.run_folder import RunFolder
     from torusrun.orchestrator.remote.remote_runs import Known
+    from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,11 +42,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.remarks import busy, warn
-    from torusrun.orchestrator.folder import patterns
     from torusrun.orchestrator.remote import remote_runs
     from torusrun.orchestrator.remote.collect import collect as collect_there
-    from torusrun.orchestrator.runs.collect import collect
-    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.run.folder import patterns
+    from torusrun.orchestrator.run.state import selection
+    from torusrun.orchestrator.upkeep.collect import collect
 
     if args.only is not None and args.checkpoints:
         raise UserError("--only chooses checkpoints, too, as in 'checkpoints/last': leave out --checkpoints")

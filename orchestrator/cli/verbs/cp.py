@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.folder.run_folder import RunFolder
-    from torusrun.orchestrator.runs.copy_out import ChosenFiles
+    from torusrun.orchestrator.run.folder.run_folder import RunFolder
+    from torusrun.orchestrator.upkeep.copy_out import ChosenFiles
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.base.terminal.remarks import busy
-    from torusrun.orchestrator.runs.copy_out import copy_out
+    from torusrun.orchestrator.upkeep.copy_out import copy_out
 
     asked = [_asked(text) for text in args.sources]
     with busy("copying"):
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _in_folder(run: RunFolder, path: str) -> str:
     """A path in the folder of a run. The command's own name of its folder of checkpoints means that folder."""
-    from torusrun.orchestrator.folder.shown_plan import checkpoints_folder
+    from torusrun.orchestrator.run.folder.shown_plan import checkpoints_folder
 
     own, inner = checkpoints_folder(run), path.removeprefix("./").removeprefix("code/")
     if not own or not f"{inner}/".startswith(f"{own}/") or (run.folder / path).exists():
@@ -55,12 +55,12 @@ def _in_folder(run: RunFolder, path: str) -> str:
 def _asked(text: str) -> ChosenFiles:
     """RUN:PATH. Raises UserError if it is none, or if there is no such run."""
     from torusrun.orchestrator.base.terminal.remarks import warn
-    from torusrun.orchestrator.folder import index, patterns
-    from torusrun.orchestrator.folder.copying import keep_only
     from torusrun.orchestrator.remote import remote_runs
     from torusrun.orchestrator.remote.collect import fetch
-    from torusrun.orchestrator.runs.collect import copy_chosen
-    from torusrun.orchestrator.runs.copy_out import ChosenFiles
+    from torusrun.orchestrator.run.folder import index, patterns
+    from torusrun.orchestrator.run.folder.copying import keep_only
+    from torusrun.orchestrator.upkeep.collect import copy_chosen
+    from torusrun.orchestrator.upkeep.copy_out import ChosenFiles
 
     word, _, path = text.partition(":")
     if not word or not path:

@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.keys.paths import absolute
 
     into = absolute(args.into) if args.into else None
     if args.what == "get":
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(into: Path | None, *, as_json: bool) -> int:
     from torusrun.orchestrator.base.terminal.output import width
-    from torusrun.orchestrator.report.data_sets import listing
+    from torusrun.orchestrator.show.data_sets import listing
 
     table = listing(into)
     if as_json:
@@ -68,8 +68,8 @@ def _list(into: Path | None, *, as_json: bool) -> int:
 
 def _get(args: argparse.Namespace, into: Path | None) -> int:
     from torusrun.orchestrator.base.terminal.remarks import result, say
-    from torusrun.orchestrator.report.data_sets import terms
-    from torusrun.orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.keys.paths import absolute
+    from torusrun.orchestrator.show.data_sets import terms
     from torusrun.training.data.packed import packed_file
     from torusrun.training.recipe.reading import ConfigError
 

@@ -26,10 +26,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.private import plain
-    from torusrun.orchestrator.folder.index import find
+    from torusrun.orchestrator.keys.paths import absolute
     from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.runs.support.archive import archive
-    from torusrun.orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.run.folder.index import find
+    from torusrun.orchestrator.upkeep.support.archive import archive
 
     if away := remote_runs.find(args.run_id):
         raise UserError(f"{away.run} is on {away.host.address}: run `torusrun debug {away.run}` there")

@@ -19,8 +19,8 @@ from torusrun.orchestrator.base.errors import DONE, SITE_FAILED
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.keys.site import Site
     from torusrun.orchestrator.sites.checks.check import Check
-    from torusrun.orchestrator.spec.site import Site
 
 OUTCOMES = ("ok", "warning", "failed")
 
@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.errors import UserError
-    from torusrun.orchestrator.spec.kinds import seconds
+    from torusrun.orchestrator.keys.kinds import seconds
 
     try:
         wait_s = seconds(args.wait)
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 def examine(name: str, *, job: bool = False, wait_s: float = 0.0, as_json: bool = False) -> int:
     """Print the checks of a site as they are made; returns the exit code."""
-    from torusrun.orchestrator.spec.load import load_site, site_file
+    from torusrun.orchestrator.keys.load import load_site, site_file
 
     site, file, found = load_site(name), site_file(name).absolute(), []
     if site.host:

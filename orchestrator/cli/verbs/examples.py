@@ -76,7 +76,7 @@ def _about(text: str) -> str:
 
 def _save(path: Path, text: str, name: str) -> None:
     """Write an example and the files of its folder that it names. Raises UserError if one of them exists."""
-    from torusrun.orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.keys.paths import absolute
 
     file = absolute(name)
     beside = {word for word in re.findall(r"[\w.-]+", text) if word != path.name and (path.parent / word).is_file()}

@@ -30,9 +30,9 @@ def run(args: argparse.Namespace) -> int:
     options = [*(["--json"] if args.json else []), *([f"--attempt={args.attempt}"] if args.attempt is not None else [])]
     if (code := verbs.run(args.run_id, "explain", options)) is not None:
         return code
-    from torusrun.orchestrator.folder.index import find
-    from torusrun.orchestrator.report.explanation import explained
-    from torusrun.orchestrator.report.logs.files import logs
+    from torusrun.orchestrator.run.folder.index import find
+    from torusrun.orchestrator.show.explanation import explained
+    from torusrun.orchestrator.show.logs.files import logs
 
     found = explained(logs(find(args.run_id), args.attempt))
     print(json.dumps({"schema": 1, **found.as_json()}, indent=1) if args.json else "\n".join(found.lines()))

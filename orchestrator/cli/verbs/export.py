@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.report.handle import Run
+    from torusrun.orchestrator.cli.handle import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,11 +34,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.base.terminal.remarks import busy
+    from torusrun.orchestrator.cli.handle import Run
     from torusrun.orchestrator.remote import remote_runs
     from torusrun.orchestrator.remote.handle import RunThere
-    from torusrun.orchestrator.report.export.formats import format_of
-    from torusrun.orchestrator.report.handle import Run
-    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.run.state import selection
+    from torusrun.orchestrator.show.export.formats import format_of
 
     format_of(args.kind)  # a missing package is reported once
     words, away = remote_runs.split(args.run_ids)

@@ -30,9 +30,9 @@ from torusrun.orchestrator.cli.verbs import chosen, shared_arguments
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.report.garbage import Removal
-    from torusrun.orchestrator.runs.cleaning.garbage import Garbage
-    from torusrun.orchestrator.spec.site import Site
+    from torusrun.orchestrator.keys.site import Site
+    from torusrun.orchestrator.upkeep.cleaning.garbage import Garbage
+    from torusrun.orchestrator.upkeep.garbage import Removal
 
 DAY_S = 86400.0
 UNUSED_S, LEFT_S = 30 * DAY_S, DAY_S
@@ -55,9 +55,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.report.garbage import Removal, listing
-    from torusrun.orchestrator.report.numbers import size
-    from torusrun.orchestrator.spec.load import load_site
+    from torusrun.orchestrator.base.shown.numbers import size
+    from torusrun.orchestrator.keys.load import load_site
+    from torusrun.orchestrator.upkeep.garbage import Removal, listing
 
     if args.keep_checkpoints is not None and args.keep_checkpoints < 1:
         raise UserError("--keep-checkpoints: must be at least 1; `torusrun rm` removes whole runs")
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _end(rows: Sequence[Removal], *, as_json: bool) -> int:
-    from torusrun.orchestrator.report.garbage import listing
+    from torusrun.orchestrator.upkeep.garbage import listing
 
     if as_json:
         print(json.dumps({"schema": 1, "found": listing(rows).as_json()}, indent=1))
@@ -95,14 +95,14 @@ def _end(rows: Sequence[Removal], *, as_json: bool) -> int:
 def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garbage]:
     """What the options say is to be removed, of this machine's runs and of the site."""
     from torusrun.orchestrator.base import private
-    from torusrun.orchestrator.folder import index
     from torusrun.orchestrator.images.builds.cache import Cache
-    from torusrun.orchestrator.planning.image import building
+    from torusrun.orchestrator.keys.paths import absolute
     from torusrun.orchestrator.remote.login_node import unused
-    from torusrun.orchestrator.runs.cleaning import checkpoints, images
-    from torusrun.orchestrator.runs.state import selection
-    from torusrun.orchestrator.runs.state.poll import views
-    from torusrun.orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.image import building
+    from torusrun.orchestrator.run.state import selection
+    from torusrun.orchestrator.run.state.poll import views
+    from torusrun.orchestrator.upkeep.cleaning import checkpoints, images
 
     given_s = None if args.older_than is None else selection.moment("--older-than", args.older_than, now_s)
     unused_s = now_s - UNUSED_S if given_s is None else given_s

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
     from torusrun.orchestrator.images.builds.caches import Caches
-    from torusrun.orchestrator.spec.site import Site
+    from torusrun.orchestrator.keys.site import Site
 
 
 def prints_json(args: argparse.Namespace) -> bool:
@@ -95,8 +95,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.planning.image import building
-    from torusrun.orchestrator.spec.load import load_site
+    from torusrun.orchestrator.keys.load import load_site
+    from torusrun.orchestrator.run.image import building
 
     for option, words in ONLY_OF.items():
         if getattr(args, option) not in (None, False) and args.what not in words:
@@ -138,10 +138,10 @@ def run(args: argparse.Namespace) -> int:
 def _build(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.images import pyxis
     from torusrun.orchestrator.images.source import has_text, typed
-    from torusrun.orchestrator.planning.image import building, run_image
-    from torusrun.orchestrator.planning.plan import plan
-    from torusrun.orchestrator.spec.load import is_run, load_site
-    from torusrun.orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.keys.load import is_run, load_site
+    from torusrun.orchestrator.keys.paths import absolute
+    from torusrun.orchestrator.run.image import building, run_image
+    from torusrun.orchestrator.run.plan.plan import plan
 
     word = typed(args.image)
     if has_text(word) and is_run(word):
@@ -168,7 +168,7 @@ def _build(args: argparse.Namespace) -> int:
     for advice in prepared.advice:
         progress(f"note: {advice}")
     if (args.on or site.container.build_on) == "job" and not building.caches(site).sound(prepared.key):
-        from torusrun.orchestrator.planning.image.build_job import build_in_job
+        from torusrun.orchestrator.run.image.build_job import build_in_job
 
         build_in_job(prepared, site, site.interpreter, progress)
     entry = building.build(prepared, site, progress, redrawn if draws() else None)
@@ -190,7 +190,7 @@ def _inspected(cache: Cache, entry: CachedImage, only_lock: bool) -> dict[str, A
 
 def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
     from torusrun.orchestrator.images.builds.caches import export
-    from torusrun.orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.keys.paths import absolute
 
     if to is None:
         raise UserError("`torusrun image export` needs --to, a new folder or a file that ends in .tar")
@@ -199,8 +199,8 @@ def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
 
 
 def _converted(source: str, site: Site, to: str | None, context: Path | None) -> tuple[Path, tuple[str, ...]]:
-    from torusrun.orchestrator.planning.image import building
-    from torusrun.orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.keys.paths import absolute
+    from torusrun.orchestrator.run.image import building
 
     if to is None:
         raise UserError("`torusrun image convert` needs --to, a new folder for a definition, or a new Dockerfile")
@@ -227,8 +227,8 @@ def _list(caches: Caches, as_json: bool) -> int:
 
 
 def _print_table(entries: Sequence[CachedImage]) -> None:
+    from torusrun.orchestrator.base.shown.table import Column, Table
     from torusrun.orchestrator.base.terminal.output import width
-    from torusrun.orchestrator.report.table import Column, Table
 
     columns: list[Column[CachedImage]] = [
         Column("KEY", lambda entry: entry.key[:12], right=False),

@@ -63,10 +63,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _through(address: str, name: str | None, choices: Choices) -> tuple[str, str]:
     """(the name of the site behind a login node, the text of its file here)."""
+    from torusrun.orchestrator.keys.kinds import HOST
     from torusrun.orchestrator.remote import asking
     from torusrun.orchestrator.remote.links.host import LoginHost
     from torusrun.orchestrator.remote.session import Session
-    from torusrun.orchestrator.spec.kinds import HOST
 
     try:
         HOST.parse(address)

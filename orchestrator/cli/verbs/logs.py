@@ -33,8 +33,8 @@ from torusrun.orchestrator.base.terminal.remarks import say
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.report.logs.reading import Reading
-    from torusrun.orchestrator.report.logs.source import LogLine
+    from torusrun.orchestrator.show.logs.reading import Reading
+    from torusrun.orchestrator.show.logs.source import LogLine
 
 ALL = 0
 NO_TIME = "-" * len("2026-11-01T14:30:00")
@@ -91,10 +91,10 @@ def _options(args: argparse.Namespace) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal import output
-    from torusrun.orchestrator.folder.index import find
     from torusrun.orchestrator.remote import verbs
-    from torusrun.orchestrator.report.logs.reading import Filter, Reading
-    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.run.folder.index import find
+    from torusrun.orchestrator.run.state import selection
+    from torusrun.orchestrator.show.logs.reading import Filter, Reading
 
     args.raw = output.is_file(sys.stdout) if args.raw is None else args.raw
     if (code := verbs.run(args.run_id, "logs", _options(args))) is not None:
@@ -146,7 +146,7 @@ def _say_why_it_waits(reading: Reading, rank: int) -> None:
 
 def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
     """Say why no line was printed, with the end of the job's output if that explains a failure."""
-    from torusrun.orchestrator.report.logs.source import LogLine
+    from torusrun.orchestrator.show.logs.source import LogLine
 
     chosen = reading.filter.pattern or reading.filter.since_s is not None
     rank = reading.filter.rank

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.keys.site import Site
     from torusrun.orchestrator.remote.links.host import LoginHost
-    from torusrun.orchestrator.spec.site import Site
 
 BY_USER = "added by its user"
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         return _there(of(site), args, site)
     if args.what == "ls":
         return _list(args)
-    from torusrun.orchestrator.planning.attempt_plan import hosts
+    from torusrun.orchestrator.run.plan.attempt_plan import hosts
 
     named = hosts("HOST", args.hosts)
     return _add(args, named, site) if args.what == "add" else _forgive(args, named)
@@ -72,9 +72,9 @@ def _check(args: argparse.Namespace) -> None:
 
 def _site(args: argparse.Namespace) -> Site | None:
     """The site of --site. A site that has blamed hosts may be gone since; then it is None, unless hosts are added."""
-    from torusrun.orchestrator.folder.bad_nodes import memory
-    from torusrun.orchestrator.folder.shown_plan import site_name
-    from torusrun.orchestrator.spec.load import load_site
+    from torusrun.orchestrator.keys.load import load_site
+    from torusrun.orchestrator.nodes.bad import memory
+    from torusrun.orchestrator.run.folder.shown_plan import site_name
 
     try:
         return load_site(args.site)
@@ -87,9 +87,9 @@ def _site(args: argparse.Namespace) -> Site | None:
 
 def _list(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.output import width
-    from torusrun.orchestrator.folder.bad_nodes import memory
-    from torusrun.orchestrator.folder.shown_plan import site_name
-    from torusrun.orchestrator.report.bad_nodes import listing
+    from torusrun.orchestrator.nodes.bad import memory
+    from torusrun.orchestrator.nodes.bad_nodes import listing
+    from torusrun.orchestrator.run.folder.shown_plan import site_name
 
     name = site_name(args.site)
     table = listing([node for node in memory.blamed() if name in ("", node.site)], time.time())
@@ -101,8 +101,8 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace, named: list[str], site: Site | None) -> int:
-    from torusrun.orchestrator.folder.bad_nodes import memory
-    from torusrun.orchestrator.spec.site import BadNodeRules
+    from torusrun.orchestrator.keys.site import BadNodeRules
+    from torusrun.orchestrator.nodes.bad import memory
 
     rules = BadNodeRules(_for_s(args, site))
     memory.blame(args.site, named, args.reason or BY_USER, "", rules=rules)
@@ -112,16 +112,16 @@ def _add(args: argparse.Namespace, named: list[str], site: Site | None) -> int:
 
 def _for_s(args: argparse.Namespace, site: Site | None) -> float:
     """The seconds of --for, or those of the site. Raises UserError."""
-    from torusrun.orchestrator.planning.attempt_plan import option
-    from torusrun.orchestrator.spec.kinds import EXPIRY
-    from torusrun.orchestrator.spec.site import BadNodeRules
+    from torusrun.orchestrator.keys.kinds import EXPIRY
+    from torusrun.orchestrator.keys.site import BadNodeRules
+    from torusrun.orchestrator.run.plan.attempt_plan import option
 
     rules = site.bad_nodes if site else BadNodeRules()
     return float(option("--for", EXPIRY, args.for_)) if args.for_ else rules.expire_s
 
 
 def _forgive(args: argparse.Namespace, named: list[str]) -> int:
-    from torusrun.orchestrator.folder.bad_nodes import memory
+    from torusrun.orchestrator.nodes.bad import memory
 
     forgiven = memory.forgive(None if args.all else named, args.site)
     print(f"forgiven: {', '.join(f'{node.host} ({node.site})' for node in forgiven) or 'none was blamed'}")
@@ -130,9 +130,9 @@ def _forgive(args: argparse.Namespace, named: list[str]) -> int:
 
 def _there(host: LoginHost, args: argparse.Namespace, site: Site) -> int:
     """Do the same on the login node, with the name that the site has here."""
-    from torusrun.orchestrator.folder.shown_plan import site_name
     from torusrun.orchestrator.remote import asking
     from torusrun.orchestrator.remote.session import Session
+    from torusrun.orchestrator.run.folder.shown_plan import site_name
 
     words = [args.what, *args.hosts, f"--site={site_name(args.site)}", "--of-client"]
     words += [f"--reason={args.reason}"] if args.reason else []

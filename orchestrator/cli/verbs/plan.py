@@ -21,9 +21,9 @@ from torusrun.training.schedule.phases import Course, phases_of
 WIDTH = 100  # of the text beside a name
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.network.prediction.by_size import ProgramForecast
-    from torusrun.orchestrator.network.prediction.forecast import Forecast
-    from torusrun.orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.predict.model.by_size import ProgramForecast
+    from torusrun.orchestrator.predict.model.forecast import Forecast
+    from torusrun.orchestrator.run.plan.plan import Plan
     from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts
     from torusrun.training.recipe.train import Train
 
@@ -41,12 +41,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli import image_fits
-    from torusrun.orchestrator.planning.auto_grid import with_expected_grid
-    from torusrun.orchestrator.planning.plan import plan
-    from torusrun.orchestrator.report import map_svg
-    from torusrun.orchestrator.report.placement import outlook
-    from torusrun.orchestrator.report.prediction.attempts import attempts_needed, cost_line, start_line
-    from torusrun.orchestrator.report.prediction.program import line
+    from torusrun.orchestrator.predict.answers.attempts import attempts_needed, cost_line, start_line
+    from torusrun.orchestrator.predict.answers.placement import outlook
+    from torusrun.orchestrator.predict.answers.program import line
+    from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
+    from torusrun.orchestrator.run.plan.plan import plan
+    from torusrun.orchestrator.show import map_svg
     from torusrun.orchestrator.sweeps.plans import is_sweep
 
     if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
@@ -93,7 +93,7 @@ def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
 
 def _start(planned: Plan) -> float | None:
     """When the job would start if it were submitted now (of time.time()), by its scheduler; None if it does not say."""
-    from torusrun.orchestrator.runs.attempts.submit import proposed
+    from torusrun.orchestrator.run.attempts.submit import proposed
     from torusrun.orchestrator.schedulers import client, starts
 
     shared_arguments.here(planned.site, "plan --ask")
@@ -103,8 +103,8 @@ def _start(planned: Plan) -> float | None:
 
 def _sweep(args: argparse.Namespace) -> int:
     """Print the first member in full, then all members and what they cost."""
-    from torusrun.orchestrator.planning.auto_grid import with_expected_grid
-    from torusrun.orchestrator.report import sweep_plan
+    from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
+    from torusrun.orchestrator.sweeps import sweep_plan
     from torusrun.orchestrator.sweeps.cost import cost
     from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
@@ -124,8 +124,8 @@ def _sweep(args: argparse.Namespace) -> int:
 
 def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | None, str]:
     """The prediction of a training, or the reason why there is none."""
-    from torusrun.orchestrator.planning.command_runs import NOTHING
-    from torusrun.orchestrator.planning.forecast import forecast_of
+    from torusrun.orchestrator.predict.command_runs import NOTHING
+    from torusrun.orchestrator.predict.forecast import forecast_of
 
     if planned.run.command:
         return None, NOTHING
@@ -137,15 +137,15 @@ def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | No
 
 def _of_command(planned: Plan) -> ProgramForecast | None:
     """The prediction of a command by its finished runs; None without any."""
-    from torusrun.orchestrator.network.prediction.by_size import forecast
-    from torusrun.orchestrator.planning.command_runs import measured_runs
+    from torusrun.orchestrator.predict.command_runs import measured_runs
+    from torusrun.orchestrator.predict.model.by_size import forecast
 
     runs = measured_runs(planned) if planned.run.command else []
     return forecast(runs, planned.ranks) if runs else None
 
 
 def _predicted(forecast: Forecast) -> str:
-    from torusrun.orchestrator.report.numbers import between, duration, ms, thousands
+    from torusrun.orchestrator.base.shown.numbers import between, duration, ms, thousands
 
     interval = between(forecast.intervals["total_s"], duration)
     rate = f"{thousands(forecast.images_per_s)} images/s"
@@ -157,8 +157,8 @@ def _predicted(forecast: Forecast) -> str:
 
 def _checkpoints(planned: Plan, forecast: Forecast | None) -> str:
     """A line about what checkpoints cost; none if nothing is known."""
-    from torusrun.orchestrator.planning.saving import saving_of
-    from torusrun.orchestrator.report.prediction.checkpoints import line, line_without_rate
+    from torusrun.orchestrator.predict.answers.checkpoints import line, line_without_rate
+    from torusrun.orchestrator.predict.saving import saving_of
 
     if forecast:
         return f"{'checkpoints':12}{line(forecast.checkpoints)}\n"
@@ -173,8 +173,8 @@ def _later(planned: Plan) -> str:
 
 
 def _words(planned: Plan) -> str:
-    from torusrun.orchestrator.planning.notes import notes
-    from torusrun.orchestrator.planning.phase_groups import in_words, stretches
+    from torusrun.orchestrator.run.plan.notes import notes
+    from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
 
     run, site, grid, parts = planned.run, planned.site, planned.grid, stretches(planned.run)
     why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
@@ -208,8 +208,8 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
     """The hosts that the first attempt would leave out. The memory of a site with a login node is there."""
     if planned.site.host:
         return {}
-    from torusrun.orchestrator.planning import attempt_plan
-    from torusrun.orchestrator.planning.without_bad_nodes import without_bad_nodes
+    from torusrun.orchestrator.nodes.without_bad_nodes import without_bad_nodes
+    from torusrun.orchestrator.run.plan import attempt_plan
 
     lines = without_bad_nodes(attempt_plan.first(planned)).left_out.lines
     return {"bad nodes": f"\n{'':12}".join(lines)} if lines else {}
@@ -218,7 +218,7 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
 def _image(planned: Plan, text: str) -> str:
     """The image; if it comes from an image file and is not built yet, also the command that builds it."""
     from torusrun.orchestrator.images import source
-    from torusrun.orchestrator.planning.image import run_image
+    from torusrun.orchestrator.run.image import run_image
 
     named = source.parse(text)
     if planned.site.host or named.kind != "image file" or run_image.newest(named, planned.site):

@@ -3,11 +3,13 @@ examples:
   torusrun calibrate examples/digits.yaml && torusrun predict examples/digits.yaml
   torusrun predict examples/digits.yaml --site slurm-v100 --set nodes=16 --set grid=8x8 --set train.batch=2048 \
     --workload resnet50
+  torusrun predict examples/digits.yaml --grids
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import DONE, UserError
@@ -15,17 +17,9 @@ from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.planning.plan import Plan
-    from torusrun.orchestrator.report.prediction.predicted import Predicted
-
-MOVED = {
-    "--published": "torusrun records",
-    "--gpus": "torusrun scale A..B",
-    "--svg": "torusrun scale A..B --svg FILE",
-    "--grids": "torusrun grids",
-    "--score": "torusrun score",
-    "--local-batch": "torusrun scale --local-batch N",
-}
+    from torusrun.orchestrator.predict.answers.predicted import Predicted
+    from torusrun.orchestrator.predict.rates import Otherwise
+    from torusrun.orchestrator.run.plan.plan import Plan
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,35 +35,68 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RATE[@BATCH]",
         help="measured images/s of one rank, at its BATCH in a step, as in 2470@256; replaces --gpu",
     )
-    shared_arguments.moved(parser, MOVED)
+    several = parser.add_mutually_exclusive_group()
+    several.add_argument(
+        "--nodes", metavar="N,M", help="a table of the run on these numbers of nodes, each with its best grid"
+    )
+    several.add_argument("--grids", action="store_true", help="a table of the run on each grid of its ranks")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.planning.forecast import forecast_of, forecasts_of_stretches, named_hosts
-    from torusrun.orchestrator.planning.plan import plan
-    from torusrun.orchestrator.planning.rates import Otherwise
-    from torusrun.orchestrator.report.prediction.run import run
+    from torusrun.orchestrator.predict.answers.run import run
+    from torusrun.orchestrator.predict.forecast import forecast_of, forecasts_of_stretches, named_hosts
+    from torusrun.orchestrator.run.plan.plan import plan
 
     with busy("computing"):
-        planned = plan(args.file, site=args.site, settings=args.settings)
+        any_grid = ["grid=auto"] if args.nodes or args.grids else []
+        planned = plan(args.file, site=args.site, settings=[*args.settings, *any_grid])
         if planned.run.command:
             print(_of_command(args, planned).text(as_json=args.json))
             return DONE
+        if args.nodes or args.grids:
+            print(_compared(args, planned).text(as_json=args.json))
+            return DONE
         hosts = named_hosts(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
-        other = Otherwise(args.network, args.gpu, args.workload, *_rate(args.images_per_s))
+        other = _otherwise(args)
         attempts = forecasts_of_stretches(planned, other)
         found = run(forecast_of(planned, hosts, other), attempts)
     print(found.text(as_json=args.json))
     return DONE
 
 
+def _otherwise(args: argparse.Namespace) -> Otherwise:
+    from torusrun.orchestrator.predict.rates import Otherwise
+
+    return Otherwise(args.network, args.gpu, args.workload, *_rate(args.images_per_s))
+
+
+def _compared(args: argparse.Namespace, planned: Plan) -> Predicted:
+    """The forecasts of --nodes or --grids. Raises UserError for a size that the run cannot have."""
+    from torusrun.orchestrator.place.cost.shapes import divisors
+    from torusrun.orchestrator.predict.answers.compared import compared
+    from torusrun.orchestrator.predict.forecast import forecast_of
+    from torusrun.orchestrator.run.plan.plan import plan
+
+    if args.hosts:
+        raise UserError("--hosts: one run alone is placed on hosts: leave out --nodes and --grids")
+    if args.nodes:
+        if not re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", args.nodes, re.ASCII):
+            raise UserError(f"--nodes {args.nodes}: write numbers between commas, as in 4,8,16")
+        changes = [[f"nodes={nodes}", "grid=auto"] for nodes in args.nodes.split(",")]
+    else:
+        changes = [[f"nodes={planned.run.nodes}", f"grid={x}x{planned.ranks // x}"] for x in divisors(planned.ranks)]
+    plans = [plan(args.file, site=args.site, settings=[*args.settings, *change]) for change in changes]
+    return compared([forecast_of(each, None, _otherwise(args)) for each in plans])
+
+
 def _of_command(args: argparse.Namespace, planned: Plan) -> Predicted:
     """The forecast of a command by its finished runs. Raises UserError without any, or for an option of trainings."""
-    from torusrun.orchestrator.planning.command_runs import command_forecast
-    from torusrun.orchestrator.report.prediction.program import program
+    from torusrun.orchestrator.predict.answers.program import program
+    from torusrun.orchestrator.predict.command_runs import command_forecast
 
     options = {"--network": args.network, "--gpu": args.gpu, "--workload": args.workload, "--hosts": args.hosts}
+    options |= {"--nodes": args.nodes, "--grids": args.grids}
     if given := [name for name, value in {**options, "--images-per-s": args.images_per_s}.items() if value]:
         raise UserError(f"{', '.join(given)}: torusrun does not know what a command computes: leave it out")
     return program(command_forecast(planned))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.report.recipes.recipe import Shown
+    from torusrun.orchestrator.show.recipes.recipe import Shown
 
 SCHEMA = 1
 MOST_RANKS = 1_000_000
@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.report.recipes import listing
+    from torusrun.orchestrator.show.recipes import listing
 
     if args.what not in (None, "show"):
         raise UserError(f"{args.what!r} is not 'show': write `torusrun recipes`, or `torusrun recipes show NAME`")
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(args: argparse.Namespace) -> Shown:
-    from torusrun.orchestrator.report.recipes.recipe import Shown
+    from torusrun.orchestrator.show.recipes.recipe import Shown
     from torusrun.training.recipe.files import load, names
     from torusrun.training.recipe.near import did_you_mean
 
@@ -63,7 +63,7 @@ def _shown(args: argparse.Namespace) -> Shown:
 
 def _scaled(args: argparse.Namespace) -> Shown:
     """The recipe as in a run with these options."""
-    from torusrun.orchestrator.report.recipes.recipe import Shown
+    from torusrun.orchestrator.show.recipes.recipe import Shown
     from torusrun.training.recipe.facts import data_facts
     from torusrun.training.recipe.files import as_train, load
     from torusrun.training.recipe.fits import misfits

@@ -27,8 +27,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.remote import verbs
-    from torusrun.orchestrator.report.page import made
-    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.run.state import selection
+    from torusrun.orchestrator.show.page import made
 
     there = verbs.of_one_host(args.run_ids)
     here = [] if there else selection.named(args.run_ids)

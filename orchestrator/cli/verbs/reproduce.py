@@ -22,7 +22,7 @@ from torusrun.orchestrator.base.terminal.remarks import is_quiet, printed
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.report.handle import Run
+    from torusrun.orchestrator.cli.handle import Run
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 def _submitted(original: Run) -> Run:
     """The new run, on the machine of the original."""
     from torusrun.orchestrator.cli.api import Run, RunThere
-    from torusrun.orchestrator.runs.attempts.reproduce import plan_again, reproduce
+    from torusrun.orchestrator.run.attempts.reproduce import plan_again, reproduce
 
     if isinstance(original, RunThere):
         return original.reproduce()
@@ -77,7 +77,7 @@ def _compare(one: Run, other: Run, *, as_json: bool) -> int:
     from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.cli.api import RunThere
     from torusrun.orchestrator.remote import verbs
-    from torusrun.orchestrator.runs.comparison import compare
+    from torusrun.orchestrator.show.comparison import compare
 
     if isinstance(one, RunThere):
         options = [f"--compare={other.id}", *(["--json"] if as_json else [])]

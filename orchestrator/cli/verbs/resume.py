@@ -22,8 +22,8 @@ from torusrun.orchestrator.cli.verbs import chosen, shared_arguments
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.report.handle import Run
-    from torusrun.orchestrator.runs.state.view import View
+    from torusrun.orchestrator.cli.handle import Run
+    from torusrun.orchestrator.run.state.view import View
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,9 +87,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _names_sweep(word: str) -> bool:
     """Whether a word names a sweep, here or on a login node."""
-    from torusrun.orchestrator.folder import index
-    from torusrun.orchestrator.folder.sweep_folder import members_of
     from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.folder.sweep_folder import members_of
 
     return bool(members_of(word, index.runs()) or remote_runs.sweep(word))
 
@@ -97,8 +97,8 @@ def _names_sweep(word: str) -> bool:
 def _runs(args: argparse.Namespace) -> Sequence[Run]:
     """The runs to resume, on this machine or on login nodes; none if the user does not agree."""
     from torusrun.orchestrator.cli.api import open_run
+    from torusrun.orchestrator.cli.handle import Run
     from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.report.handle import Run
 
     if args.run_ids and all(map(remote_runs.find, args.run_ids)):
         chosen.check_no_filters(args, "resume")

@@ -23,11 +23,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.folder import disk
+    from torusrun.orchestrator.base.shown.numbers import size
     from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.report.numbers import size
-    from torusrun.orchestrator.runs.remove import remove_all
-    from torusrun.orchestrator.runs.state.selection import is_pattern
+    from torusrun.orchestrator.run.folder import disk
+    from torusrun.orchestrator.run.state.selection import is_pattern
+    from torusrun.orchestrator.upkeep.remove import remove_all
 
     named = [word for word in args.run_ids if not is_pattern(word)]  # a pattern means the runs of this machine
     if named and (away := remote_runs.split(named)[1]):

@@ -23,7 +23,7 @@ from torusrun.orchestrator.base.terminal.remarks import result
 from torusrun.orchestrator.cli.verbs import shared_arguments, submit
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.spec.typed_run import Option, TypedRun
+    from torusrun.orchestrator.keys.typed_run import Option, TypedRun
 
 TAKES_A_COMMAND = True
 MOST_NAME = 63  # characters
@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.spec.typed_run import TypedRun
+    from torusrun.orchestrator.keys.typed_run import TypedRun
 
     if not args.command or args.words:
         raise UserError(_without_command(args.words))
@@ -67,7 +67,7 @@ def _without_command(words: list[str]) -> str:
 
 def _options(args: argparse.Namespace) -> list[Option]:
     """The keys that every run of a command has."""
-    from torusrun.orchestrator.spec.typed_run import Option
+    from torusrun.orchestrator.keys.typed_run import Option
 
     command = Option(("command",), tuple(args.command), f"-- {shlex.join(args.command)}")
     name = Option(("name",), _name(args.command), "--")
@@ -89,8 +89,8 @@ def _name(command: list[str]) -> str:
 def _save(args: argparse.Namespace, typed: TypedRun) -> int:
     """Write the run file. Read in its folder, it has the same run."""
     from torusrun.orchestrator.base import private
-    from torusrun.orchestrator.planning.plan import plan
-    from torusrun.orchestrator.spec.paths import absolute
+    from torusrun.orchestrator.keys.paths import absolute
+    from torusrun.orchestrator.run.plan.plan import plan
 
     if args.dry_run or args.print_script or args.wait or args.ask or args.held:
         raise UserError("--save submits nothing: leave out the options of a submission")
@@ -112,9 +112,9 @@ def _moved(typed: TypedRun, settings: list[str], folder: Path) -> list[str]:
     import json
 
     from torusrun.orchestrator.images import source
-    from torusrun.orchestrator.spec.load import load
-    from torusrun.orchestrator.spec.paths import absolute
-    from torusrun.orchestrator.spec.run import NO_CODE
+    from torusrun.orchestrator.keys.load import load
+    from torusrun.orchestrator.keys.paths import absolute
+    from torusrun.orchestrator.keys.run import NO_CODE
 
     here = absolute(typed.folder)
     if folder == here:

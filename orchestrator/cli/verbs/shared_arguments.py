@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from torusrun.orchestrator.base.errors import UserError, explained
-from torusrun.orchestrator.spec.paths import absolute, decoded, expanded, read_bytes
+from torusrun.orchestrator.keys.paths import absolute, decoded, expanded, read_bytes
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.network.cost.links import Network
-    from torusrun.orchestrator.network.prediction.compute import Device
-    from torusrun.orchestrator.runs.state.selection import Selection
-    from torusrun.orchestrator.spec.site import Site
+    from torusrun.orchestrator.keys.site import Site
+    from torusrun.orchestrator.run.state.selection import Selection
 
 LARGEST_BYTES = 64_000_000  # of a file with hosts
 MOST_IMAGES = 1_000_000_000  # of a GPU, in a step or a second
@@ -83,7 +81,7 @@ def _image(text: str) -> str:
 
 def _code(text: str) -> str:
     """The folder that --code names, which begins at the working directory."""
-    from torusrun.orchestrator.spec.run import NO_CODE
+    from torusrun.orchestrator.keys.run import NO_CODE
 
     return text if text == NO_CODE else str(absolute(text))
 
@@ -137,7 +135,7 @@ def filters(parser: argparse.ArgumentParser) -> None:
 
 def selection(args: argparse.Namespace, elsewhere: Collection[str] = ()) -> Selection:
     """What the options of `filters` select; `elsewhere` are the sites of runs on login nodes. Raises UserError."""
-    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.run.state import selection
 
     return selection.Selection(
         selection.states(args.state) if args.state is not None else frozenset(),
@@ -165,7 +163,7 @@ def hosts_file(parser: argparse.ArgumentParser, purpose: str) -> None:
 
 def hosts(name: str) -> list[str]:
     """The hosts in the file of --hosts, in order. Raises UserError with the wrong line."""
-    from torusrun.orchestrator.network.hosts.host_file import WrongLine, hosts_of
+    from torusrun.orchestrator.place.hosts.host_file import WrongLine, hosts_of
 
     try:
         found = hosts_of(decoded(read_bytes(expanded(name), LARGEST_BYTES)))
@@ -184,39 +182,3 @@ def write_svg(name: str, text: str) -> None:
     """Write a picture into the file of --svg. Raises UserError if that fails."""
     with explained(f"--svg {name}: cannot be written", UserError):
         Path(name).write_text(text, encoding="utf-8")
-
-
-def without_run(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a prediction that is not for a run: links, a device, and its images in a step."""
-    parser.add_argument(
-        "--network",
-        metavar="NAME",
-        default="abci-v",
-        help="links: a name, or a file that calibrate printed; default: %(default)s",
-    )
-    parser.add_argument("--gpu", metavar="NAME", default="v100-16gb", help="GPU model; default: %(default)s")
-    parser.add_argument("--local-batch", metavar="N", type=int, default=32, help="images per GPU; default: %(default)s")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-
-
-def links_and_device(args: argparse.Namespace) -> tuple[Network, Device]:
-    """What the options of `without_run` name. Raises UserError."""
-    from torusrun.orchestrator.network.prediction.compute import device
-    from torusrun.orchestrator.network.prediction.networks import network
-
-    if not 1 <= args.local_batch <= MOST_IMAGES:
-        raise UserError(f"--local-batch: must be from 1 to {MOST_IMAGES}")
-    return network(args.network), device(args.gpu)
-
-
-def moved(parser: argparse.ArgumentParser, options: Mapping[str, str]) -> None:
-    """Add hidden options of former versions, each with the command that replaced it, which its error names."""
-    for option, command in options.items():
-        parser.add_argument(option, nargs="?", const=command, action=_Moved, help=argparse.SUPPRESS)
-
-
-class _Moved(argparse.Action):
-    """Refuses an option of former versions; `const` is the command that replaced it."""
-
-    def __call__(self, *_: object) -> None:
-        raise UserError(f"{self.option_strings[0]} is not an option of this verb any more: write `{self.const}`")

@@ -25,10 +25,10 @@ def run(args: argparse.Namespace) -> int:
 
     if (code := verbs.run(args.run_id, "show", ["--json"] if args.json else [])) is not None:
         return code
-    from torusrun.orchestrator.folder.index import find
-    from torusrun.orchestrator.report.origin import origin
-    from torusrun.orchestrator.report.screen import final_table
-    from torusrun.orchestrator.runs.state.poll import PATIENCE_S, views
+    from torusrun.orchestrator.run.folder.index import find
+    from torusrun.orchestrator.run.state.poll import PATIENCE_S, views
+    from torusrun.orchestrator.show.origin import origin
+    from torusrun.orchestrator.show.screen import final_table
 
     found = find(args.run_id)
     (view,) = views([found], patience_s=PATIENCE_S)

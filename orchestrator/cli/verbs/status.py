@@ -30,9 +30,9 @@ from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.remote.remote_runs import Known
-    from torusrun.orchestrator.runs.state.account import Account
-    from torusrun.orchestrator.runs.state.due import Due
-    from torusrun.orchestrator.runs.state.view import View
+    from torusrun.orchestrator.run.state.account import Account
+    from torusrun.orchestrator.run.state.due import Due
+    from torusrun.orchestrator.run.state.view import View
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +55,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.folder import index
     from torusrun.orchestrator.remote import remote_runs as remote
-    from torusrun.orchestrator.runs.state import selection
-    from torusrun.orchestrator.runs.state.poll import PATIENCE_S, views
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.state import selection
+    from torusrun.orchestrator.run.state.poll import PATIENCE_S, views
 
     chosen = shared_arguments.selection(args, {run.site for run in remote.runs()})
     words, away = remote.split(args.run_ids)
@@ -87,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, due) for view in found]}, indent=1))
     elif found:
         from torusrun.orchestrator.base.terminal import output
-        from torusrun.orchestrator.report.listing import listing
-        from torusrun.orchestrator.report.sweep_line import folded
+        from torusrun.orchestrator.show.listing import listing
+        from torusrun.orchestrator.sweeps.sweep_line import folded
 
         width = output.width(sys.stdout)
         if not args.run_ids and not chosen.states:
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> None:
     """Print the room that these runs take; runs on login nodes are left out."""
     from torusrun.orchestrator.base.terminal.remarks import busy, progress
-    from torusrun.orchestrator.report.disk import listing
+    from torusrun.orchestrator.upkeep.disk import listing
 
     there = {run.run for run in away}
     with busy("measuring their disk space"):
@@ -124,8 +124,8 @@ def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> Non
 
 def _accounts(views: Sequence[View], away: Sequence[Known]) -> dict[str, Account]:
     """The accounts of these runs by their ids, without those that cannot be read or do not come from a login node."""
-    from torusrun.orchestrator.folder.run_folder import RunFolder
-    from torusrun.orchestrator.runs.state.account import read_account
+    from torusrun.orchestrator.run.folder.run_folder import RunFolder
+    from torusrun.orchestrator.run.state.account import read_account
 
     there, found = {run.run: run for run in away}, {}
     for view in views:
@@ -143,8 +143,8 @@ def _due(views: Sequence[View], away: Sequence[Known]) -> Mapping[str, Due]:
     """When the waiting ones of these runs begin, without those on login nodes."""
     import time
 
-    from torusrun.orchestrator.runs.state.due import due
-    from torusrun.orchestrator.runs.state.poll import PATIENCE_S
+    from torusrun.orchestrator.run.state.due import due
+    from torusrun.orchestrator.run.state.poll import PATIENCE_S
 
     there = {run.run for run in away}
     return due([view for view in views if view.run not in there], time.monotonic() + PATIENCE_S)

@@ -25,7 +25,7 @@ from torusrun.training.counted import counted
 MOST_NOTES = 3  # on the members of a sweep
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.planning.plan import Plan
+    from torusrun.orchestrator.run.plan.plan import Plan
     from torusrun.orchestrator.sweeps.plans import PlannedSweep
 
 
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
     from torusrun.orchestrator.cli.api import plan, submit
-    from torusrun.orchestrator.planning.notes import notes
+    from torusrun.orchestrator.run.plan.notes import notes
 
     later = bool(args.after or args.after_any or args.held)
     planned = plan(args.file, site=args.site, settings=args.settings, later=later)
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _sweep(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli.api import plan_sweep, sweep
-    from torusrun.orchestrator.planning.notes import notes
+    from torusrun.orchestrator.run.plan.notes import notes
 
     if args.held:
         raise UserError("--in starts one attempt at a time in a held allocation: leave out --in or the sweep")

@@ -31,10 +31,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal import output
     from torusrun.orchestrator.base.terminal.remarks import busy
-    from torusrun.orchestrator.folder.sweep_folder import find
     from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.report import sweep_cost, sweep_table
-    from torusrun.orchestrator.report.sweep_rows import rows_of
+    from torusrun.orchestrator.run.folder.sweep_folder import find
+    from torusrun.orchestrator.sweeps import sweep_cost, sweep_table
+    from torusrun.orchestrator.sweeps.sweep_rows import rows_of
 
     if there := remote_runs.sweep(args.sweep_id, of_any=True):
         from torusrun.orchestrator.remote import verbs

@@ -26,12 +26,12 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.remarks import draws, is_quiet, warn
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.folder.run_folder import RunFolder
+    from torusrun.orchestrator.cli.handle import Run
+    from torusrun.orchestrator.cli.sweep_handle import Sweep
     from torusrun.orchestrator.remote.remote_runs import Known
-    from torusrun.orchestrator.report.handle import Run
-    from torusrun.orchestrator.report.screen.watched import WatchedRuns
-    from torusrun.orchestrator.report.sweep_handle import Sweep
-    from torusrun.orchestrator.runs.state.view import View
+    from torusrun.orchestrator.run.folder.run_folder import RunFolder
+    from torusrun.orchestrator.run.state.view import View
+    from torusrun.orchestrator.show.screen.watched import WatchedRuns
 
 MOST_ROWS = 40  # rows of the table that stays on a terminal
 
@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.remote import verbs
-    from torusrun.orchestrator.runs.state import selection
+    from torusrun.orchestrator.run.state import selection
 
     away = verbs.of_one_host(args.run_ids) if args.run_ids else []
     runs = [] if away else selection.named(args.run_ids) if args.run_ids else _at_work()
@@ -66,7 +66,7 @@ def _as_json(runs: Sequence[RunFolder], away: Sequence[Known]) -> int:
 
     from torusrun.orchestrator.base.terminal.remarks import set_quiet
     from torusrun.orchestrator.remote import verbs
-    from torusrun.orchestrator.report.screen import printed
+    from torusrun.orchestrator.show.screen import printed
 
     set_quiet(True)
     if away:
@@ -93,9 +93,9 @@ def _outcome(views: Sequence[View]) -> int:
 
 
 def _at_work() -> list[RunFolder]:
-    from torusrun.orchestrator.runs.state import selection
-    from torusrun.orchestrator.runs.state.poll import views
-    from torusrun.orchestrator.runs.state.view import Record
+    from torusrun.orchestrator.run.state import selection
+    from torusrun.orchestrator.run.state.poll import views
+    from torusrun.orchestrator.run.state.view import Record
 
     known, _ = selection.newest(selection.named([]))
     found = views(known, keep=lambda run: isinstance(run, Record) and not run.settled)
@@ -105,12 +105,12 @@ def _at_work() -> list[RunFolder]:
 
 def _follow(runs: Sequence[RunFolder]) -> list[View]:
     """Show the runs until they are over or the user leaves, then their table."""
-    from torusrun.orchestrator.report.screen.watched import WatchedHere
+    from torusrun.orchestrator.show.screen.watched import WatchedHere
 
     watched = WatchedHere(runs)
     if draws():
         return _on_screen(watched)
-    from torusrun.orchestrator.report.screen import printed
+    from torusrun.orchestrator.show.screen import printed
 
     views = printed.show(runs)
     _table(watched, views)
@@ -118,7 +118,7 @@ def _follow(runs: Sequence[RunFolder]) -> list[View]:
 
 
 def _on_screen(watched: WatchedRuns) -> list[View]:
-    from torusrun.orchestrator.report.screen.screen import Screen
+    from torusrun.orchestrator.show.screen.screen import Screen
 
     screen = Screen(watched)
     try:
@@ -132,15 +132,15 @@ def _on_screen(watched: WatchedRuns) -> list[View]:
 
 def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
     from torusrun.orchestrator.base.terminal import output
-    from torusrun.orchestrator.report.listing import listing
-    from torusrun.orchestrator.report.screen import final_table as report
+    from torusrun.orchestrator.show.listing import listing
+    from torusrun.orchestrator.show.screen import final_table as report
 
     if is_quiet():
         return _complain(views)
     if len(views) == 1:
         report.show(watched.rows(views[0]), views[0].state)
         return
-    from torusrun.orchestrator.runs.state.attention import counts, ordered
+    from torusrun.orchestrator.run.state.attention import counts, ordered
 
     width = output.width(sys.stdout)
     shown = views if width is None else ordered(views)[:MOST_ROWS]
@@ -171,8 +171,8 @@ def follow_to_end(run: Run) -> int:
     """Show one run in one line until it is over, then its table; returns the exit code for its outcome."""
     from torusrun.orchestrator.cli.api import RunThere
     from torusrun.orchestrator.remote import verbs
-    from torusrun.orchestrator.report.screen import final_table as report
-    from torusrun.orchestrator.report.screen import live
+    from torusrun.orchestrator.show.screen import final_table as report
+    from torusrun.orchestrator.show.screen import live
 
     if isinstance(run, RunThere):
         return verbs.run_there(run.known, "watch")

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.keys.paths import expanded
 from torusrun.training.recipe.near import did_you_mean
 
 LARGEST_BYTES = 1 << 20

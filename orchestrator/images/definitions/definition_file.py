@@ -18,8 +18,8 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.image_file import LOGIN_MEND, has_login
 from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, there
-from torusrun.orchestrator.spec.load import read_text
-from torusrun.orchestrator.spec.paths import expanded
+from torusrun.orchestrator.keys.load import read_text
+from torusrun.orchestrator.keys.paths import expanded
 
 SECTIONS = {"files", "post", "environment", "labels", "test", "runscript", "help"}
 BOOTSTRAPS = {"docker", "oras", "debootstrap", "localimage", "docker-archive", "oci-archive"}

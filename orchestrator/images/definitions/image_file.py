@@ -12,10 +12,10 @@ from torusrun.orchestrator.base.shipped import shipped
 from torusrun.orchestrator.images.definitions import build_secrets
 from torusrun.orchestrator.images.definitions.dockerfile.instructions import is_dockerfile, is_name
 from torusrun.orchestrator.images.definitions.image_keys import Base, Cuda, File, ImageFile, ImageMpi, Python
-from torusrun.orchestrator.spec.load import read_text
-from torusrun.orchestrator.spec.paths import expanded
-from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
-from torusrun.orchestrator.spec.read import Marks, read
+from torusrun.orchestrator.keys.load import read_text
+from torusrun.orchestrator.keys.paths import expanded
+from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
+from torusrun.orchestrator.keys.read import Marks, read
 from torusrun.training.recipe.near import did_you_mean
 
 __all__ = ["Base", "Cuda", "File", "ImageFile", "ImageMpi", "Python", "find", "load"]

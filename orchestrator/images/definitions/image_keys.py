@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from torusrun.orchestrator.spec.kinds import LINE, NAME, VARIABLE, Limits, text_kind
+from torusrun.orchestrator.keys.kinds import LINE, NAME, VARIABLE, Limits, text_kind
 from torusrun.training.recipe.key import key, needed
 
 REFERENCE = text_kind(

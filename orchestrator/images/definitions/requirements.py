@@ -17,9 +17,9 @@ from urllib.parse import unquote
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.image_file import LOGIN_MEND, has_login
 from torusrun.orchestrator.images.definitions.image_keys import Python
-from torusrun.orchestrator.spec.load import read_text
-from torusrun.orchestrator.spec.paths import expanded
-from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError, shown
+from torusrun.orchestrator.keys.load import read_text
+from torusrun.orchestrator.keys.paths import expanded
+from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError, shown
 
 BUILD_ONLY = "/mnt"  # bound during a build; every base has it, so it needs no mount point
 INCLUDE = re.compile(r"(\s*(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+|(?=[^-\s=])))(\S+)(.*)", re.DOTALL)

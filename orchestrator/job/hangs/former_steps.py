@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.whole_lines import TAIL_BYTES
-from torusrun.orchestrator.folder import ledger, metrics
-from torusrun.orchestrator.folder.events import Started
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.network.placement.mapping import Placement
-from torusrun.orchestrator.runs.state.pace import step_s
+from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.folder import ledger, metrics
+from torusrun.orchestrator.run.folder.events import Started
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.pace import step_s
 
 
 def former_step_s(run: RunFolder, number: int, placement: Placement) -> float | None:

@@ -7,17 +7,17 @@ import time
 from collections.abc import Callable, Mapping
 
 from torusrun.orchestrator.base.private import READABLE, write_bytes
-from torusrun.orchestrator.folder.pulse import host_pulse_s
-from torusrun.orchestrator.folder.records import NO_ROOM, End
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job import gather
 from torusrun.orchestrator.job.gather import RankRecords
 from torusrun.orchestrator.job.hangs.former_steps import former_step_s
 from torusrun.orchestrator.job.hangs.hang import Pause, Where, hung, silent, symptom
 from torusrun.orchestrator.job.hangs.patience import NEVER, OTHER_S, UNKNOWN, Patience, Symptom
 from torusrun.orchestrator.job.hangs.signs import Signs
-from torusrun.orchestrator.network.placement.mapping import Placement
-from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.folder.pulse import host_pulse_s
+from torusrun.orchestrator.run.folder.records import NO_ROOM, End
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan
 
 ANSWER_S = 5.0  # how long the wrappers may take to answer where their ranks are
 WRITTEN_S = 0.5  # a stack is written in several pieces

@@ -6,12 +6,12 @@ import contextlib
 from pathlib import Path
 
 from torusrun.orchestrator.base.private import read_bytes, status
-from torusrun.orchestrator.folder import attempt_folders
-from torusrun.orchestrator.folder.beat import Beat
-from torusrun.orchestrator.folder.node_load import NodeLoad
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.job.hangs.patience import REPORTS, UNKNOWN, Sign
-from torusrun.orchestrator.network.placement.mapping import Placement
+from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.folder import attempt_folders
+from torusrun.orchestrator.run.folder.beat import Beat
+from torusrun.orchestrator.run.folder.node_load import NodeLoad
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.training.reporting.heartbeat import STEPS
 
 MOST_NODES = 50  # whose records are read in a pause

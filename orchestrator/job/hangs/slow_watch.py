@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.folder.node_load import NodeLoad
-from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.job.load.monitor import LEAST_S, MOST_PER_S
-from torusrun.orchestrator.network.placement.mapping import Placement
-from torusrun.orchestrator.runs.state.slow import Slow, slow
+from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.folder.node_load import NodeLoad
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.state.slow import Slow, slow
 
 CONFIRMED = 2  # looks that must agree on the ranks
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import ImageError, SiteError, explained
-from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.images.command import (
     NO_SECRETS,
     TMPFS,
@@ -22,6 +21,7 @@ from torusrun.orchestrator.job.image import node_folder
 from torusrun.orchestrator.job.image.mounted import mounted
 from torusrun.orchestrator.job.image.stage import copied
 from torusrun.orchestrator.job.start.launch_order import RankImage
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 
 def contained(

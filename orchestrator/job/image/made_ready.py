@@ -9,15 +9,15 @@ from pathlib import Path
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import TorusrunError
-from torusrun.orchestrator.folder.end_words import ended
-from torusrun.orchestrator.folder.how_ended import How
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.images import runtime
 from torusrun.orchestrator.job.image import stage
-from torusrun.orchestrator.planning.image import recorded as image_kept
-from torusrun.orchestrator.planning.image.recorded import Image
-from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.image import recorded as image_kept
+from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.run.plan.plan import Plan
 
 POLL_S = 0.25
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.training.files import own_folder
 
 MEND = (

@@ -33,7 +33,7 @@ from torusrun.training.files.trusted import unfinished
 from torusrun.training.reporting.output import never_fail
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.planning.image.recorded import Image
+    from torusrun.orchestrator.run.image.recorded import Image
     from torusrun.orchestrator.schedulers.interface import Scheduler
 
 BROADCAST_S = 1800.0

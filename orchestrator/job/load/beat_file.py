@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torusrun.orchestrator.folder.beat import Beat
+from torusrun.orchestrator.run.folder.beat import Beat
 
 EVERY_S = 1.0
 NEVER = float("inf")

@@ -1,4 +1,4 @@
-"""A rank's steps: the sum of all, and the usual time without waiting of the newest.
+"""The usual time without waiting of a rank's newest steps.
 
 These are so many that a short disturbance does not count.
 """
@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import replace
 from statistics import median
 
-from torusrun.orchestrator.folder.node_load import RankSteps
+from torusrun.orchestrator.run.folder.node_load import RankSteps
 
 FEWEST_STEPS = 50
 FEWEST_REPORTS = 5
@@ -22,12 +22,9 @@ class RecentSteps:
         self._last_step: int | None = None
         self._reports: deque[tuple[int, float]] = deque()  # how many steps, and the time of one without waiting
         self._steps = 0
-        self._all_steps, self._all_s = 0, 0.0
-        self._all_waited_s: float | None = 0.0
-        self._all_read_s: float | None = 0.0
 
     def add(self, report: RankSteps) -> RankSteps:
-        """The report, with the median of the newest ones, and the sum of all.
+        """The report, with the median of the newest ones.
 
         The first one of a rank does not count: it has its start.
         """
@@ -35,7 +32,6 @@ class RecentSteps:
         if last is None or report.step <= last:
             return report
         steps = report.step - last
-        report = self._with_sum(report, steps)
         if computed_s is None:
             return report
         self._reports.append((steps, computed_s))
@@ -45,22 +41,3 @@ class RecentSteps:
         if self._steps < FEWEST_STEPS or len(self._reports) < FEWEST_REPORTS:
             return report
         return replace(report, recent_s=median(time_s for _, time_s in self._reports), recent_steps=self._steps)
-
-    def _with_sum(self, report: RankSteps, steps: int) -> RankSteps:
-        """The report of so many steps, with the sum of all so far."""
-        self._all_steps += steps
-        self._all_s += steps * report.step_s
-        self._all_waited_s = _sum(self._all_waited_s, report.waited, steps * report.step_s)
-        self._all_read_s = _sum(self._all_read_s, report.read, steps * report.step_s)
-        return replace(
-            report,
-            all_steps=self._all_steps,
-            all_s=self._all_s,
-            all_waited_s=self._all_waited_s,
-            all_read_s=self._all_read_s,
-        )
-
-
-def _sum(before_s: float | None, share: float | None, time_s: float) -> float | None:
-    """The sum with this share of a time; None if one of the shares is unknown."""
-    return None if before_s is None or share is None else before_s + min(share, 1.0) * time_s

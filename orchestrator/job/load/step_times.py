@@ -19,11 +19,11 @@ from collections.abc import Collection, Mapping
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.typed import record_of
-from torusrun.orchestrator.folder.beat import Beat
-from torusrun.orchestrator.folder.node_load import RankSteps
-from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.job.load.beat_file import BeatFile
 from torusrun.orchestrator.job.load.recent_steps import RecentSteps
+from torusrun.orchestrator.run.folder.beat import Beat
+from torusrun.orchestrator.run.folder.node_load import RankSteps
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.training.reporting import step_times
 
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid (unix(7))

@@ -17,14 +17,14 @@ from torusrun.orchestrator.base.environment import safe, which
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import read_object, required
 from torusrun.orchestrator.base.private import write_bytes
-from torusrun.orchestrator.folder import allocation
-from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.images.command import TMPFS
 from torusrun.orchestrator.job.image import node_folder
 from torusrun.orchestrator.job.image.contained import start
 from torusrun.orchestrator.job.image.stage import place
 from torusrun.orchestrator.job.start.launch_order import Rank, ordered, secrets_of
+from torusrun.orchestrator.run.folder import allocation
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 SHELL = ("/bin/sh", "-c", "if command -v bash > /dev/null; then exec bash; else exec sh; fi")
 

@@ -12,7 +12,7 @@ import time
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object, required, write_json
-from torusrun.orchestrator.folder.run_folder import Attempt
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.training.meeting.addresses import RendezvousError, address_of_host
 
 LONGEST_S = 600.0  # rank 0 may copy an image first

@@ -16,12 +16,12 @@ from typing import Any
 from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.json_files import write_json
-from torusrun.orchestrator.folder import claim
-from torusrun.orchestrator.folder.log_times import Recorder
-from torusrun.orchestrator.folder.pulse import host_pulse_s
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.job.ranks import stacks
 from torusrun.orchestrator.job.start.launch_order import Rank
+from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.log_times import Recorder
+from torusrun.orchestrator.run.folder.pulse import host_pulse_s
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 POLL_S = 0.2
 NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, but may have ended

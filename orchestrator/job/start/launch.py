@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
-from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.images import pyxis
-from torusrun.orchestrator.network.hosts.same_host import same_host
-from torusrun.orchestrator.planning.image.recorded import Image
-from torusrun.orchestrator.planning.plan import Plan
+from torusrun.orchestrator.place.hosts.same_host import same_host
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.schedulers import launchers, remote_shell
 from torusrun.orchestrator.schedulers.launchers.launcher import PASSED, Launch, Launcher
 
@@ -52,7 +52,7 @@ def _in_image(
     plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str], image: Image
 ) -> list[str]:
     """The command of a launcher that puts the ranks into their image itself."""
-    from torusrun.orchestrator.planning.image import run_image  # half of a start's time
+    from torusrun.orchestrator.run.image import run_image  # half of a start's time
 
     given = {**inherited, **_gpus(plan), **plan.environment}
     started = replace(launch(plan, attempt, launcher, inherited), exported=pyxis.exported(given))
@@ -65,7 +65,7 @@ def _gpus(plan: Plan) -> dict[str, str]:
     """The variables by which enroot brings the node's GPUs into the image, or does not."""
     if not (plan.run.image and pyxis.used(plan.site.container.runtime)):
         return {}
-    from torusrun.orchestrator.planning.image import run_image
+    from torusrun.orchestrator.run.image import run_image
 
     return dict(pyxis.GPUS if run_image.gpu(plan) else pyxis.NO_GPUS)
 

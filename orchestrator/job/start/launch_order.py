@@ -9,12 +9,12 @@ from typing import Any
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import damaged, read_object
 from torusrun.orchestrator.base.typed import read_record
-from torusrun.orchestrator.folder.kept_secrets import kept
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.images.command import ContainerExec, SecretVariables
-from torusrun.orchestrator.network.placement.mapping import Placement, Slot
-from torusrun.orchestrator.planning.program.contract import master_environment, ranks_environment
-from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.place.placement.mapping import Placement, Slot
+from torusrun.orchestrator.run.folder.kept_secrets import kept
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.program.contract import master_environment, ranks_environment
+from torusrun.orchestrator.run.program.what_runs import Program
 
 
 @dataclass(frozen=True)

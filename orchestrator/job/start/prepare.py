@@ -10,16 +10,16 @@ from torusrun.orchestrator.base.environment import absolute_only
 from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.base.process import ENTRY
 from torusrun.orchestrator.base.shipped import ROOT
-from torusrun.orchestrator.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage
-from torusrun.orchestrator.network.placement.binding import beside
-from torusrun.orchestrator.network.placement.mapping import Placement
-from torusrun.orchestrator.planning.image.recorded import Image
-from torusrun.orchestrator.planning.plan import Plan
-from torusrun.orchestrator.planning.program import command, training
-from torusrun.orchestrator.planning.program.what_runs import Program
+from torusrun.orchestrator.place.placement.binding import beside
+from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.program import command, training
+from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
 from torusrun.orchestrator.schedulers.topology import node_type
 
@@ -93,7 +93,7 @@ def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
 
 
 def _rank_image(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> RankImage:
-    from torusrun.orchestrator.planning.image import run_image  # half of a start's time
+    from torusrun.orchestrator.run.image import run_image  # half of a start's time
 
     container = run_image.container(plan, image, found)
     known = {**vars(container), "directory": program.directory or container.directory}

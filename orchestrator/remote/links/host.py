@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import SiteError
 
 if TYPE_CHECKING:  # `status` needs no site
-    from torusrun.orchestrator.spec.site import Site
+    from torusrun.orchestrator.keys.site import Site
 
 PYTHON = "python3"
 SILENCE_S = 20.0  # the login node answers at least every 2 s, so a link is broken after such a silence

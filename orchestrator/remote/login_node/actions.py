@@ -19,23 +19,23 @@ from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.process import NoAnswer
-from torusrun.orchestrator.folder import index, patterns
-from torusrun.orchestrator.folder.sweep_folder import find as find_sweep
-from torusrun.orchestrator.planning.plan import plan
+from torusrun.orchestrator.cli.handle import Run
+from torusrun.orchestrator.cli.sweep_handle import Sweep
 from torusrun.orchestrator.remote.login_node import calls, sent_files
-from torusrun.orchestrator.report.handle import Run
-from torusrun.orchestrator.report.sweep_handle import Sweep
-from torusrun.orchestrator.runs.attempts import in_hold, submit
-from torusrun.orchestrator.runs.attempts.create import Origin
-from torusrun.orchestrator.runs.attempts.make_hold import held_plan
-from torusrun.orchestrator.runs.attempts.reproduce import plan_again, reproduce
-from torusrun.orchestrator.runs.collect import collect
-from torusrun.orchestrator.runs.state.account import Account
-from torusrun.orchestrator.runs.state.awaited import to_wait_for
-from torusrun.orchestrator.runs.state.poll import views
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.attempts import in_hold, submit
+from torusrun.orchestrator.run.attempts.create import Origin
+from torusrun.orchestrator.run.attempts.make_hold import held_plan
+from torusrun.orchestrator.run.attempts.reproduce import plan_again, reproduce
+from torusrun.orchestrator.run.folder import index, patterns
+from torusrun.orchestrator.run.folder.sweep_folder import find as find_sweep
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.state.account import Account
+from torusrun.orchestrator.run.state.awaited import to_wait_for
+from torusrun.orchestrator.run.state.poll import views
+from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 from torusrun.orchestrator.sweeps.submit import first as submit_sweep
+from torusrun.orchestrator.upkeep.collect import collect
 
 VERB_S = 7200.0
 
@@ -200,9 +200,7 @@ def _init(folder: Path, request: Request) -> Any:
 
 def _report(folder: Path, request: Request) -> Any:
     """The page about runs, as text."""
-    from torusrun.orchestrator.report.page import (
-        made,  # imported late: other actions need neither Jinja2 nor predictions
-    )
+    from torusrun.orchestrator.show.page import made
 
     return made.html([index.find(run) for run in request["runs"]])
 

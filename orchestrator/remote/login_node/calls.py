@@ -25,8 +25,8 @@ from typing import Any
 
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.keys.paths import state_folder
 from torusrun.orchestrator.remote.links.frames import PIECE_BYTES
-from torusrun.orchestrator.spec.paths import state_folder
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 BETWEEN_S = 0.05

@@ -11,7 +11,7 @@ from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.remote.login_node import store
-from torusrun.orchestrator.runs.code.freeze import checksum_of
+from torusrun.orchestrator.run.code.freeze import checksum_of
 from torusrun.training.files.checksum import sha256_of
 
 CODE = "code"  # the folder of the code in the folder of a call

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.spec.paths import checked, home
+from torusrun.orchestrator.keys.paths import checked, home
 from torusrun.training.files.checksum import sha256_of
 
 CHECKSUM = re.compile(r"[0-9a-f]{64}")

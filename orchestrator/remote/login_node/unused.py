@@ -11,10 +11,10 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.folder import disk
 from torusrun.orchestrator.remote.login_node import calls, store
-from torusrun.orchestrator.runs.cleaning.garbage import Garbage
-from torusrun.orchestrator.runs.collect import PARTIAL
+from torusrun.orchestrator.run.folder import disk
+from torusrun.orchestrator.upkeep.cleaning.garbage import Garbage
+from torusrun.orchestrator.upkeep.collect import PARTIAL
 from torusrun.training.counted import counted
 
 

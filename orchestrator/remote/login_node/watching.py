@@ -23,10 +23,10 @@ from typing import Any
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.defect import report
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.folder import index
-from torusrun.orchestrator.report.screen.detail import Detail
-from torusrun.orchestrator.report.screen.watched import WatchedHere
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.run.folder import index
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.show.screen.detail import Detail
+from torusrun.orchestrator.show.screen.watched import WatchedHere
 
 MOST_POINTS = 512  # of a curve; no terminal has more columns
 DETAIL_S = 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from torusrun.orchestrator.network.hosts.hostlist import numbers
+from torusrun.orchestrator.place.hosts.hostlist import numbers
 from torusrun.orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi, firsts
 
 LOST = re.compile(r"srun: error: Node failure on (\S+)")

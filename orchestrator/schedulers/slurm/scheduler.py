@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Status
-from torusrun.orchestrator.network.hosts.hostlist import expand
+from torusrun.orchestrator.place.hosts.hostlist import expand
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler
 from torusrun.orchestrator.schedulers.slurm import facts, states, topology
 from torusrun.orchestrator.schedulers.traits import ClusterQueries, Query, Reach, Traits, Variables

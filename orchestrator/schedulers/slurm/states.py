@@ -7,7 +7,7 @@ import time
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import State, Status, never_starts
-from torusrun.orchestrator.network.hosts.hostlist import expand
+from torusrun.orchestrator.place.hosts.hostlist import expand
 from torusrun.orchestrator.schedulers.arrays import with_arrays
 from torusrun.orchestrator.schedulers.slurm import reasons
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.network.hosts.hostlist import expand
-from torusrun.orchestrator.network.hosts.tree import Tree
+from torusrun.orchestrator.place.hosts.hostlist import expand
+from torusrun.orchestrator.place.hosts.tree import Tree
 from torusrun.orchestrator.schedulers.cluster_facts import Ask
 from torusrun.orchestrator.schedulers.slurm import topology_yaml
 from torusrun.orchestrator.schedulers.traits import SwitchSource

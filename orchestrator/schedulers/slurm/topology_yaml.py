@@ -12,10 +12,10 @@ from math import prod
 import yaml
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.network.hosts.hostlist import expand
-from torusrun.orchestrator.network.hosts.tree import Tree
-from torusrun.orchestrator.spec.nodes import compose, mark_of
-from torusrun.orchestrator.spec.problems import SpecError
+from torusrun.orchestrator.keys.nodes import compose, mark_of
+from torusrun.orchestrator.keys.problems import SpecError
+from torusrun.orchestrator.place.hosts.hostlist import expand
+from torusrun.orchestrator.place.hosts.tree import Tree
 
 SOURCE = "Slurm's topology.yaml"
 AXES = ("x", "y", "z")

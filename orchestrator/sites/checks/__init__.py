@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torusrun.orchestrator.planning.image.login import login
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.software import Software
+from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.sites.checks import folders, images, programs, scheduler, software
 from torusrun.orchestrator.sites.checks.check import Check
-from torusrun.orchestrator.spec.site import Site
-from torusrun.orchestrator.spec.software import Software
 
 
 def examine(site: Site, *, job: bool = False) -> Iterator[Check]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.keys.paths import absolute
+from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.sites.checks.check import Check, failed, ok, warning
 from torusrun.orchestrator.sites.machine import file_system, is_shared
-from torusrun.orchestrator.spec.paths import absolute
-from torusrun.orchestrator.spec.site import Site
 
 LEAST_BYTES, FEW_BYTES = 100 * 2**20, 10 * 2**30
 LEAST_INODES, FEW_INODES = 1_000, 100_000

@@ -9,10 +9,10 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError, explained
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.images.checks import facts
-from torusrun.orchestrator.planning.image.login import Login
+from torusrun.orchestrator.keys.paths import absolute
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.image.login import Login
 from torusrun.orchestrator.sites.checks.check import Check, failed, ok, warning
-from torusrun.orchestrator.spec.paths import absolute
-from torusrun.orchestrator.spec.site import Site
 from torusrun.training.counted import counted
 
 SUBIDS = "ask the administrators for a range in /etc/subuid and /etc/subgid and for newuidmap"
@@ -57,7 +57,7 @@ def _of_others(site: Site) -> Iterator[Check]:
     """Whether the images of others can be read, and nobody but the named users could replace them."""
     if not site.container.caches:
         return
-    from torusrun.orchestrator.planning.image.building import caches  # imported late: it imports the templates
+    from torusrun.orchestrator.run.image.building import caches  # imported late: it imports the templates
 
     try:
         shared = caches(site).shared

@@ -11,11 +11,11 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.shipped import ROOT
-from torusrun.orchestrator.planning.image.login import Login
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.image.login import Login
 from torusrun.orchestrator.schedulers.launchers import ASKED, KNOWN, family, named
 from torusrun.orchestrator.sites.checks.check import Check, failed, ok, version_line, warning
 from torusrun.orchestrator.sites.machine import file_system, is_shared
-from torusrun.orchestrator.spec.site import Site
 
 ASKING_S = 60.0
 OLDEST = (3, 10)

@@ -8,13 +8,13 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.planning.job_request import of_site
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.plan.job_request import of_site
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from torusrun.orchestrator.schedulers.topology import DESCRIBED, tree_of
 from torusrun.orchestrator.sites.checks.check import Check, failed, ok, warning
 from torusrun.orchestrator.sites.propose import shown
-from torusrun.orchestrator.spec.site import Site
 from torusrun.training.counted import counted
 
 ASKED_S = 60.0

@@ -14,10 +14,10 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.images.checks import probe
-from torusrun.orchestrator.planning.image.login import login
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.software import Software
+from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.sites.checks.check import Check, failed, ok, version_line, warning
-from torusrun.orchestrator.spec.site import Site
-from torusrun.orchestrator.spec.software import Software
 
 ASKING_S = 120.0
 MEND = "correct 'environment'"

@@ -27,9 +27,9 @@ from torusrun.orchestrator.images.definitions.package_lock import PackageLock
 from torusrun.orchestrator.images.definitions.prepare import prepare
 from torusrun.orchestrator.images.definitions.requirements import Brought
 from torusrun.orchestrator.images.runtime import Runtime
-from torusrun.orchestrator.planning.image import building
-from torusrun.orchestrator.planning.image.build_job import _pass_on, build_in_job
-from torusrun.orchestrator.spec.load import load_site
+from torusrun.orchestrator.keys.load import load_site
+from torusrun.orchestrator.run.image import building
+from torusrun.orchestrator.run.image.build_job import _pass_on, build_in_job
 
 # As pip 23 of Debian 12 said them.
 RETRY = (

@@ -16,8 +16,8 @@ from torusrun.orchestrator.images.builds import running
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
 from torusrun.orchestrator.images.builds.caches import Caches, one_of, users
 from torusrun.orchestrator.images.definitions.inputs import file_checksum
-from torusrun.orchestrator.planning.image import building
-from torusrun.orchestrator.spec.load import load_site
+from torusrun.orchestrator.keys.load import load_site
+from torusrun.orchestrator.run.image import building
 
 KEY = "a" * 64
 

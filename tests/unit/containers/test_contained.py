@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.errors import ImageError, SiteError
-from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.images.command import Bind
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.job.image.contained import contained
 from torusrun.orchestrator.job.start.launch_order import RankImage
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 NOTHING = contextlib.ExitStack()
 SECRET = "$(id) is; a 'secret'"

@@ -19,7 +19,7 @@ from torusrun.orchestrator.images.definitions.dockerfile import words
 from torusrun.orchestrator.images.definitions.inputs import Inputs
 from torusrun.orchestrator.images.definitions.prepare import prepare, sources
 from torusrun.orchestrator.images.source import parse
-from torusrun.orchestrator.spec.load import load
+from torusrun.orchestrator.keys.load import load
 
 HERE = Path(__file__).parent / "dockerfile"
 SITE = "scheduler: local\nlauncher: spawn\nnode: {ranks: 1}\nruns: runs\ncontainer: {cache: images}\n"

@@ -8,8 +8,8 @@ import pytest
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.shipped import shipped
 from torusrun.orchestrator.images.definitions.image_file import ImageFile, find, load
-from torusrun.orchestrator.spec.problems import SpecError
-from torusrun.orchestrator.spec.schema import schema
+from torusrun.orchestrator.keys.problems import SpecError
+from torusrun.orchestrator.keys.schema import schema
 
 GOOD = "name: mine\nbase: {debootstrap: bookworm}\n"
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.images.definitions.inputs import file_checksum
-from torusrun.orchestrator.planning.image import recorded as image_kept
-from torusrun.orchestrator.planning.image.recorded import Image
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.image import recorded as image_kept
+from torusrun.orchestrator.run.image.recorded import Image
 
 
 @pytest.fixture

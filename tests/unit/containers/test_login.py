@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from torusrun.orchestrator.planning.image.login import login
-from torusrun.orchestrator.spec.site import ContainerSettings, Site
+from torusrun.orchestrator.keys.site import ContainerSettings, Site
+from torusrun.orchestrator.run.image.login import login
 
 # What environment-modules and Lmod give a shell: a function that changes its variables.
 MODULE = """module() {

@@ -16,7 +16,6 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import ENTRY
 from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder.run_folder import RunFolder
 from torusrun.orchestrator.images import pyxis, sif, source
 from torusrun.orchestrator.images.builds import squash
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
@@ -24,13 +23,14 @@ from torusrun.orchestrator.images.command import Bind
 from torusrun.orchestrator.images.definitions.inputs import file_checksum
 from torusrun.orchestrator.job.start import launch
 from torusrun.orchestrator.job.witness import words
-from torusrun.orchestrator.planning.image import run_image
-from torusrun.orchestrator.planning.image.login import Login
-from torusrun.orchestrator.planning.image.recorded import Image
-from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.keys.load import load_site
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.image import run_image
+from torusrun.orchestrator.run.image.login import Login
+from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.schedulers import launchers
 from torusrun.orchestrator.sites.checks import images
-from torusrun.orchestrator.spec.load import load_site
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "pyxis"
 SITE = "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2}\npython: /opt/py\n"

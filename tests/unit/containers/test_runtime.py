@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.folder.run_folder import Attempt
 from torusrun.orchestrator.images.checks.answers import runs_on
 from torusrun.orchestrator.images.command import ContainerExec, inside, start_instance, stop_instance
 from torusrun.orchestrator.images.runtime import SINCE, Runtime
 from torusrun.orchestrator.job.image import node_folder
-from torusrun.orchestrator.planning.image import checking, run_image
-from torusrun.orchestrator.planning.image.recorded import Image
-from torusrun.orchestrator.planning.plan import Plan, plan
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.image import checking, run_image
+from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.run.plan.plan import Plan, plan
 
 NEW = Runtime("apptainer", "apptainer", (1, 4, 5))
 CE = Runtime("singularity", "singularity-ce", (4, 3, 3))

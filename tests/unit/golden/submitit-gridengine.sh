@@ -49,7 +49,7 @@ rm -f "$again"
 # A warning is ignored until there is a function to take it: submitit takes one, and those after it are ignored.
 trap '' USR2
 trap told_to_end TERM
-mpirun --oversubscribe -np 4 --map-by ppr:2:node "${passed[@]}" sh -c 'trap "" USR2; exec "$@"' sh /opt/env/bin/python -u /opt/torusrun/training/entry/torusrun torusrun.orchestrator.schedulers.for_submitit.task "$folder" &
+mpirun --oversubscribe -np 4 --map-by ppr:2:node "${passed[@]}" sh -c 'trap "" USR2; exec "$@"' sh /opt/env/bin/python -u /opt/torusrun/training/entry/torusrun torusrun.orchestrator.submitit.task "$folder" &
 child=$!
 # The warning before the time limit, which these schedulers do not give, or one that somebody asked for.
 (

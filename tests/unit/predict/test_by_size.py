@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.folder import index, kept_forecast
-from torusrun.orchestrator.folder.records import End
-from torusrun.orchestrator.folder.run_folder import RunFolder
-from torusrun.orchestrator.network.prediction.by_size import MeasuredRun, forecast
-from torusrun.orchestrator.planning.command_runs import forecast_at_submit
-from torusrun.orchestrator.planning.plan import plan
-from torusrun.orchestrator.report.listing import listing
-from torusrun.orchestrator.report.progress_text import words
-from torusrun.orchestrator.runs.state.view import read_record
+from torusrun.orchestrator.predict.command_runs import forecast_at_submit
+from torusrun.orchestrator.predict.model.by_size import MeasuredRun, forecast
+from torusrun.orchestrator.run.folder import index, kept_forecast
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.state.view import read_record
+from torusrun.orchestrator.show.listing import listing
+from torusrun.orchestrator.show.progress_text import words
 from torusrun.orchestrator.sweeps.cost import cost
 from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 from torusrun.training.reporting.metrics import Metrics

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from torusrun.orchestrator.network.prediction.checkpoints import Saving, cost, in_memory, mean_time_to_failure_s
-from torusrun.orchestrator.report.prediction.checkpoints import line, line_without_rate
+from torusrun.orchestrator.predict.answers.checkpoints import line, line_without_rate
+from torusrun.orchestrator.predict.model.checkpoints import Saving, cost, in_memory, mean_time_to_failure_s
 
 
 def test_metas_jobs_fail_as_often_as_published_and_nodes_as_often_as_the_site_says() -> None:

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.published import model as published
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.network.prediction import doubts, published
-from torusrun.orchestrator.network.prediction.compute import Device, device
-from torusrun.orchestrator.network.prediction.interval import Doubt, Interval, around, middle, of_next
-from torusrun.orchestrator.network.prediction.step import step
-from torusrun.orchestrator.network.prediction.stragglers import expected_maximum, largest_ranks, stragglers
+from torusrun.orchestrator.predict.model import doubts
+from torusrun.orchestrator.predict.model.compute import Device, device
+from torusrun.orchestrator.predict.model.interval import Doubt, Interval, around, middle, of_next
+from torusrun.orchestrator.predict.model.step import step
+from torusrun.orchestrator.predict.model.stragglers import expected_maximum, largest_ranks, stragglers
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
@@ -56,10 +57,6 @@ def test_a_baseline_of_the_same_size_adds_no_wait_and_a_larger_one_takes_some_aw
     assert few.wait_s(0.1) == pytest.approx(0.1 / (1 + 2.0 * expected_maximum(16)) - 0.1), "compute without any wait"
     assert -0.1 < few.wait_between(0.1).low <= few.wait_s(0.1) <= few.wait_between(0.1).high < 0.0
     assert stragglers(64, 1, sigma=0.02).wait_s(0.1) == pytest.approx(0.02 * 0.1 * expected_maximum(64))
-
-
-def test_ranks_that_meet_once_in_four_steps_wait_half_as_long_for_each() -> None:
-    assert stragglers(64, 1, every=4).wait_s(0.1) == pytest.approx(stragglers(64, 1).wait_s(0.1) / 2)
 
 
 def test_beyond_the_largest_known_cluster_the_upper_bound_alone_grows_faster() -> None:

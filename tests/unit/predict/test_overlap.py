@@ -2,7 +2,7 @@
 
 import pytest
 
-from torusrun.orchestrator.network.prediction import tensors
+from torusrun.orchestrator.predict.model import tensors
 
 
 def test_resnet50_has_the_tensors_of_the_paper() -> None:

@@ -1,28 +1,20 @@
-"""`torusrun predict`, `records`, `scale`, `grids` and `calibrate` as they are typed."""
+"""`torusrun predict` and `calibrate` as they are typed."""
 
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.network.prediction import calibration, constants
-from torusrun.orchestrator.network.prediction.compute import device_for
+from torusrun.orchestrator.predict.model import calibration, constants
+from torusrun.orchestrator.predict.model.compute import device_for
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
 BIG = ["--site", "slurm-v100", "--set", "nodes=16", "--set", "grid=8x8", "--set", "train.batch=2048"]
-
-WITHOUT_RUN = (
-    (["--network", "nowhere"], "there are: abci-v"),
-    (["--gpu", "abacus"], "there are: v100-16gb"),
-    (["--local-batch", "0"], "must be from 1 to"),
-    (["--local-batch", "9" * 400], "must be from 1 to"),
-)
 
 Said = pytest.CaptureFixture[str]
 
@@ -90,21 +82,18 @@ def test_what_the_ranks_send_decides_what_is_exposed(home: Path, capsys: Said) -
     def of(*sync: str) -> Any:
         return answer(capsys, *words, *(word for key in sync for word in ("--set", f"train.sync.{key}")))
 
-    exact, one, ddp, fujitsu, equal, local = (
+    exact, one, ddp, fujitsu, equal = (
         of("buckets=exact"),
         of("buckets=one"),
         of("buckets=ddp"),
         of("buckets=fujitsu"),
         of("buckets=equal", "count=8"),
-        of("every=8"),
     )
     assert one["groups"] == [161] and fujitsu["groups"] == [3, 21, 57, 80] and 4 < len(equal["groups"]) < 10
     assert one["exposed_s"] == pytest.approx(one["all_reduce_s"]), "nothing overlaps"
     planned = [found["exposed_s"] for found in (ddp, fujitsu, equal)]
     assert all(exact["exposed_s"] <= exposed < one["exposed_s"] for exposed in planned) and len({*planned}) == 3
     assert of("all_reduce=ddp")["groups"] == ddp["groups"], "1 MiB, then 25 MiB of fp32, whoever reduces them"
-    assert local["groups"] == [] and local["step_s"] < one["step_s"]
-    assert any("after every 8 steps" in line for line in local["assumptions"])
     assert of()["groups"] == exact["groups"], "the default on GPUs"
 
 
@@ -274,35 +263,15 @@ def test_the_fixed_part_of_a_step_stays_at_another_batch(home: Path, capsys: Sai
     assert max(widths) < 2
 
 
-def test_a_sweep_is_a_table_a_plot_and_a_picture(tmp_path: Path, capsys: Said) -> None:
-    picture = tmp_path / "sweep.svg"
-    assert main(["scale", "--svg", str(picture)]) == 0
-    said = capsys.readouterr().out
-    assert "100,000" in said and "twice the best or more" in said
-    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
-    breaks = answer(capsys, "scale", "4..100000")["breaks_at_gpus"]
-    assert isinstance(breaks, dict)
-    assert (breaks["ring"], breaks["leaders"], breaks["torus"]) == (2048, 2048, None)
-
-
-def test_the_grids_of_the_records(capsys: Said) -> None:
-    found = answer(capsys, "grids")["grids"]
-    assert isinstance(found, list)
-    whose = {(one["gpus"], *one["grid"]) for one in found if one["whose"] in ("Sony", "Fujitsu")}
-    assert whose == {(1024, 32, 32), (2048, 32, 64), (2048, 4, 512), (3456, 48, 72)}
-    for one in found:
-        best = min(other["best_columns_s"] for other in found if other["gpus"] == one["gpus"])
-        assert one["whose"] != "best of two levels" or one["best_columns_s"] == best
-
-
-def test_the_published_table(capsys: Said) -> None:
-    assert main(["records"]) == 0
-    said = capsys.readouterr().out
-    assert "unexplained: Sony's 122 s is not 90 epochs at its peak rate" in said
-    assert "within 5 %: 5 of the 7 rows" in said
-    assert "inside the 90 % interval: 14 of 15 rows; outside: fastai-16-128" in said
-    rows = answer(capsys, "records")["rows"]
-    assert isinstance(rows, list) and len(rows) == 22
+def test_sizes_and_grids_are_tables(home: Path, capsys: Said) -> None:
+    words = ["predict", DIGITS, *BIG, "--workload", "resnet50"]
+    sizes = answer(capsys, *words, "--nodes", "4,16")["forecasts"]
+    assert isinstance(sizes, list) and [row["ranks"] for row in sizes] == [16, 64]
+    assert sizes[0]["images_per_s"] < sizes[1]["images_per_s"] < 4 * sizes[0]["images_per_s"]
+    grids = answer(capsys, *words, "--grids")["forecasts"]
+    assert isinstance(grids, list) and [row["grid"] for row in grids][3:5] == [[8, 8], [16, 4]]
+    alone = answer(capsys, *words)
+    assert {name: grids[3][name] for name in ("step_s", "total_s")} == {k: alone[k] for k in ("step_s", "total_s")}
 
 
 @pytest.mark.parametrize(
@@ -317,48 +286,15 @@ def test_the_published_table(capsys: Said) -> None:
         ([DIGITS, "--images-per-s", "fast"], "write RATE, or RATE@BATCH"),
         ([DIGITS, "--images-per-s", "5@0"], "must be above 0"),
         ([DIGITS, "--network", "nowhere"], "there are: abci-v"),
+        ([DIGITS, "--nodes", "4..8"], "write numbers between commas, as in 4,8,16"),
+        ([DIGITS, "--nodes", "2"], "'nodes' must be 1 on a local site"),
+        ([DIGITS, "--grids", "--hosts", "x"], "one run alone is placed on hosts"),
         ([DIGITS, "--hosts", "nowhere.txt"], "--hosts nowhere.txt: cannot be read"),
     ],
 )
 def test_what_cannot_be_predicted_is_said_in_one_line(home: Path, capsys: Said, argv: list[str], message: str) -> None:
     said = refused(capsys, "predict", *argv)
     assert message in said and said.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["scale", "8"], "write A..B"),
-        (["scale", "8..4"], "write A..B"),
-        (["scale", "0..4"], "write A..B"),
-        (["scale", "4..99999999999999999999"], "write A..B"),
-        (["scale", "4..8", "--svg", "/nowhere/at/all.svg"], "cannot be written"),
-        *((["scale", "4..8", *words], message) for words, message in WITHOUT_RUN),
-        *((["grids", *words], message) for words, message in WITHOUT_RUN),
-    ],
-)
-def test_what_cannot_be_compared_is_said_in_one_line(capsys: Said, argv: list[str], message: str) -> None:
-    said = refused(capsys, *argv)
-    assert message in said and said.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("argv", "command"),
-    [
-        (["--published"], "torusrun records"),
-        (["--published", "--json"], "torusrun records"),
-        ([DIGITS, "--published"], "torusrun records"),
-        (["--gpus", "4..100000"], "torusrun scale A..B"),
-        (["--gpus=4..8", "--local-batch", "64"], "torusrun scale A..B"),
-        (["--svg", "x.svg"], "torusrun scale A..B --svg FILE"),
-        (["--grids"], "torusrun grids"),
-        (["--local-batch", "64"], "torusrun scale --local-batch N"),
-    ],
-)
-def test_an_option_of_former_versions_says_which_verb_has_it(capsys: Said, argv: list[str], command: str) -> None:
-    said = refused(capsys, "predict", *argv)
-    assert f"{argv[argv[0] == DIGITS].partition('=')[0]} is not" in said and f"write `{command}`" in said
-    assert said.count("\n") == 1
 
 
 def measured(alpha: float, beta: float) -> list[dict[str, object]]:
@@ -416,7 +352,8 @@ def test_bad_measurements_are_refused_in_one_line(tmp_path: Path, capsys: Said, 
      "network: {a: {members: 2, bandwidth_bytes_per_s: .nan, latency_s: 0}}",
      "network: {a: {members: 2, bandwidth_bytes_per_s: 1, latency_s: 0, sharing: no}}"],
 )  # fmt: skip
-def test_bad_links_are_refused_in_one_line(tmp_path: Path, capsys: Said, text: str) -> None:
+def test_bad_links_are_refused_in_one_line(tmp_path: Path, home: Path, capsys: Said, text: str) -> None:
     links = tmp_path / "links.yaml"
     links.write_text(text)
-    assert refused(capsys, "scale", "4..8", "--network", str(links)).count("\n") == 1
+    said = refused(capsys, "predict", DIGITS, "--images-per-s", "500", "--network", str(links))
+    assert said.count("\n") == 1

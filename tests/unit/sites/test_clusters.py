@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.sites.recorded_clusters import GRIDENGINE, PBS
+from torusrun.orchestrator.keys.load import load_site
 from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
 from torusrun.orchestrator.sites.clusters import KnownCluster, Recognition, clusters, recognised
-from torusrun.orchestrator.spec.load import load_site
 
 CERTAIN, POSSIBLE = Recognition.CERTAIN, Recognition.POSSIBLE
 ABCI_H = ("rt_HF", "rt_HG", "rt_HC")

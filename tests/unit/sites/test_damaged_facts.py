@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from tests.unit.sites.recorded_clusters import GRIDENGINE, LOCAL, PBS_WITH_ROUTES, SLURM, Ask
 from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.keys.problems import SpecError
+from torusrun.orchestrator.keys.read import read
+from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts
 from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
 from torusrun.orchestrator.schedulers.local import facts as local_cluster
@@ -20,9 +23,6 @@ from torusrun.orchestrator.sites.detect import Reached
 from torusrun.orchestrator.sites.machine import Machine
 from torusrun.orchestrator.sites.propose import propose
 from torusrun.orchestrator.sites.text import text
-from torusrun.orchestrator.spec.problems import SpecError
-from torusrun.orchestrator.spec.read import read
-from torusrun.orchestrator.spec.site import Site
 
 DESCRIBED: dict[str, tuple[Callable[[Ask], ClusterFacts], Ask]] = {
     "slurm": (lambda ask: slurm_cluster.describe(ask, "labuser"), SLURM),

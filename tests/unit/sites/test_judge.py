@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.runs.state.view import View
+from torusrun.orchestrator.keys.read import read
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.sites import hello
 from torusrun.orchestrator.sites.judge import Talk, judged, skew_s
-from torusrun.orchestrator.spec.read import read
-from torusrun.orchestrator.spec.site import Site
 
 SITE = read(Site, "scheduler: slurm\nlauncher: srun\nnode: {ranks: 1, interface: ib0, hcas: [mlx5_0]}\n", "s.yaml")[0]
 

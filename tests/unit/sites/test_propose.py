@@ -14,6 +14,9 @@ from tests.unit.sites.recorded_clusters import GRIDENGINE, LOCAL, PBS, PBS_WITH_
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.checks.answers import MpiLibrary
 from torusrun.orchestrator.images.runtime import Runtime
+from torusrun.orchestrator.keys.problems import SpecError
+from torusrun.orchestrator.keys.read import read
+from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind, Queue
 from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
 from torusrun.orchestrator.schedulers.local import facts as local_cluster
@@ -25,9 +28,6 @@ from torusrun.orchestrator.sites.detect import Reached
 from torusrun.orchestrator.sites.machine import Adapter, Machine
 from torusrun.orchestrator.sites.propose import propose
 from torusrun.orchestrator.sites.text import text
-from torusrun.orchestrator.spec.problems import SpecError
-from torusrun.orchestrator.spec.read import read
-from torusrun.orchestrator.spec.site import Site
 
 BARE = Machine((), (), None, None, False, False, ())
 FULL = Machine(

@@ -7,14 +7,14 @@ import pytest
 
 from tests.unit.sites.recorded_clusters import RECORDED
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.planning.image.login import login
+from torusrun.orchestrator.keys.load import load_site
+from torusrun.orchestrator.keys.read import read
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.schedulers.local.scheduler import Local
 from torusrun.orchestrator.schedulers.traits import ClusterQueries
 from torusrun.orchestrator.sites.checks import folders, programs, scheduler
 from torusrun.orchestrator.sites.checks.check import Check
-from torusrun.orchestrator.spec.load import load_site
-from torusrun.orchestrator.spec.read import read
-from torusrun.orchestrator.spec.site import Site
 
 HERE = ["--scheduler", "local", "--yes"]
 

@@ -10,7 +10,6 @@ from functools import partial
 
 import torch
 
-from torusrun.training.data import colour
 from torusrun.training.data.images import crops, decode, rectangles
 from torusrun.training.data.images.ahead import Ahead, Batch, Decoding, Samples
 from torusrun.training.data.images.corrupt import Register
@@ -26,7 +25,7 @@ MOST_WORKERS = 8  # if the recipe gives no number; ranks of a node share its cor
 
 
 class Images:
-    """Images [B, 3, height, width] in bytes, and labels [B]. Images with changed colours are float32.
+    """Images [B, 3, height, width] in bytes, and labels [B].
 
     After `normalize_on_device` they have ImageNet's mean 0 and deviation 1. A training image is a function of (seed,
     epoch, sample) and the view.
@@ -90,8 +89,7 @@ class Images:
 
     def _start(self, samples: Samples) -> Decoding:
         size = self._view.size or SIDE
-        kind = torch.float32 if self._view.augment and self._view.colour else torch.uint8
-        images = torch.empty(len(samples), CHANNELS, size, size, dtype=kind)
+        images = torch.empty(len(samples), CHANNELS, size, size, dtype=torch.uint8)
         labels = torch.empty(len(samples), dtype=torch.long)
         fill = partial(self._decode, self._view, images.numpy(), labels.numpy())
         return Decoding(images, labels, [self._threads.submit(fill, at, *each) for at, each in enumerate(samples)])
@@ -102,12 +100,9 @@ class Images:
         for candidate in self._bad.candidates(sample):
             draw = crops.draws(self._seed, epoch, sample)
             flip = draw() < 0.5
-            by = None
-            if view.augment and view.colour:
-                by = colour.factors(self._seed, epoch, sample, view.colour)
             box_of = partial(crops.train_box, view=view, size=images.shape[-1], draw=draw)
             try:
-                decode.train_pixels(self._train.read(candidate), box_of, flip, self._settings.draft, images[at], by)
+                decode.train_pixels(self._train.read(candidate), box_of, flip, self._settings.draft, images[at])
             except decode.Corrupt as error:
                 self._bad.add(candidate, str(error))
                 continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from PIL.PpmImagePlugin import PpmImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from torusrun.training.data import colour
 from torusrun.training.data.images.crops import Box
 from torusrun.training.recipe.reading import ConfigError
 
@@ -37,7 +36,7 @@ FORMATS = [
 DEEP = ("I", "F")  # modes with grey levels that Pillow cuts off at 255: an image of 16 bits would be white
 
 Pixels = Any
-"""A numpy array [3, height, width] of bytes, or of float32 from 0 to 255 if colours change."""
+"""A numpy array [3, height, width] of bytes."""
 
 
 class Corrupt(Exception):
@@ -62,12 +61,8 @@ def train_pixels(
     flip: bool,
     draft: bool,
     into: Pixels,
-    by: Sequence[float] | None = None,
 ) -> None:
-    """Write the part `box_of(width, height)` of an image into `into`, scaled to its size. Raises Corrupt.
-
-    Its colours change `by` three factors; then `into` has float32.
-    """
+    """Write the part `box_of(width, height)` of an image into `into`, scaled to its size. Raises Corrupt."""
     height, width = into.shape[1:]
     try:
         image = _part(data, lambda w, h: (box_of(w, h), width, height), draft)
@@ -76,8 +71,6 @@ def train_pixels(
     except Exception as error:
         raise Corrupt(_why(error)) from None
     pixels = np.asarray(image)[:, ::-1] if flip else np.asarray(image)
-    if by:
-        pixels = colour.changed(pixels.transpose(2, 0, 1).astype(np.float32), by).transpose(1, 2, 0)
     into[...] = pixels.transpose(2, 0, 1)
 
 

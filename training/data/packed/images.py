@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from torusrun.training.data import colour
 from torusrun.training.data.normal import Normal
 from torusrun.training.data.order import draws
 from torusrun.training.data.packed.sources import Source
@@ -22,8 +21,8 @@ TEST_BATCH = 500
 class PackedImages:
     """Images [B, channels, size, size] in bytes, and labels [B].
 
-    After `normalize_on_device` they have mean 0 and deviation 1 over the training half. Images in another size or with
-    changed colours are float32.
+    After `normalize_on_device` they have mean 0 and deviation 1 over the training half. Images in another size are
+    float32.
     A training image is a function of (seed, epoch, sample) and the view. With `augment` it is moved by up to the
     source's `reach` of pixels, with black around it, and mirrored if the source says so. Area and aspect are not used.
     """
@@ -52,7 +51,7 @@ class PackedImages:
         images, labels = (each[index] for each in self._halves[0])
         if self._view.augment:
             images = self._changed(images, np.stack([self._draws(epoch)[sample] for epoch, sample in samples]))
-        return _in_size(self._coloured(images, samples), self._view.size), labels.long()
+        return _in_size(images, self._view.size), labels.long()
 
     def test_batches(self, rank: int, world: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every `world`-th test image from `rank` on, 500 at a time."""
@@ -74,13 +73,6 @@ class PackedImages:
             return moved
         mirrored = torch.from_numpy(drawn[:, 2] < 0.5)
         return torch.where(mirrored[:, None, None, None], moved.flip(3), moved)
-
-    def _coloured(self, pixels: Tensor, samples: list[tuple[int, int]]) -> Tensor:
-        if not (self._view.augment and self._view.colour):
-            return pixels
-        each = [colour.factors(self._seed, epoch, sample, self._view.colour) for epoch, sample in samples]
-        by = np.array(each, dtype=np.float32).T[:, :, None, None, None]
-        return torch.from_numpy(colour.changed(pixels.float().numpy(), by))
 
 
 def _in_size(images: Tensor, size: int | None) -> Tensor:

@@ -10,7 +10,7 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.dockerfile.instructions import Instruction
 from torusrun.orchestrator.images.definitions.inputs import is_copied, refuse_loops
-from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
+from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
 
 NAMED = "'context' of an image file, or --context, names another folder"
 MARKS = (".git", ".dockerignore", "pyproject.toml", "setup.py", "requirements.txt")  # of the folder of a project

@@ -23,9 +23,9 @@ from torusrun.orchestrator.images.definitions.image_file import LOGIN_MEND, has_
 from torusrun.orchestrator.images.definitions.image_keys import Base, ImageFile
 from torusrun.orchestrator.images.definitions.inputs import Inputs
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
-from torusrun.orchestrator.spec.load import read_text
-from torusrun.orchestrator.spec.paths import absolute, expanded
-from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
+from torusrun.orchestrator.keys.load import read_text
+from torusrun.orchestrator.keys.paths import absolute, expanded
+from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
 
 OFFLINE = ("export PIP_NO_INDEX=1", f"export PIP_FIND_LINKS={WHEELHOUSE}")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
+from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
 from torusrun.training.recipe.near import did_you_mean
 
 WORDS = (

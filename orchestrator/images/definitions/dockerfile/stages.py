@@ -11,7 +11,7 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.dockerfile.instructions import Instruction
 from torusrun.orchestrator.images.definitions.dockerfile.words import expand, split
 from torusrun.orchestrator.images.sif import own_platform
-from torusrun.orchestrator.spec.problems import Mark, Problem, SpecError
+from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
 from torusrun.training.recipe.near import did_you_mean
 
 REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")

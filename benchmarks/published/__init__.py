@@ -1,0 +1,1 @@
+"""The published records, each predicted without its own number: `python -m benchmarks.published`."""

@@ -1,0 +1,1 @@
+"""Values before they are text: tables, curves, numbers."""

@@ -1,0 +1,163 @@
+"""The Python interface of a run: its state, its metrics, and its verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from torusrun.orchestrator.base.process import STANDARD
+from torusrun.orchestrator.beside.forward import forward
+from torusrun.orchestrator.beside.forwarding import listening
+from torusrun.orchestrator.beside.shell import shell
+from torusrun.orchestrator.run.attempts.cancel import cancel
+from torusrun.orchestrator.run.attempts.in_hold import find as find_held
+from torusrun.orchestrator.run.attempts.reproduce import plan_again, reproduce
+from torusrun.orchestrator.run.attempts.resume import resume
+from torusrun.orchestrator.run.folder import metrics, patterns
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.attempt_plan import changes
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.plan_files import read_plan
+from torusrun.orchestrator.run.state.account import Account, read_account
+from torusrun.orchestrator.run.state.follow import follow
+from torusrun.orchestrator.run.state.poll import look, views
+from torusrun.orchestrator.run.state.view import View, read_record
+from torusrun.orchestrator.upkeep.collect import collect
+from torusrun.training.checkpoint.manifest import Checkpoint, newest_complete
+
+
+@dataclass(frozen=True)
+class Run:
+    """A submitted run: a handle on its folder, which holds all facts about it."""
+
+    folder: RunFolder
+
+    @property
+    def id(self) -> str:
+        return self.folder.run_id
+
+    @property
+    def plan(self) -> Plan:
+        return read_plan(self.folder, read_record(self.folder).attempt)
+
+    def status(self) -> View:
+        """The current view of the run. It queries the scheduler if necessary."""
+        return views([self.folder])[0]
+
+    def wait(self, timeout_s: float | None = None) -> View:
+        """Wait until the run is over; its last view. Raises TimeoutError if that takes longer than `timeout_s`."""
+        until_s = monotonic() + (float("inf") if timeout_s is None else timeout_s)
+        with closing(self._follow()) as followed:
+            for view in followed:
+                if not view.state.over and monotonic() > until_s:
+                    raise TimeoutError(f"{self.id} is still {view.state.value} after {timeout_s:g} s")
+        return view
+
+    def _follow(self) -> Generator[View, None, None]:
+        yield from follow(self.folder)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All metrics of rank 0, in order, over all attempts."""
+        return metrics.read(self.folder.metrics)
+
+    def account(self) -> Account:
+        """The attempts of the run, and where its time went. It queries the scheduler if necessary."""
+        return read_account(self.folder, self.status().state)
+
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest complete checkpoint of a training; None if there is none."""
+        return newest_complete(self.folder.checkpoints)
+
+    def cancel(self) -> None:
+        """End the run. Running ranks save a checkpoint first. Raises UserError if the run is over already."""
+        cancel(self.folder)
+
+    def resume(
+        self,
+        *,
+        time: str | None = None,
+        nodes: int | None = None,
+        grid: str | None = None,
+        exclude: Sequence[str] = (),
+        force: bool = False,
+        new_image: bool = False,
+        held: str = "",
+    ) -> Path | None:
+        """Submit the next attempt; the checkpoint from which it continues, None for the beginning.
+
+        `time` ('2h'), `nodes`, `grid` ('4x2') and `exclude` (hosts to avoid: 'n3', 'n[3-5]') hold for this attempt and
+        all later ones. It runs in the held allocation `held`, or in its own job. Raises the errors of
+        `attempts.resume.resume`.
+        """
+        made = changes(time, nodes, grid, exclude)
+        into = find_held(held) if held else None
+        return resume(self.folder, made, force=force, new_image=new_image, into=into)
+
+    def reproduce(self) -> Run:
+        """Submit it again: the same code, image by checksum, settings, seed and grid; the new run.
+
+        Raises the errors of `attempts.reproduce`.
+        """
+        return Run(reproduce(self.folder, plan_again(self.folder)))
+
+    def provenance(self) -> dict[str, Any]:
+        """Where it comes from, as `torusrun show --json` has it. It queries the scheduler if necessary."""
+        from torusrun.orchestrator.show.origin import origin  # imported late, as for `report`
+
+        return origin(self.folder, self.status()).as_json()
+
+    def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
+        """Run a command, or a shell, on the host of a running rank, in its image; its exit code.
+
+        It uses this process's own input and output. Raises UserError if the run is not running.
+        """
+        return shell(self.folder, rank, command, terminal=terminal)
+
+    def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
+        """Forward a local port to `port` on the host of a rank, or on `host`, until the attempt ends; then 0.
+
+        The local port is `listen` ('6007', '0.0.0.0:6007'), or `port` or a free one of loopback; its address is
+        printed. Raises UserError if the run is not running or the port cannot be opened, SiteError if the connection
+        breaks.
+        """
+        if listen == listening.PASSES_ON:
+            return forward(self.folder, port, rank=rank, host=host, streams=STANDARD)
+        return listening.listen(
+            lambda streams: forward(self.folder, port, rank=rank, host=host, streams=streams), port, listen
+        )
+
+    def wait_until_held(self) -> View:
+        """Wait until a held allocation takes attempts, or is over; its last view."""
+        for view in follow(self.folder):
+            if view.state.over or self.folder.attempt(view.attempt).keeper.exists():
+                break
+        return look(self.folder)
+
+    def collect(self, into: str | Path, *, checkpoints: str = "newest", only: str = "") -> Path:
+        """Copy the results of the run into a new folder; see `torusrun collect --help`."""
+        return collect(self.folder, Path(into), checkpoints, only=patterns.parse_list(only))
+
+    def export(self, into: str | Path, kind: str = "csv") -> Path:
+        """Write the metrics as a file into the folder `into`/RUN, replacing an earlier one; the file's absolute path.
+
+        `kind` is "csv", "parquet" (needs pyarrow) or "tensorboard" (needs tensorboard). Raises UserError if the run
+        has recorded no steps, or if the package is missing.
+        """
+        from torusrun.orchestrator.show.export import written  # imported late: other functions do not need it
+
+        return written.write(self.id, self.metrics(), Path(into), kind)
+
+    def report(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write one HTML file about the run; its absolute path. Raises UserError if it exists, unless with `force`."""
+        from torusrun.orchestrator.show.page import made
+
+        return made.write(made.check(Path(path), force=force), self._page())
+
+    def _page(self) -> str:
+        from torusrun.orchestrator.show.page import made
+
+        return made.html([self.folder])

@@ -1,0 +1,87 @@
+"""The keys of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from torusrun.orchestrator.keys import kinds
+from torusrun.orchestrator.keys.keep_going import KeepGoing
+from torusrun.orchestrator.keys.notify import Notify
+from torusrun.orchestrator.keys.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
+from torusrun.orchestrator.keys.secret import Secret
+from torusrun.orchestrator.keys.software import Software
+from torusrun.orchestrator.keys.sweep import SweepKeys
+from torusrun.training.recipe.key import key, needed
+from torusrun.training.recipe.train import Train
+
+NO_CODE = "none"  # as `code`
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run: how much of which site it takes, how its ranks are laid out, and what they do: train, or a command."""
+
+    name: Annotated[str, kinds.NAME] = needed("a name for the run, as in 'name: digits'")
+    site: Annotated[str, kinds.LINE] = needed("the cluster: a site's name or the path of its file")
+    nodes: Annotated[int, kinds.NODES] = key(1, "nodes to ask for; default: as many as the grid fills, else 1")
+    ranks_per_node: Annotated[int, kinds.PER_NODE] | None = key(
+        None,
+        "ranks on a node, one for each GPU that they use; default: the site's node.ranks",
+        mistaken=("gpus", "gpus_per_node", "nproc_per_node", "ntasks_per_node"),
+    )
+    grid: Annotated[tuple[int, ...], kinds.GRID] | None = key(
+        kinds.AUTO,
+        "ranks in a row, rows, and groups of rows, as in 8, 4x16 or 4x16x2; auto: the fastest on the hosts of the job",
+    )
+    time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of one attempt", name="time")
+    hang_timeout_s: Annotated[float, kinds.DURATION] | None = key(
+        None,
+        "an attempt without progress for this long is ended, the ranks' stacks are logged; default: 10 to 20 usual "
+        "steps for train, never for a command that shows no progress (docs/guides/hangs.md)",
+        name="hang_timeout",
+    )
+    keep_going: KeepGoing = key(KeepGoing(), "whether and how the run continues after an attempt that ended early")
+    preflight: bool | None = key(
+        None,
+        "whether its nodes and their links are checked before the ranks start; default: for two or more nodes, unless "
+        "the site's preflight.enabled is false",
+    )
+    image: Annotated[str, kinds.IMAGE] | None = key(
+        None,
+        "container image: an image file's name or path, {dockerfile: PATH}, a SIF, a sandbox folder, "
+        "docker-archive:FILE, oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or "
+        "library://REFERENCE; default: no container",
+    )
+    queue: Annotated[str, kinds.OPERAND] | None = key(None, "partition or queue; default: the site's")
+    account: Annotated[str, kinds.OPERAND] | None = key(None, "account to charge; default: of the site")
+    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE] | Secret] = key(
+        {},
+        "environment variables of the ranks; a secret is {from: FILE} or {from_shell: true} (docs/guides/secrets.md); "
+        "names that bash, torchrun or torusrun use are refused",
+    )
+    notify: Notify = key(Notify(), "notices of its start and its ends")
+    program: Literal["train", "measure"] = key(
+        "train", "the work of the ranks: train, or measure (compute and links, for calibrate)"
+    )
+    train: Train = key(Train(), "a training by torusrun; a run has this or 'command'")
+    command: tuple[Annotated[str, kinds.ARGUMENT], ...] = key(
+        (), "a program of your own in place of train, one word each, as in [python, train.py]"
+    )
+    code: Annotated[str, kinds.LINE] | None = key(
+        None,
+        "folder of your code, for a command or a module:function in train; copied at submit, and the copy is used; "
+        "none: no code; default: the folder of the run's file",
+    )
+    code_limit_bytes: Annotated[int, kinds.SIZE] = key(100_000_000, "size limit of the copied code", name="code_limit")
+    software: Software = key(
+        Software(), "software that the job activates for the command, after the site's", name="environment"
+    )
+    setup: tuple[Annotated[str, kinds.SHELL], ...] = key(
+        (), "shell lines that the job runs first, after the site's, as in 'ulimit -n 65536'"
+    )
+    stop: StopSettings = key(StopSettings(), "how the command is stopped")
+    checkpoints: Checkpoints = key(Checkpoints(), "the command's checkpoints")
+    exit_codes: ExitCodes = key(ExitCodes(), "the meaning of the command's exit codes")
+    metrics: MetricsSettings = key(MetricsSettings(), "the source of the command's progress")
+    sweep: SweepKeys | None = key(None, "makes several runs from this one, with different values of some keys")

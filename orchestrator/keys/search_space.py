@@ -1,0 +1,94 @@
+"""Reads the study of a sweep: keys whose values are chosen in the jobs, each with its choices or its range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import yaml
+
+from torusrun.orchestrator.keys.combinations import Member
+from torusrun.orchestrator.keys.kinds import decimal, whole
+from torusrun.orchestrator.keys.nodes import KeyValue, as_text, form, is_null, mark_of
+from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError, shown
+from torusrun.orchestrator.keys.study import Searched, Study
+from torusrun.orchestrator.keys.sweep import SweepKeys
+
+HOW = "a list of values, {from: A, to: B}, {from: A, to: B, log: true} or {from: A, to: B, step: S}"
+MAY_BE_SEARCHED = ("train", "env")
+NOT_SEARCHED = ("train.recipe", "train.phases")
+LARGEST = 1e15
+
+
+def study(sweep: SweepKeys) -> Study:
+    """The study of a sweep. Raises SpecError for keys that are missing or wrong, or that a study does not take."""
+    for name, means in (("trials", "how many members it has"), ("metric", "what it compares"), ("goal", "max or min")):
+        if getattr(sweep, name) is None:
+            raise _wrong(Mark("sweep"), f"a study needs {name!r}: {means}")
+    if sweep.listed or sweep.random is not None:
+        raise _wrong(Mark("sweep"), "'list' and 'random' choose members before they are submitted: leave them out")
+    if not sweep.values:
+        raise _wrong(Mark("sweep"), f"its study has nothing to choose; give a key {HOW}")
+    searched = tuple(_searched(key, node) for key, node in sweep.values.items())
+    return Study(sweep.metric or "", sweep.goal == "max", sweep.seed, searched)
+
+
+def checked_members(sweep: SweepKeys, found: Study) -> Iterator[Member]:
+    """Members with the values of each key that are checked before a submission, and the first values of the others."""
+    at = {one.key: sweep.values[one.key].start_mark for one in found.searched}
+    first = {one.key: one.checked[0] for one in found.searched}
+    yield tuple(_value(key, text, at[key]) for key, text in first.items())
+    for one in found.searched:
+        for text in one.checked[1:]:
+            yield tuple(_value(key, own, at[key]) for key, own in {**first, one.key: text}.items())
+
+
+def _value(key: str, text: str, at: yaml.Mark) -> KeyValue:
+    return KeyValue(key, yaml.ScalarNode("", text, at, at))
+
+
+def _searched(key: str, node: yaml.Node) -> Searched:
+    section = key.partition(".")[0]
+    if section not in MAY_BE_SEARCHED or key in (*MAY_BE_SEARCHED, *NOT_SEARCHED):
+        why = "a study chooses values of train and env, in the jobs"
+        raise _wrong(mark_of(node), f"{shown(key)} must be known before the submission: {why}")
+    if isinstance(node, yaml.MappingNode):
+        return _range(key, node)
+    if not isinstance(node, yaml.SequenceNode) or not node.value:
+        given = "an empty list" if isinstance(node, yaml.SequenceNode) else form(node)
+        raise _wrong(mark_of(node), f"{shown(key)} must have {HOW}, not {given}")
+    for value in node.value:
+        if not isinstance(value, yaml.ScalarNode) or is_null(value):
+            raise _wrong(mark_of(value), f"{shown(key)}: a study chooses from words and numbers, not {form(value)}")
+    choices = tuple(value.value for value in node.value)
+    if len({*choices}) < len(choices):
+        raise _wrong(mark_of(node), f"{shown(key)} has a value twice: {as_text(node)}")
+    return Searched(key, choices)
+
+
+def _range(key: str, node: yaml.MappingNode) -> Searched:
+    """The range in {from: A, to: B}, with log: true or step: S; of whole numbers if all of its numbers are."""
+    given = {as_text(k): as_text(v) for k, v in node.value}
+    if not {"from", "to"} <= {*given} <= {"from", "to", "log", "step"} or given.get("log", "true") not in (
+        "true",
+        "false",
+    ):
+        raise _wrong(mark_of(node), f"{shown(key)} must have {HOW}, not {as_text(node)}")
+    numbers = {name: given[name] for name in ("from", "to", "step") if name in given}
+    integral = all(not {*text} & {*".eE"} for text in numbers.values())
+    try:
+        read = {name: float(whole(text)) if integral else decimal(text) for name, text in numbers.items()}
+    except ValueError as error:
+        raise _wrong(mark_of(node), f"{shown(key)}: {error} is not a number") from None
+    low, high, step, log = read["from"], read["to"], read.get("step"), given.get("log") == "true"
+    fits = low < high and max(abs(low), abs(high)) < LARGEST and (low > 0 or not log)
+    if not fits or (step is not None and (log or not 0 < step <= high - low)):
+        rules = "'from' is less than 'to', above 0 for log, and 'step' fits between them, without log"
+        raise _wrong(mark_of(node), f"{shown(key)}: {as_text(node)} is not possible: {rules}")
+    if step:
+        high = low + step * math.floor((high - low) / step + 1e-9)
+    return Searched(key, (), low, high, log, step, integral)
+
+
+def _wrong(mark: Mark, message: str) -> SpecError:
+    return SpecError([Problem(mark, message)])

@@ -1,0 +1,309 @@
+"""The keys of a site: facts about a cluster that hold for every run."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from torusrun.orchestrator.keys import kinds
+from torusrun.orchestrator.keys.keep_going import JOBS
+from torusrun.orchestrator.keys.notify import Notify
+from torusrun.orchestrator.keys.paths import expanded
+from torusrun.orchestrator.keys.secret import Secret
+from torusrun.orchestrator.keys.software import Software
+from torusrun.orchestrator.keys.sweep import ARRAYS
+from torusrun.orchestrator.keys.topology import Topology
+from torusrun.training.recipe.key import key, needed
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the site, as a run takes it."""
+
+    ranks: Annotated[int, kinds.PER_NODE] = key(1, "ranks on a node: one per GPU")
+    architecture: Annotated[str, kinds.ARCHITECTURE] | None = key(
+        None, "the GPUs' architecture, as in sm_70 or gfx90a, for checks on a login node that has none"
+    )
+    gpus: Annotated[int, kinds.NONE_OR_MORE] = key(0, "GPUs to ask the scheduler for")
+    gpu_type: Annotated[str, kinds.GPU_TYPE] | None = key(
+        None, "their type, as in v100: slurm's --gres=gpu:v100:4, pbs's resource gpu_type; default: any"
+    )
+    cpus_per_rank: Annotated[int, kinds.PER_NODE] = key(1, "cores to ask for per rank")
+    memory_bytes: Annotated[int, kinds.SIZE] | None = key(
+        None, "memory of a node to ask for; default: the scheduler's", name="memory"
+    )
+    hcas: tuple[Annotated[str, kinds.LINE], ...] = key(
+        (), "InfiniBand adapters in the order of the ranks that use them, as in [mlx5_0, mlx5_1]"
+    )
+    gpu_cores: tuple[Annotated[str, kinds.CPUS], ...] = key(
+        (),
+        "CPUs near each GPU, as nvidia-smi topo -m lists them, as in ['0-19,40-59']; ranks are bound to their "
+        "share of them; default: not bound",
+    )
+    interface: Annotated[str, kinds.LINE] | None = key(
+        None, "network interface of the ranks' traffic, as in ib0; default: by host name"
+    )
+    inter_node_bytes_per_s: Annotated[float, kinds.RATE] = key(
+        12.5e9, "bandwidth of all adapters of a node together, one way", name="inter_node", former="network"
+    )
+    intra_node_bytes_per_s: Annotated[float, kinds.RATE] = key(
+        50e9, "bandwidth from one GPU to another in the same node, one way", name="intra_node", former="inside"
+    )
+    inter_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
+        5.0, "microseconds of a small message between nodes, by NCCL with LL in a tree", former="network_latency_us"
+    )
+    intra_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
+        0.6, "microseconds of a small message within a node, by NCCL with LL over NVLink", former="inside_latency_us"
+    )
+    mean_time_to_failure_s: Annotated[float, kinds.DURATION] | None = key(
+        None,
+        "of one node, as in 40d, from which the interval of checkpoints follows; default: 7.9 h of 1,024 ranks",
+        name="mean_time_to_failure",
+        source="arXiv 2410.21680",
+    )
+
+
+@dataclass(frozen=True)
+class ContainerSettings:
+    """How this site builds images and runs programs in them."""
+
+    runtime: Annotated[str, kinds.LINE] | None = key(
+        None,
+        "apptainer or singularity, or its path, or pyxis (a plug-in of srun, with enroot); default: the one on PATH",
+    )
+    mpi: Literal["inside", "host"] = key(
+        "inside", "the MPI of programs in the image: inside (the image's) or host (the site's)"
+    )
+    host_mpi: Annotated[str, kinds.LINE] | None = key(
+        None, "folder of the site's MPI, bound into the image when mpi is host"
+    )
+    bind: tuple[Annotated[str, kinds.BIND], ...] = key(
+        (), "folders of the host to bind: /host, /host:/inside or /host:/inside:ro"
+    )
+    args: tuple[Annotated[str, kinds.LINE], ...] = key((), "further options of exec, one word each")
+    gpu: Literal["nv", "nvccli", "rocm", "none"] | None = key(
+        None,
+        "how the host's GPUs get into the container: nv, nvccli, rocm or none; default: rocm if node.architecture "
+        "is AMD's, else nv",
+    )
+    writable: Annotated[str, kinds.WRITABLE] | None = key(
+        None,
+        "lets programs write into the image's file system: tmpfs (kept in memory until a rank ends), or a "
+        "node-local folder in which each rank's changes stay; default: read-only",
+    )
+    verify: Literal["checksum", "signature"] = key(
+        "checksum",
+        "what is verified before ranks start: the image's checksum, or also its signature, "
+        "with the keys in your keyring",
+    )
+    mount: Literal["rank", "node"] = key(
+        "rank", "how often an image is mounted: once per rank, or once per node, by an instance of the runtime"
+    )
+    cache: Annotated[str, kinds.LINE] = key(
+        "~/torusrun/images", "folder of built images, on a file system that the nodes share"
+    )
+    caches: tuple[Annotated[str, kinds.LINE], ...] = key(
+        (), "folders of images that others built, searched before 'cache' and only read"
+    )
+    owners: tuple[Annotated[str, kinds.OPERAND], ...] = key(
+        (), "users who may own the folders of 'caches', besides you and root"
+    )
+    stage: Annotated[str, kinds.LINE] | None = key(
+        None, "node-local folder to copy the image to before ranks start, as in $SGE_LOCALDIR"
+    )
+    build: Literal["fakeroot", "userns", "plain"] = key(
+        "fakeroot", "how an image is built without root: fakeroot, userns or plain"
+    )
+    build_on: Literal["login", "job"] = key("login", "where images are built: login (here) or job (of the scheduler)")
+    build_time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of a build's job", name="build_time")
+    temporary: Annotated[str, kinds.LINE] | None = key(
+        None, "node-local folder for builds; default: the folder of the image"
+    )
+    compression: Literal["gzip", "lz4", "zstd"] | None = key(
+        None, "of built images: gzip, lz4 or zstd; default: the runtime's"
+    )
+    driver: Annotated[str, kinds.LINE] | None = key(
+        None, "the nodes' GPU driver, for checks on a login node that has none"
+    )
+
+
+@dataclass(frozen=True)
+class BadNodeRules:
+    """When a host counts as bad, and for how long."""
+
+    expire_s: Annotated[float, kinds.EXPIRY] = key(
+        86400.0, "how long a bad host is left out of requests, and how long an end that names it counts", name="expire"
+    )
+    blame_after: Annotated[int, kinds.BLAMES] = key(2, "ends within that time that must name a host before it is bad")
+
+
+@dataclass(frozen=True)
+class PreflightSettings:
+    """The checks of a job's nodes and of the links between them, before the ranks start."""
+
+    enabled: bool = key(True, "whether a job of two or more nodes begins with checks of its nodes and their links")
+    port_bytes_per_s: Annotated[float, kinds.RATE] | None = key(
+        None, "least rate of each InfiniBand adapter, as in 100Gbit/s; default: that of most nodes", name="port"
+    )
+    pair_bytes_per_s: Annotated[float, kinds.RATE] | None = key(
+        None,
+        "least TCP bandwidth between two nodes, one way; default: a third of that of the fast pairs",
+        name="pair",
+    )
+    nvlinks: Annotated[int, kinds.PER_NODE] | None = key(
+        None, "active NVLinks of each GPU; default: as many as this GPU has on most nodes"
+    )
+    pcie_lanes: Annotated[int, kinds.PER_NODE] | None = key(
+        None, "PCIe lanes of each GPU; default: as many as this GPU has on most nodes"
+    )
+    free_memory_bytes: Annotated[int, kinds.SIZE] | None = key(
+        None, "free memory of a node; default: half of node.memory", name="free_memory"
+    )
+    free_disk_bytes: Annotated[int, kinds.SIZE] = key(
+        256 * 1024**2, "free space of a node's folder for temporary files", name="free_disk"
+    )
+    clock_s: Annotated[float, kinds.DURATION] = key(
+        10.0, "largest difference between the clock of a node and those of most nodes", name="clock"
+    )
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster, or this machine."""
+
+    scheduler: Annotated[str, kinds.SCHEDULER] = needed(
+        "the scheduler: slurm, pbs (PBS Pro, OpenPBS), gridengine, local (this machine), or one of your "
+        "own as package.module:Class"
+    )
+    launcher: Literal["srun", "mpirun", "mpiexec", "mpiexec.hydra", "spawn"] = needed(
+        "the program that starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI, recognised by "
+        "its version), mpiexec.hydra (MPICH, Intel MPI), or spawn (processes of this machine)"
+    )
+    node: Node = key(Node(), "one node")
+    preflight: PreflightSettings = key(PreflightSettings(), "checks before the ranks start")
+    step_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
+        {},
+        "by model, and by what its training changes, as in 'resnet50, bf16, compiled': microseconds of a step on one "
+        "rank besides its images; torusrun calibrate measures it",
+    )
+    image_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
+        {}, "by model: microseconds of one image on one rank, as in resnet-digits: 85"
+    )
+    step_ranks: dict[Annotated[str, kinds.LINE], Annotated[int, kinds.RANKS]] = key(
+        {}, "by model: the ranks of the run that measured its step; a step waits for the slowest of them"
+    )
+    step_spread: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.SPREADS]] = key(
+        {},
+        "by model: the standard deviation of a rank's step as a share of its mean; torusrun calibrate measures it, and "
+        "a prediction without it takes that of published runs",
+    )
+    step_batch: dict[Annotated[str, kinds.LINE], Annotated[int, kinds.RANKS]] = key(
+        {}, "by model: the images of a rank at which its step was measured, and at twice as many; others are doubtful"
+    )
+    tensors: dict[Annotated[str, kinds.LINE], tuple[Annotated[int, kinds.COUNTS], ...]] = key(
+        {}, "by model of your own: the parameters of each tensor, in their order; torusrun calibrate counts them"
+    )
+    samples: dict[Annotated[str, kinds.LINE], tuple[Annotated[int, kinds.COUNTS], ...]] = key(
+        {}, "by data set of your own: the samples for training and for tests; torusrun calibrate counts them"
+    )
+    links_error: Annotated[float, kinds.SPREADS] | None = key(
+        None, "the largest relative error of the measured links; torusrun calibrate writes it"
+    )
+    save_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
+        {}, "by model: microseconds that all ranks wait for a checkpoint; torusrun calibrate measures it"
+    )
+    decode_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
+        {}, "by data set: microseconds until a rank has decoded an image that the system's cache holds; from calibrate"
+    )
+    read_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
+        {}, "by data set: microseconds that a rank's image takes longer from the file system than from the cache"
+    )
+    points_per_node_hour: Annotated[float, kinds.PRICES] | None = key(
+        None, "points that the site charges for an hour of a node; plan and predict show what a run costs"
+    )
+    topology: Topology | None = key(
+        None, "the switches above the nodes; without it ranks fill hosts in the scheduler's order"
+    )
+    queue: Annotated[str, kinds.OPERAND] | None = key(None, "partition or queue of its jobs")
+    account: Annotated[str, kinds.OPERAND] | None = key(None, "account to charge")
+    runs: Annotated[str, kinds.LINE] = key(
+        "~/torusrun/runs", "folder of run folders, on a file system that the nodes share"
+    )
+    umask: Annotated[int, kinds.UMASK] = key(
+        0o077,
+        "who may read the files of a run: 077 (its user), 027 (the user's group, too) or 022 (everybody); only "
+        "the user may read files with the attempt's token or values of env",
+    )
+    container: ContainerSettings = key(ContainerSettings(), "images: how to build and run them")
+    python: Annotated[str, kinds.LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")
+    modules: tuple[Annotated[str, kinds.LINE], ...] = key((), "environment modules to load")
+    purge_modules: bool = key(False, "whether `module purge` runs first")
+    software: Software = key(
+        Software(), "software that every job activates after the modules, without a container", name="environment"
+    )
+    setup: tuple[Annotated[str, kinds.SHELL], ...] = key(
+        (), "shell lines of a job after its modules, as in ulimit -n 65536; one that fails ends the job"
+    )
+    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE] | Secret] = key(
+        {},
+        "environment variables of the job and its ranks; only the ranks get a secret, {from: FILE} or "
+        "{from_shell: true}; the same names are refused",
+    )
+    notify: Notify = key(Notify(), "notices of the start and the ends of its runs")
+    ask: tuple[Annotated[str, kinds.ASK], ...] = key(
+        (), "directives that request nodes in the site's own form, as in '-l rt_F={nodes}'"
+    )
+    submit_args: tuple[Annotated[str, kinds.ASK], ...] = key(
+        (), "further arguments of the submit command, as in [-g, '{account}']"
+    )
+    scheduler_args: tuple[Annotated[str, kinds.LINE], ...] = key(
+        (), "further options of the job, one directive each, as in --exclusive"
+    )
+    launcher_args: tuple[Annotated[str, kinds.LINE], ...] = key((), "further arguments of the launcher, one word each")
+    remote_shell: Literal["scheduler", "ssh"] | None = key(
+        None,
+        "how MPI starts processes on a job's other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: "
+        "scheduler under pbs, elsewhere chosen by the MPI",
+    )
+    largest_array: Annotated[int, ARRAYS] = key(
+        1000, "jobs in an array of a sweep; a sweep with more members has several arrays"
+    )
+    attempts: Annotated[int, JOBS] = key(
+        1, "jobs that work for a run one after the other, if the run does not name keep_going.attempts"
+    )
+    attempts_by: Literal["array", "dependency"] = key(
+        "array",
+        "how these jobs wait for one another: array (one submission), or dependency (each is submitted by itself, and "
+        "waits for the end of the one before it), for a site that forbids arrays or limits their size",
+    )
+    stop_before_s: Annotated[float, kinds.DURATION] = key(
+        60.0, "how long before the time limit ranks get the signal to write a checkpoint", name="stop_before"
+    )
+    kill_after_s: Annotated[float, kinds.DURATION] = key(
+        30.0, "how long after a request to end a rank is killed", name="kill_after"
+    )
+    command_timeout_s: Annotated[float, kinds.DURATION] = key(
+        30.0, "how long a scheduler command may take", name="command_timeout"
+    )
+    poll_interval_s: Annotated[float, kinds.DURATION] = key(
+        10.0,
+        "how often the scheduler is queried about jobs, by all terminals and processes of a user together",
+        name="poll_interval",
+    )
+    bad_nodes: BadNodeRules = key(
+        BadNodeRules(), "hosts that broke runs: they are remembered, and left out of requests"
+    )
+    host: Annotated[str, kinds.HOST] | None = key(
+        None, "login node that runs the verbs, as in me@login.example or a Host of ~/.ssh/config; default: this machine"
+    )
+    connect: Literal["fabric", "openssh"] | None = key(
+        None,
+        "how the host is reached: fabric, or openssh (the ssh program); default: openssh if ~/.ssh/config sets "
+        "ControlPath for the host, else fabric",
+    )
+
+    @property
+    def interpreter(self) -> str:
+        """The nodes' Python: the site's `python`, or the one that runs torusrun."""
+        return str(expanded(self.python)) if self.python else sys.executable

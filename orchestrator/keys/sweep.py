@@ -1,0 +1,46 @@
+"""The keys of a sweep: a run file that makes several runs, each with other values of some keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import yaml
+
+from torusrun.orchestrator.keys.kinds import Limits, text_kind
+from torusrun.training.recipe.key import key
+
+MOST_MEMBERS = 5000
+MEMBERS = Limits(at_least=1, at_most=MOST_MEMBERS)
+ARRAYS = Limits(at_least=1, at_most=1_000_000)
+SEEDS = Limits(at_least=0, at_most=2**32 - 1)
+METRIC = text_kind("the name of a metric", r"[^\s:][^:\r\n]{0,99}", "write it as the run reports it, as in accuracy")
+KEY = text_kind("the key of a run", r"[A-Za-z_][\w.-]*", "write it with dots, as in train.optimizer.lr")
+
+
+@dataclass(frozen=True)
+class SweepKeys:
+    """Values of keys. Its members are the runs with every combination of them."""
+
+    values: dict[Annotated[str, KEY], yaml.Node] = key(
+        {},
+        "any key of a run, as in train.optimizer.lr, with its values: a list, or {from: 64, to: 512, log: 4} "
+        "for 4 values of equal ratios, {from: 0.0, to: 1, linear: 5} for 5 of equal distances; with a study a list, "
+        "{from: 1e-3, to: 1.0}, {..., log: true} or {..., step: 0.1}",
+        others=True,
+    )
+    listed: tuple[dict[Annotated[str, KEY], yaml.Node], ...] = key(
+        (), "whole settings, each of them combined with all of the values above", name="list"
+    )
+    random: Annotated[int, MEMBERS] | None = key(None, "take only so many of all combinations, chosen at random")
+    seed: Annotated[int, SEEDS] = key(0, "of that choice, or of a study: the same seed chooses the same ones")
+    study: Literal["optuna"] | None = key(
+        None, "choose values of train and env in the jobs, by the results of earlier members: optuna (an extra)"
+    )
+    trials: Annotated[int, MEMBERS] | None = key(None, "members of a study")
+    metric: Annotated[str, METRIC] | None = key(None, "the result that a study compares, as in accuracy")
+    goal: Literal["max", "min"] | None = key(None, "whether a study looks for the largest or the least")
+    at_once: Annotated[int, MEMBERS] | None = key(
+        None,
+        "members that run at the same time; default: as many as have room, of a study an eighth, on this machine 1",
+    )

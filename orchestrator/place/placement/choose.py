@@ -1,0 +1,158 @@
+"""Chooses the grid of a run: places its shapes of one to three levels on the hosts, and compares their all-reduces.
+
+Every shape is timed on a regular network. The best are placed by construction, and the best of those by `arrange` with
+full effort. So a choice takes as long as a grid that the run names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from statistics import fmean
+
+from torusrun.orchestrator.place.cost.algorithms import TORUS, best_of, cost_of, unchunked_s
+from torusrun.orchestrator.place.cost.all_reduce import Backend
+from torusrun.orchestrator.place.cost.links import Level, Network
+from torusrun.orchestrator.place.cost.regular import RegularLayout
+from torusrun.orchestrator.place.cost.shapes import shapes
+from torusrun.orchestrator.place.hosts.model import Cluster
+from torusrun.orchestrator.place.placement.arrange import EFFORT, HUGE, LARGE, Arrangement, arrange
+from torusrun.orchestrator.place.placement.charge import Charge
+from torusrun.orchestrator.place.placement.exact import LARGEST
+from torusrun.orchestrator.place.placement.fabric import Fabric, fabric
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.place.placement.timing import HostsLayout
+from torusrun.training.counted import counted
+from torusrun.training.recipe.train import SyncKeys
+
+GRADIENT_BYTES = 51_114_064  # of ResNet-50 in fp16: 2 x 25,557,032 parameters [verified]
+FEW_NODES = 32  # up to this number, all shapes are placed by construction
+CONSTRUCTED = ((LARGE, 4), (HUGE, 2))  # above it, shapes for each regular network: (below so many nodes, their number)
+OVERSUBSCRIBED = 1.05  # a ratio above this is mentioned
+PLACED = ((LARGEST, 8), (LARGE, 3))  # (at most so many nodes, number of shapes placed with full effort); beyond: 2
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A shape on its hosts, the time of its all-reduce (also with phases one by one), and the reason in short."""
+
+    arrangement: Arrangement
+    total_s: float
+    unchunked_s: float = 0.0
+    reason: str = ""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        return self.arrangement.rings.dims
+
+
+def choices(
+    hosts: Sequence[str],
+    ranks_per_node: int,
+    cluster: Cluster,
+    gradient_bytes: float = GRADIENT_BYTES,
+    backend: Backend = "nccl",
+    nodes: int | None = None,
+    sync: SyncKeys = TORUS,
+) -> list[Choice]:
+    """The best shapes of one to three levels: the safest of the fastest, then the others by their time.
+
+    `grid: auto` takes the first.
+
+    `nodes` of the hosts are used (default: all). The same hosts give the same answer. Raises SiteError if the cluster
+    lacks one of them. `sync` names the all-reduce.
+    """
+    count = nodes or len(dict.fromkeys(hosts))
+    row_per_node = tuple(size for size in (ranks_per_node, count) if size > 1) or (1,)
+    candidates = shapes(count * ranks_per_node)
+    if count > FEW_NODES:
+        networks = _regular(fabric(cluster, cluster.only(hosts)), count, ranks_per_node, cluster)
+        most = next((each for nodes, each in CONSTRUCTED if count < nodes), 1)
+        best = [_fastest(candidates, RegularLayout(links, backend), gradient_bytes, sync)[:most] for links in networks]
+        flat = candidates[:1] if count < HUGE else []
+        candidates = list(dict.fromkeys([*flat, row_per_node, *chain(*best)]))
+
+    charge = Charge(gradient_bytes, backend, sync)
+
+    def placed(dims: tuple[int, ...], effort: int) -> Choice:
+        found = arrange(dims, hosts, ranks_per_node, cluster, effort, charge)
+        cost = cost_of(sync, HostsLayout(cluster, found.hosts, ranks_per_node, backend), dims)
+        return Choice(found, cost(gradient_bytes), unchunked_s(cost, gradient_bytes))
+
+    constructed = sorted((placed(dims, 0) for dims in candidates), key=_rank)
+    most = next((shapes for nodes, shapes in PLACED if count <= nodes), 2)
+    kept = constructed  # of so many hosts as `arrange` places them with full effort
+    if count < HUGE:
+        kept = sorted((placed(choice.dims, EFFORT) for choice in constructed[:most]), key=_rank)
+    chosen = best_of(kept, ranks_per_node)
+    kept = [choice for choice in kept if choice is not chosen]
+    took = f"{chosen.total_s * 1e3:.3g} ms"
+    if chosen.dims != row_per_node:
+        simple = next(choice for choice in (*kept, *constructed) if choice.dims == row_per_node)
+        took += f" against {simple.total_s * 1e3:.3g} for {Grid(row_per_node)}"
+    return [replace(chosen, reason=f"{_reason(chosen.arrangement, cluster)}; {took}"), *kept]
+
+
+def _fastest(
+    every: Sequence[tuple[int, ...]], layout: RegularLayout, gradient_bytes: float, sync: SyncKeys
+) -> list[tuple[int, ...]]:
+    return sorted(every, key=lambda dims: (cost_of(sync, layout, dims)(gradient_bytes), dims))
+
+
+def _rank(choice: Choice) -> tuple[float, int, tuple[int, ...]]:
+    return round(choice.total_s, 12), len(choice.dims), choice.dims
+
+
+def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) -> Iterator[Network]:
+    """The hosts as racks of their mean size: once with the uplinks' mean bandwidth, once with the narrowest."""
+    inside, latency_s = cluster.node.intra_node, cluster.node.inter_node.latency_s
+    node = Level("node", ranks_per_node, inside.bandwidth_bytes_per_s, inside.latency_s)
+    host_bytes_per_s = min(tree.host_bytes_per_s)
+    if not tree.uplinks:
+        whole = Level("cluster", nodes, host_bytes_per_s, latency_s, ranks_per_node)
+        yield Network((node, whole), compute_capability=cluster.node.compute_capability)
+        return
+    racks = min(nodes, len(set(tree.paths)))
+    rack = -(-nodes // racks)
+    waits = [switch.uplink.latency_s for switch in cluster.switches if switch.uplink and switch.name in tree.uplinks]
+    shares = [bandwidth / below for bandwidth, below in zip(tree.uplink_bytes_per_s, tree.below, strict=True)]
+    for share in sorted({fmean(shares), min(shares)}):
+        yield Network(
+            (
+                node,
+                Level("rack", rack, host_bytes_per_s, latency_s, ranks_per_node),
+                Level("cluster", racks, rack * share, latency_s + 2 * max(waits), ranks_per_node * rack),
+            ),
+            nodes * ranks_per_node,
+            cluster.node.compute_capability,
+        )
+
+
+def _reason(chosen: Arrangement, cluster: Cluster) -> str:
+    """The levels of the shape, and how narrow the racks' uplinks are."""
+    levels = _levels(chosen.rings.dims, chosen.rings.ranks_per_node)
+    return f"{levels}{_racks(fabric(cluster, cluster.only(chosen.hosts)))}"
+
+
+def _levels(dims: tuple[int, ...], per_node: int) -> str:
+    if len(dims) == 1:
+        return "1 level: all ranks in one group"
+    row = dims[0]
+    if row == per_node:
+        what = "a row is a node"
+    elif row % per_node == 0:
+        what = f"a row is {counted(row // per_node, 'node')}"
+    else:
+        what = f"a node has {counted(per_node // row, 'row')}"
+    return f"{len(dims)} levels: {what}"
+
+
+def _racks(tree: Fabric) -> str:
+    """The oversubscription of the worst uplink: the bandwidth of the hosts below it over its own."""
+    sent = [0.0] * len(tree.uplinks)
+    for kind in tree.kinds:
+        for uplink in tree.paths[kind]:
+            sent[uplink] += tree.host_bytes_per_s[kind]
+    ratio = max((s / b for s, b in zip(sent, tree.uplink_bytes_per_s, strict=True)), default=0.0)
+    return f", racks are {ratio:.2g}:1 oversubscribed" if ratio > OVERSUBSCRIBED else ""

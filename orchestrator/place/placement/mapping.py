@@ -1,0 +1,82 @@
+"""A grid on hosts: rank -> (host, local rank, position in the grid), and the check of a rank's place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.place.hosts.same_host import same_host
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.training.counted import counted, first_of
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One rank's place; `at` is its position on each level of the grid."""
+
+    rank: int
+    host: str
+    local_rank: int
+    at: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The slot of every rank, in rank order."""
+
+    grid: Grid
+    slots: tuple[Slot, ...]
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts in the order in which ranks fill them."""
+        return list(dict.fromkeys(slot.host for slot in self.slots))
+
+    @property
+    def hostfile(self) -> str:
+        """One host per rank, in rank order; all launchers read this form."""
+        return "".join(f"{slot.host}\n" for slot in self.slots)
+
+    def as_json(self) -> dict[str, Any]:
+        slots = [[s.rank, s.host, s.local_rank, *s.at] for s in self.slots]
+        return {"schema": 1, "grid": list(self.grid.dims), "slots": slots}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Placement:
+        slots = tuple(Slot(rank, host, local_rank, tuple(at)) for rank, host, local_rank, *at in value["slots"])
+        return cls(Grid(tuple(value["grid"])), slots)
+
+
+def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
+    """Fill the hosts in the given order, with `ranks_per_node` consecutive ranks on each.
+
+    Raises SiteError unless the number of hosts is exactly what the grid needs.
+    """
+    order = list(dict.fromkeys(hosts))
+    if len(order) * ranks_per_node != grid.ranks:
+        raise SiteError(
+            f"the scheduler allocated {counted(len(order), 'host')} ({first_of(order)}); a grid of {grid} with "
+            f"{counted(ranks_per_node, 'rank')} per node needs {grid.ranks // ranks_per_node}"
+        )
+    return Placement(
+        grid,
+        tuple(
+            Slot(rank, order[rank // ranks_per_node], rank % ranks_per_node, grid.at(rank))
+            for rank in range(grid.ranks)
+        ),
+    )
+
+
+def misplaced(placement: Placement, rank: int, host: str, local_rank: int) -> str | None:
+    """Why `rank` must not run as `local_rank` on `host`, with both places; None if it may."""
+    if not 0 <= rank < len(placement.slots):
+        return f"the launcher started a rank {rank}, but the placement has ranks 0 to {len(placement.slots) - 1}"
+    slot = placement.slots[rank]
+    if same_host(slot.host, host) and slot.local_rank == local_rank:
+        return None
+    return (
+        f"rank {rank} runs on {host} as local rank {local_rank}, but the placement puts it on {slot.host} "
+        f"as local rank {slot.local_rank}: the launcher did not keep the order"
+    )

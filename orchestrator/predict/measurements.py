@@ -1,0 +1,186 @@
+"""The results of a measuring run, in a file next to the site's file: links, and the times of a step and an image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.keys.kinds import SPREADS
+from torusrun.orchestrator.keys.load import load, measured_at, measured_place
+from torusrun.orchestrator.keys.measured import SiteMeasurements
+from torusrun.orchestrator.predict.model.calibration import Fit, fits, read
+from torusrun.orchestrator.run.folder import metrics
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.training.counted import counted
+from torusrun.training.recipe.names import is_own
+from torusrun.training.reporting.events import DECODE, MEASURED, READ, READ_AGAIN, SAVE
+
+
+@dataclass(frozen=True)
+class FoundInput:
+    """Microseconds of an image of a data set on one rank: read from the file system, from the cache, and decoded.
+
+    `core_us` is the time of a core to decode one. The first two are None for a data set that only decodes.
+    """
+
+    data: str
+    decode_us: float
+    core_us: float
+    read_us: float | None
+    cached_us: float | None
+
+    @property
+    def slower_us(self) -> float:
+        """How much longer an image takes from the file system than from the cache."""
+        return max(0.0, (self.read_us or 0.0) - (self.cached_us or 0.0))
+
+
+@dataclass(frozen=True)
+class Found:
+    """The results of a measuring run on `ranks`, whose steps differed by `spread` of their mean.
+
+    Both are None for a run of an earlier version.
+    """
+
+    run: str
+    links: tuple[Fit, ...]
+    model: str
+    step_us: float  # of a step, without its images
+    image_us: float
+    save_us: float | None  # that all ranks wait for a checkpoint
+    ranks: int | None
+    spread: float | None
+    input: FoundInput | None = None
+    program: str = ""  # the model with what its training changes, or the model alone
+    batch: int = 0  # of a rank
+    tensors: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters, by model
+    samples: Mapping[str, Sequence[int]] = field(default_factory=dict)  # for training and for tests, by data set
+
+    def as_json(self) -> dict[str, Any]:
+        read = self.input and self.input.__dict__
+        return {**self.__dict__, "links": [fit.__dict__ for fit in self.links], "input": read}
+
+
+def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Found]:
+    """Write the results next to the site file of the run file at `path`. The rates of other models are kept."""
+    site_file = Path(load(path, site=site, settings=settings).site_source)
+    found = of(folder)
+    before = measured_at(site_file)
+    place = measured_place(site_file)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_text(place, _text(found, before))
+    return place, found
+
+
+def of(folder: RunFolder) -> Found:
+    """Fit the metrics of a measuring run. Raises UserError if they are incomplete."""
+    rows = [row for row in metrics.rows(folder.metrics) if row.get("event") == MEASURED]
+    newest = [row for row in rows if row["attempt"] == rows[-1]["attempt"]]
+    computed = [row for row in newest if "model" in row]
+    if len(computed) != 2:
+        raise UserError(f"{folder.metrics}: it has no complete measurement")
+    saved = [row["time_s"] * 1e6 for row in newest if row.get("operation") == SAVE]
+    counts = next((row for row in newest if "counted" in row), {})
+    (few, few_s), (many, many_s) = [(row["batch"], row["time_s"]) for row in computed]
+    image_s = max((many_s - few_s) / (many - few), 0.0) or many_s / many
+    return Found(
+        folder.run_id,
+        tuple(fits(read({"schema": 1, "rows": [row for row in newest if "link" in row]}))),
+        computed[0]["model"],
+        max(few_s - few * image_s, 0.0) * 1e6,
+        image_s * 1e6,
+        saved[-1] if saved else None,
+        computed[0].get("ranks"),
+        computed[0].get("spread"),
+        _input({row["operation"]: row for row in newest if "data" in row}),
+        computed[0].get("program") or computed[0]["model"],
+        few,
+        {counts["counted"]: counts["tensors"]} if counts else {},
+        {counts["of"]: counts["halves"]} if counts else {},
+    )
+
+
+def _input(rows: Mapping[str, Mapping[str, Any]]) -> FoundInput | None:
+    """The input by the rows of each operation; None for a data set that was not measured."""
+    if DECODE not in rows:
+        return None
+    of_image_us = {name: row["time_s"] * 1e6 / row["batch"] for name, row in rows.items()}
+    core_us = rows[DECODE]["cpu_s"] * 1e6 / rows[DECODE]["batch"]
+    times = (of_image_us[DECODE], core_us, of_image_us.get(READ), of_image_us.get(READ_AGAIN))
+    return FoundInput(rows[DECODE]["data"], *times)
+
+
+def words(place: Path, found: Found) -> str:
+    """The results in words, for a terminal."""
+    lines = [f"{'computes':12}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.program})"]
+    if found.ranks and found.spread is not None:
+        over = f"from step to step, over {counted(found.ranks, 'rank')}"
+        lines.append(f"{'differs':12}by {100 * found.spread:.1f} % {over}")
+    if found.save_us:
+        lines.append(f"{'saves':12}{found.save_us / 1e3:.1f} ms a checkpoint")
+    if found.input:
+        lines.append(f"{'reads':12}{_rates(found.input)}")
+    for fit in found.links:
+        bandwidth, latency = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s", f"{fit.alpha_s * 1e6:.0f} us a message"
+        how = f"{counted(fit.rows, 'size')} over {counted(fit.ranks, 'rank')}, worst error {fit.worst_percent:.1f} %"
+        lines.append(f"{fit.link:12}{bandwidth} and {latency} ({how})")
+    return "\n".join([*lines, f"kept in {place}"])
+
+
+def _rates(read: FoundInput) -> str:
+    """Images per second."""
+    rates = [f"{1e6 / read.core_us:,.0f} images/s a core decodes"] if read.core_us else []
+    rates.append(f"{1e6 / read.decode_us:,.0f} a rank")
+    stored = {"the file system": read.read_us, "the cache": read.cached_us}
+    rates += [f"from {name} a rank reads {1e6 / time_us:,.0f}" for name, time_us in stored.items() if time_us]
+    return f"{', '.join(rates)} ({read.data})"
+
+
+def _text(found: Found, before: SiteMeasurements | None) -> str:
+    import yaml
+
+    values: dict[str, Any] = {"run": found.run}
+    for fit in found.links:
+        values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
+        values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
+    if found.links:
+        values["links_error"] = _share(found.links[-1].worst_percent / 100)  # of the slowest class, between the nodes
+    for name, of_name in _by_name(found).items():
+        known = {**(getattr(before, name) if before else {}), **of_name}
+        values |= {name: known} if known else {}
+    return (
+        "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"
+        + str(yaml.safe_dump(values, sort_keys=False))
+    )
+
+
+def _by_name(found: Found) -> dict[str, dict[str, Any]]:
+    """The measured values by their keys in a site's file, each by the program, the model or the data set."""
+    of_program = {
+        "step_us": round(found.step_us, 3),
+        "image_us": round(found.image_us, 3),
+        "step_ranks": found.ranks,
+        "step_spread": found.spread if found.spread is None else _share(found.spread),
+        "step_batch": found.batch,
+    }
+    read = found.input
+    own = {"tensors": found.tensors, "samples": found.samples}
+    return {
+        **{name: {} if value is None else {found.program: value} for name, value in of_program.items()},
+        "save_us": {found.model: round(found.save_us, 3)} if found.save_us else {},
+        "decode_us": {read.data: round(read.decode_us, 3)} if read else {},
+        "read_us": {read.data: round(read.slower_us, 3)} if read else {},
+        **{
+            name: {key: list(each) for key, each in counted.items() if is_own(key.partition(" ")[0])}
+            for name, counted in own.items()
+        },
+    }
+
+
+def _share(value: float) -> float:
+    """Rounded, and no more than a site's file may have: otherwise no verb could read it."""
+    return round(min(value, SPREADS.at_most or value), 5)

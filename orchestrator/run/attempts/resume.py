@@ -1,0 +1,112 @@
+"""The next attempt of a run: from its newest checkpoint, with the changes of its user."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.run.attempts import continues_from, in_hold, submit
+from torusrun.orchestrator.run.attempts.in_hold import Allocation
+from torusrun.orchestrator.run.attempts.jobs_in_turn import alive
+from torusrun.orchestrator.run.folder import allocation, claim, holders, index, ledger
+from torusrun.orchestrator.run.folder.alone import alone
+from torusrun.orchestrator.run.folder.changes import Changes
+from torusrun.orchestrator.run.folder.events import Started
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.image import recorded as image_kept
+from torusrun.orchestrator.run.plan import plan_files
+from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
+from torusrun.orchestrator.run.state.poll import look
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.schedulers import client
+
+
+class MayNotResume(UserError):
+    """The run gets no other attempt now."""
+
+
+def resume(
+    run: RunFolder,
+    changes: Changes,
+    *,
+    force: bool = False,
+    new_image: bool = False,
+    into: Allocation | None = None,
+) -> Path | None:
+    """Submit the next attempt, with these changes; the checkpoint from which it continues, None for the beginning.
+
+    Raises UserError if the run is COMPLETED, if the changes do not fit, or if it is not certain that its newest attempt
+    is over. `force` skips this last check: if that attempt still runs, it ends when the new one begins, and the
+    two never train at once (run/folder/claim.py). It is submitted `into` a held allocation, or to the scheduler.
+    """
+    index.own(run)
+    with alone(run):
+        seen = look(run, newest=True)
+        policy = Policy.FORCED if force else Policy.USER
+        planned, checkpoint = next_attempt(run, seen, changes, policy, new_image=new_image)
+        submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)
+        if not seen.state.over and seen.job:  # forced: its remains must not keep nodes
+            with contextlib.suppress(SiteError):
+                if not in_hold.end(run, seen.attempt):
+                    asks = client.of(planned.plan.site)
+                    asks.cancel_all(alive(run, seen.attempt, seen.job, asks))
+    return checkpoint
+
+
+def next_attempt(
+    run: RunFolder, seen: View, changes: Changes, policy: Policy, *, new_image: bool = False
+) -> tuple[AttemptPlan, Path | None]:
+    """(the plan of the attempt after the one that was `seen`, the checkpoint from which it continues).
+
+    Raises UserError as `resume` does: MayNotResume if the run itself is the reason.
+    """
+    known = _history(run, seen)
+    step = decide(known, policy)
+    if not isinstance(step, Resume):
+        who = f"; at work: {holders.named(run.attempt(seen.attempt))}" if known.at_work else ""
+        raise MayNotResume(f"{run.run_id} {step.why}{who}")
+    plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
+    checkpoint, epochs = continues_from.checkpoint(run, plan)
+    planned = derive(plan, history, step.attempt, changes, epochs)
+    _same_image(run, planned.plan, new_image)
+    return planned, checkpoint
+
+
+def _history(run: RunFolder, seen: View) -> History:
+    """The history of a run with this view of its newest attempt."""
+    attempt = run.attempt(seen.attempt)
+    return History(
+        seen.attempt,
+        seen.state,
+        seen.reason,
+        job=seen.job,
+        begun=ledger.last(ledger.events(run.ledger), Started, seen.attempt) is not None,
+        at_work=claim.held(attempt),
+        again=_may_follow(attempt),
+        held=allocation.is_held(run),
+    )
+
+
+def _may_follow(attempt: Attempt) -> bool:
+    """Whether another attempt may follow: False only if the end record says that the program forbids it."""
+    with contextlib.suppress(SiteError):
+        end = End.read(attempt.end)
+        return end is None or end.again
+    return True
+
+
+def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:
+    """Raise UserError if the run's image has changed since its beginning, unless `new_image` allows it."""
+    before = image_kept.kept(run)
+    if before and new_image:
+        from torusrun.orchestrator.run.image import checking
+
+        image_kept.keep(run, checking.fitting(plan) or before)
+    elif before and (how := image_kept.changed(before)):
+        raise UserError(
+            f"{before.path} is not the image that {run.run_id} began with: {how}; --new-image accepts the changed image"
+        )

@@ -1,0 +1,179 @@
+"""Submits the first attempt of a plan, and every later one.
+
+A client can be killed at any moment. So the job's folder is complete before the submission, and the ledger has the
+job's name: a later client finds the job by that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.process import NoAnswer
+from torusrun.orchestrator.base.terminal.remarks import say
+from torusrun.orchestrator.nodes.without_bad_nodes import without_bad_nodes
+from torusrun.orchestrator.run.attempts import accepted, create, in_hold, jobs_in_turn
+from torusrun.orchestrator.run.attempts.in_hold import Allocation
+from torusrun.orchestrator.run.attempts.script import Scripts, scripts, submitted
+from torusrun.orchestrator.run.folder import allocation, index, ledger, settled
+from torusrun.orchestrator.run.folder.allocation import AskedOf
+from torusrun.orchestrator.run.folder.events import Refused, Submitted, Submitting
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan import attempt_plan
+from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
+from torusrun.orchestrator.run.plan.job_request import request
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.state.awaited import Awaited
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.schedulers.interface import Request
+
+
+def first(
+    plan: Plan,
+    source: Path,
+    after: Sequence[Awaited] = (),
+    origin: create.Origin | None = None,
+    *,
+    into: Allocation | None = None,
+    idle_s: float | None = None,
+) -> RunFolder:
+    """Make the run of a plan whose spec is in `source`, and submit its first attempt, to begin after these jobs.
+
+    `origin` is the origin of its files, if from another machine. It is submitted `into` a held allocation, or to the
+    scheduler. With `idle_s` its job holds an allocation for others. A refused run leaves nothing behind. Raises
+    SiteError or UserError if it is refused, NoAnswer if it is unknown whether it was submitted (the run then stays).
+    """
+    if plan.site.host:
+        raise UserError(f"the site is reached through {plan.site.host}: this is done there, or by `torusrun submit`")
+    if into:
+        in_hold.check(plan, into)
+    run, planned = RunFolder(plan.folder), _without_bad_nodes(attempt_plan.first(plan), into)
+    asked = request_of(planned, run, after)
+    texts = scripts(planned, run.attempt(1), asked, held=into is not None)
+    event = intent(planned, asked, texts, after)
+    event = replace(event, held_in=_folder_of(into), in_turn=plan.jobs_in_turn and not into)
+    create.run(planned, source, texts, event, origin, idle_s)
+    try:
+        _submit(planned, run, asked, into)
+    except NoAnswer:
+        raise
+    except (SiteError, UserError):
+        index.forget(run)
+        raise
+    return run
+
+
+def proposed(plan: Plan, after: Sequence[Awaited] = (), planned: AttemptPlan | None = None) -> tuple[Request, str]:
+    """(the request of the first attempt's job, its script for the scheduler); `planned` is its plan, if it is made."""
+    run, planned = RunFolder(plan.folder), planned or attempt_plan.first(plan)
+    asked = request_of(planned, run, after)
+    return asked, scripts(planned, run.attempt(1), asked).submitted
+
+
+def later(
+    planned: AttemptPlan, run: RunFolder, resumes: str | None, *, into: Allocation | None = None, follows: int = 0
+) -> None:
+    """Submit a later attempt of a run, which continues from the checkpoint `resumes`. The caller holds the run's lock.
+
+    It is submitted `into` a held allocation, or to the scheduler. `follows` is the attempt whose job submits it, or 0.
+
+    Raises SiteError if the scheduler refuses it (then the attempt is removed), NoAnswer if it is unknown whether it was
+    submitted (then it stays).
+    """
+    attempt = run.attempt(planned.number)
+    if into:
+        in_hold.check(planned.plan, into)
+    planned = _without_bad_nodes(planned, into)
+    asked = request_of(planned, run)
+    texts = scripts(planned, attempt, asked, held=into is not None)
+    settled.forget([run.run_id])
+    event = replace(intent(planned, asked, texts), resumes=resumes, follows=follows, held_in=_folder_of(into))
+    event = replace(event, in_turn=planned.plan.jobs_in_turn and not into)
+    ledger.append(run.ledger, event)
+    create.attempt(attempt, planned, texts)
+    try:
+        _submit(planned, run, asked, into)
+    except NoAnswer:
+        raise
+    except (SiteError, UserError) as error:
+        create.take_back(attempt)
+        ledger.append(run.ledger, Refused(planned.number, str(error)))
+        raise
+
+
+def _without_bad_nodes(planned: AttemptPlan, into: Allocation | None) -> AttemptPlan:
+    """The plan without bad hosts, which are printed. A held allocation has its hosts already."""
+    found = planned if into else without_bad_nodes(planned)
+    for line in found.left_out.lines:
+        say(line)
+    return found
+
+
+def request_of(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited] = ()) -> Request:
+    """The request of an attempt's job, which begins after these jobs."""
+    # The job itself checks that the runs of `after` are COMPLETED (run/state/dependencies.py).
+    any_end = [awaited.job for awaited in after if awaited.any_end or awaited.several]
+    well = [awaited.job for awaited in after if awaited.job not in any_end]
+    return request(planned, run.attempt(planned.number), well, any_end)
+
+
+def intent(
+    planned: AttemptPlan, asked: Request, texts: Scripts, after: Sequence[Awaited] = (), task: int | None = None
+) -> Submitting:
+    """The event before the submission of an attempt, as a job of its own or as a `task` of the array `asked`."""
+    return Submitting(
+        planned.number, asked.called, *_folders(after), changes=planned.changes, jobs=_jobs(planned, texts),
+        left_out=planned.left_out.hosts, task=task, in_turn=planned.plan.jobs_in_turn,
+    )  # fmt: skip
+
+
+def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(the folders of the runs that must complete first, of those that only must end)."""
+    well = tuple(one.folder for one in after if not one.any_end)
+    return well, tuple(one.folder for one in after if one.any_end)
+
+
+def within(planned: AttemptPlan, run: RunFolder, intent: Submitting, job: str) -> None:
+    """Make a later attempt that the running `job` begins itself. The caller holds the run's lock."""
+    attempt = run.attempt(planned.number)
+    texts = scripts(planned, attempt, request_of(planned, run), held=True)
+    settled.forget([run.run_id])
+    ledger.append(run.ledger, intent)
+    create.attempt(attempt, planned, texts)
+    ledger.append(run.ledger, Submitted(planned.number, job, planned.plan.site.scheduler))
+
+
+def _jobs(planned: AttemptPlan, texts: Scripts) -> int:
+    """The number of jobs of a run that keeps going, 0 for another run."""
+    return planned.plan.jobs if texts.jobs else 0
+
+
+def _folder_of(into: Allocation | None) -> str:
+    return str(into.run.folder) if into else ""
+
+
+def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocation | None) -> None:
+    """Submit the attempt to the scheduler, or to a keeper.
+
+    Raises NoAnswer if there may be a job despite an error, UserError if the keeper has ended meanwhile.
+    """
+    attempt, site = run.attempt(planned.number), planned.plan.site
+    try:
+        if into:
+            allocation.ask(allocation.of(into.run.folder), AskedOf(attempt))
+            job = into.job
+        else:
+            with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
+                script = submitted(planned.plan, attempt)
+                job = client.of(site).submit(script, asked, cwd=attempt.folder)
+        accepted.note(run, Submitted(planned.number, job, site.scheduler))
+    except allocation.Closed as error:
+        raise UserError(str(error)) from None
+    except NoAnswer as error:
+        raise accepted.unsure(error, run.run_id, asked.called) from None
+    if planned.plan.jobs_in_turn and not into:
+        with private.umask(site.umask):
+            jobs_in_turn.add(planned, run, asked, job)

@@ -1,0 +1,217 @@
+"""The copy of the user's code that a run keeps, so that later edits do not change the run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torusrun.orchestrator.base.errors import SiteError, UserError, explained
+from torusrun.orchestrator.base.private import FOLDER, SECRET, open_regular
+from torusrun.orchestrator.run.code import limits
+from torusrun.orchestrator.run.code.select import Entry, SelectedCode, select, unreadable, walk
+from torusrun.orchestrator.run.folder import checkout
+from torusrun.orchestrator.run.folder.checkout import Checkout
+from torusrun.training.files.checksum import sha256_of
+from torusrun.training.files.trusted import refuse_holes
+
+BLOCK_BYTES = 1 << 20
+WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A copy of code, and the state of its source's checkout (None if there is none)."""
+
+    source: Path
+    checkout: Checkout | None
+    files: int
+    size_bytes: int
+    checksum: str  # SHA-256 over names, kinds, executable bits and contents
+    notes: tuple[str, ...]
+    names: tuple[str, ...]  # of all its entries: the run's program may add others
+
+    def record(self) -> dict[str, Any]:
+        """The object for code.json."""
+        return {
+            "source": os.fsencode(self.source).decode("utf-8", "replace"),
+            "commit": self.checkout.commit if self.checkout else None,
+            "dirty": self.checkout.dirty if self.checkout and not self.checkout.unknown else None,
+            "files": self.files,
+            "bytes": self.size_bytes,
+            "sha256": self.checksum,
+            "notes": list(self.notes),
+            "names": list(self.names),
+        }
+
+
+def freeze(
+    source: Path,
+    into: Path,
+    limit_bytes: int = limits.LIMIT_BYTES,
+    leave_out: Sequence[str] = (),
+    secret: Sequence[str] = (),
+) -> Frozen:
+    """Copy the code in `source` to the new folder `into`, completely or not at all.
+
+    A copy has the readers of its file, unless the umask forbids it. Copies of the files `secret` are private. The
+    folders `leave_out`, relative to the source, contain the code's output and are not copied.
+    Raises UserError if the code is too large or cannot be read, SiteError if the copy cannot be written.
+    """
+    selected = select(source, into, leave_out)
+    limits.check(selected, limit_bytes)
+    found = checkout.describe(selected.source) if selected.tracked else None
+    unfinished = into.with_name(f".{into.name}")
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=FOLDER)
+        copied_bytes = _copy(selected, unfinished, limit_bytes, {_identity(os.stat(path)) for path in secret})
+        names = names_of(unfinished)
+        checksum = checksum_of(unfinished, names)
+        unfinished.rename(into)
+    except OSError as error:
+        raise SiteError(f"{into}: the code cannot be copied here: {error.strerror}") from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    notes = tuple(selected.notes)
+    return Frozen(selected.source, found, selected.files, copied_bytes, checksum, notes, tuple(names))
+
+
+def share(copy: Path, into: Path) -> None:
+    """Make the folder `into` with the files of a `copy`, as hard links, so that the removal of one harms no other.
+
+    A program that overwrites such a file would change it for all: so nobody may write to it any more. A file system
+    without hard links gets copies. Raises SiteError if that fails.
+    """
+    with explained(f"{into}: the code cannot be copied here"):
+        shutil.copytree(copy, into, symlinks=True, copy_function=_linked)
+
+
+def copy_again(copy: Path, into: Path, names: Sequence[str] | None) -> None:
+    """Make the folder `into` with the entries `names` of another run's `copy`, by default with all of them.
+
+    What a program wrote beside them is left out. Raises SiteError if that fails.
+    """
+    kept = {part for name in names or () for part in (name, *map(str, Path(name).parents))}
+
+    def left_out(folder: str, found: list[str]) -> list[str]:
+        inside = {name: os.path.relpath(os.path.join(folder, name), copy) for name in found}
+        return [name for name in found if names is not None and inside[name] not in kept]
+
+    with explained(f"{into}: the code cannot be copied here"):
+        shutil.copytree(copy, into, symlinks=True, ignore=left_out, copy_function=_written)
+
+
+def changed(copy: Path, record: Mapping[str, Any]) -> str:
+    """How a copy differs from its record in code.json; '' if its entries are as they were at submit."""
+    try:
+        found = checksum_of(copy, record.get("names"))
+    except FileNotFoundError as error:
+        return f"{error.filename} is gone"
+    except (OSError, ValueError, TypeError) as error:  # the record may be damaged
+        return f"it cannot be read: {error}"
+    return "" if found == record.get("sha256") else f"its SHA-256 is {found}, and was {record.get('sha256')}"
+
+
+def _written(source: str, target: str) -> None:
+    with open(open_regular(source), "rb") as file:
+        refuse_holes(file.fileno())
+    shutil.copy2(source, target)
+
+
+def _linked(source: str, target: str) -> None:
+    mode = stat.S_IMODE(os.stat(source).st_mode)
+    if mode & WRITABLE:
+        os.chmod(source, mode & ~WRITABLE)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] = ()) -> SelectedCode:
+    """The files that `freeze` would copy. It copies nothing. Raises UserError like `freeze`."""
+    selected = select(source, into, leave_out)
+    limits.check(selected, limit_bytes)
+    for entry in selected.entries:
+        if entry.kind == "file":
+            os.close(_opened(selected.source / entry.name))
+    return selected
+
+
+def names_of(folder: Path) -> list[str]:
+    """Every file, link and empty folder in a copy. Raises OSError."""
+    return sorted(walk(folder, folder, leave_out=lambda path: False))
+
+
+def checksum_of(folder: Path, names: Sequence[str] | None = None) -> str:
+    """The SHA-256 over names, kinds, executable bits and contents of these entries of a copy, by default of all.
+
+    Raises OSError.
+    """
+    total = hashlib.sha256()
+    for name in names_of(folder) if names is None else names:
+        path = folder / name
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            kind, content = "link", hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()
+        elif stat.S_ISDIR(mode):
+            kind, content = "folder", ""
+        else:
+            kind, content = "program" if mode & stat.S_IXUSR else "file", sha256_of(path)
+        total.update(os.fsencode(name) + f"\0{kind}\0{content}\n".encode())
+    return total.hexdigest()
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    """The identity that a file shares with its hard links."""
+    return found.st_dev, found.st_ino
+
+
+def _copy(chosen: SelectedCode, target: Path, limit_bytes: int, secret: Set[tuple[int, int]]) -> int:
+    """Copy the entries; the number of bytes. A file that grows beyond the limit meanwhile raises UserError."""
+    folders = {""}
+    left_bytes = limit_bytes
+    for entry in chosen.entries:
+        _make_folders(target, entry.name if entry.kind == "folder" else os.path.dirname(entry.name), folders)
+        if entry.kind == "link":
+            os.symlink(entry.target, target / entry.name)
+        elif entry.kind == "file":
+            left_bytes -= _copy_file(chosen.source, entry, target / entry.name, left_bytes, secret)
+    return limit_bytes - left_bytes
+
+
+def _make_folders(target: Path, name: str, made: set[str]) -> None:
+    if name not in made:
+        _make_folders(target, os.path.dirname(name), made)
+        (target / name).mkdir(mode=FOLDER)
+        made.add(name)
+
+
+def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int, secret: Set[tuple[int, int]]) -> int:
+    """Copy one file, without write permission for others; the number of bytes."""
+    descriptor = _opened(source / entry.name)
+    copied = 0
+    with open(descriptor, "rb", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        others = 0 if _identity(found) in secret else FOLDER
+        mode = stat.S_IMODE(found.st_mode) & (stat.S_IRWXU | others) | SECRET
+        with open(open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb", buffering=0) as copy:
+            while block := file.read(min(BLOCK_BYTES, left_bytes - copied + 1)):
+                copied += len(block)
+                if copied > left_bytes:
+                    raise UserError(f"{source / entry.name}: this file grew while it was copied, beyond `code_limit`")
+                copy.write(block)
+    return copied
+
+
+def _opened(path: Path) -> int:
+    try:
+        return open_regular(path)
+    except OSError as error:
+        raise unreadable(path, error.strerror or "") from None

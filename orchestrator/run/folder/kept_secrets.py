@@ -1,0 +1,46 @@
+"""The file of a run with the values of its secret variables. It is the only one that holds them.
+
+Every rank's wrapper reads it. A container's shell reads it too, for values that the runtime cannot carry.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping
+
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.command import exported
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+
+LARGEST_BYTES = 1 << 24
+OWN = "TORUSRUN_"  # a container's shell reads these, too, and does not export them to the rank's program
+
+
+def keep(run: RunFolder, values: Mapping[str, str]) -> None:
+    """Write the values, if there are any, for the user alone. Raises OSError."""
+    own = {name: value for name, value in values.items() if name.startswith(OWN)}
+    ranks = {name: value for name, value in values.items() if name not in own}
+    if values:
+        assigned = "".join(f"{name}={shlex.quote(value)}\n" for name, value in own.items())
+        private.write_bytes(run.secrets, (exported(ranks) + assigned).encode())
+
+
+def kept(run: RunFolder, names: Collection[str]) -> dict[str, str]:
+    """The values of the variables `names`. Raises SiteError if one is missing."""
+    if not names:
+        return {}
+    found = all_of(run)
+    if missing := sorted({*names} - {*found}):
+        raise SiteError(f"{run.secrets}: it has no value of {', '.join(missing)}; submit a new run")
+    return {name: found[name] for name in names}
+
+
+def all_of(run: RunFolder) -> dict[str, str]:
+    """All values, also those that notices need. Raises SiteError if the file cannot be read."""
+    try:
+        words = shlex.split(private.read_bytes(run.secrets, LARGEST_BYTES).decode())
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is damaged"
+        raise SiteError(f"{run.secrets}: the secret variables cannot be read: {why}; submit a new run") from None
+    return dict(word.split("=", 1) for word in words if "=" in word)  # [export] NAME=value

@@ -1,0 +1,202 @@
+"""The error that a process left in its log, read from the end: the same for verdicts and for what users see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
+from pathlib import Path
+
+from torusrun.orchestrator.base import whole_lines
+from torusrun.orchestrator.run.folder.log_errors.kinds import (
+    BAR,
+    DEVICE_FULL,
+    LOST_PEER,
+    OF_A_SERVER,
+    LineKind,
+    kind_of,
+    kind_of_exception,
+)
+from torusrun.orchestrator.run.folder.log_errors.lines import bare, parts
+from torusrun.orchestrator.run.folder.log_errors.torchrun import Worker, table
+from torusrun.orchestrator.run.folder.log_errors.tracebacks import Block, Tracebacks
+
+READ_BYTES = (1 << 16, 1 << 20)  # of the end of a log; more if the end shows no error
+LARGEST_QUOTE = 300
+MOST_AFTER = 100  # lines of the program after its last error
+MOST_STEPS = 4  # lines of progress after an error that ended the program
+MESSAGE_LINES = 6  # that an exception may write below its first line
+SHOWN_BEFORE, SHOWN_AFTER = 9, 5
+
+
+@dataclass(frozen=True)
+class LoggedError:
+    """The error of a process by its log.
+
+    `reason` is its one line (the last line of the log if it shows no error, '' for an empty log), `lines` are to be
+    shown, `text` is all that it says, and `worker` the process of a torchrun that failed first.
+    """
+
+    kind: LineKind = LineKind.PLAIN
+    reason: str = ""
+    lines: tuple[str, ...] = ()
+    text: str = ""
+    worker: Worker | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether the log shows an error."""
+        return self.kind < LineKind.PLAIN or self.worker is not None
+
+    @property
+    def lost_peer(self) -> bool:
+        """Whether the process lost its connection to another rank."""
+        return bool(LOST_PEER.search(self.text)) and not OF_A_SERVER.search(self.text)
+
+    @property
+    def device_full(self) -> bool:
+        return bool(DEVICE_FULL.search(self.text))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """An error that ends at the line `last`; `stream` has the prefixes of its process."""
+
+    kind: LineKind
+    last: int
+    reason: str
+    stream: str
+    rows: Sequence[int]
+    exceptions: Sequence[str]
+
+
+class _Reading:
+    """The lines of a log's end, sorted into errors and others."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = list(parts(lines))
+        self._bare: dict[int, tuple[str, str]] = {}
+        self.worker, covered = table(self.lines)
+        reader: Tracebacks[int] = Tracebacks()
+        self.inside = [n in covered or reader.add(line, n) for n, line in enumerate(self.lines)]
+        self.blocks = reader.taken(final=True)
+        self.kinds = self._sorted()
+
+    def bare(self, n: int) -> tuple[str, str]:
+        """(the prefixes of a line that name its process, its text)."""
+        if n not in self._bare:
+            who, text = bare(self.lines[n])
+            self._bare[n] = who, text.strip(" \t|")
+        return self._bare[n]
+
+    def text(self, n: int) -> str:
+        return self.bare(n)[1]
+
+    def _sorted(self) -> dict[int, LineKind]:
+        """The kinds of the lines outside tracebacks, from the last line back to where the program went on."""
+        kinds: dict[int, LineKind] = {}
+        left = {LineKind.PLAIN: MOST_AFTER, LineKind.PROGRESS: MOST_STEPS}
+        for n in reversed(range(len(self.lines))):
+            kinds[n] = LineKind.CLOSING if self.inside[n] else kind_of(self.text(n))
+            if kinds[n] in left and not (self._is_bar(n) and self._is_bar(n + 1)):  # a bar is drawn again and again
+                left[kinds[n]] -= 1
+                if left[kinds[n]] < 0:
+                    break
+        return kinds
+
+    def _is_bar(self, n: int) -> bool:
+        return n < len(self.lines) and bool(BAR.search(self.lines[n]))
+
+    def candidates(self) -> list[_Candidate]:
+        """The errors in the order of the log, without those after which the program went on."""
+        single = [
+            _Candidate(kind, n, whole := self._whole(n), self.bare(n)[0], (n,), (whole,))
+            for n, kind in self.kinds.items()
+            if kind < LineKind.PLAIN
+        ]
+        blocks = filter(None, map(self._traceback, self.blocks))
+        traced = [one for one in blocks if self.worker or one.last in self.kinds]
+        return sorted([*traced, *single], key=lambda one: one.last)
+
+    def _traceback(self, block: Block[int]) -> _Candidate | None:
+        reason = block.reason
+        kind, last = kind_of_exception(reason, block.before), block.rows[-1]
+        if reason.endswith(":"):
+            reason = self._joined(reason, last)
+        return _Candidate(kind, last, reason, block.stream, block.rows, block.exceptions) if reason else None
+
+    def _whole(self, n: int) -> str:
+        """The line `n`, with the message of its exception if C++ wrote them on two lines, or the next line."""
+        text = self.text(n)
+        if text.startswith("what():") and n and "instance of" in self.text(n - 1):
+            return f"{self.text(n - 1).rpartition(' ')[2].strip(chr(39))}: {text.removeprefix('what():').strip()}"
+        return self._joined(text, n) if text.endswith(":") else text
+
+    def _joined(self, reason: str, n: int) -> str:
+        after = [text for k in self._message(n, self.bare(n)[0]) if any(map(str.isalnum, text := self.text(k)))]
+        return f"{reason} {after[0]}" if after else reason
+
+    def _message(self, n: int, stream: str) -> list[int]:
+        """The lines after `n` that may be the rest of an exception's message."""
+        near = range(n + 1, min(n + 1 + 8 * MESSAGE_LINES, len(self.lines)))
+        own = (k for k in near if self.bare(k)[0] == stream)
+        return list(islice(takewhile(lambda k: not self.inside[k], own), MESSAGE_LINES))
+
+    def chosen(self) -> _Candidate | None:
+        """The error that explains most: of the worker that failed first, else the last of the lowest kind."""
+        found = self.candidates()
+        if self.worker:
+            found = [one for one in found if one.kind is not LineKind.CHILD]
+            names = (f"[rank{self.worker.rank}]", f"[default{self.worker.local_rank}]")
+            own = [one for one in found if any(name in one.stream for name in names)]
+            found = own or ([] if self.worker.signal else [one for one in found if not self._lost_peer(one)] or found)
+        return min(reversed(found), key=lambda one: one.kind, default=None)
+
+    def _lost_peer(self, one: _Candidate) -> bool:
+        return bool(LOST_PEER.search(self.all_of(one)))
+
+    def all_of(self, one: _Candidate) -> str:
+        """The exceptions of an error, without the lines of code that raised them, and the message of the last one."""
+        return "\n".join([*one.exceptions, *map(self.text, self._message(one.last, one.stream))])
+
+    def shown(self, one: _Candidate) -> list[str]:
+        """The lines of a traceback and of the message below it, or those around an error line."""
+        if len(one.rows) == 1:
+            return self.lines[max(one.last - SHOWN_BEFORE, 0) : one.last + 1 + SHOWN_AFTER]
+        message = takewhile(lambda n: self.kinds.get(n) is LineKind.PLAIN, self._message(one.last, one.stream))
+        return [self.lines[n] for n in (*one.rows, *message)]
+
+    def last(self) -> str:
+        """The last line that the program itself wrote, else the last of all."""
+        own = (self.text(n) for n, kind in self.kinds.items() if kind in (LineKind.PLAIN, LineKind.PROGRESS))
+        return next(own, next(filter(None, map(self.text, reversed(range(len(self.lines))))), ""))
+
+
+def last_error(lines: Sequence[str]) -> LoggedError:
+    """The error in the last lines of a log."""
+    reading = _Reading(lines)
+    chosen, worker = reading.chosen(), reading.worker
+    if chosen:
+        found = LoggedError(chosen.kind, chosen.reason, tuple(reading.shown(chosen)), reading.all_of(chosen))
+    else:
+        reason = "" if worker else reading.last()
+        found = LoggedError(LineKind.PLAIN, reason, tuple(reading.lines[-SHOWN_BEFORE - 1 :]), reason)
+    if worker:
+        error = (worker.error or found.reason)[:LARGEST_QUOTE]
+        words = f"{worker.words}: {error}" if error else worker.words
+        return replace(found, reason=words, text=f"{worker.error}\n{found.text}", worker=worker)
+    return replace(found, reason=found.reason[:LARGEST_QUOTE])
+
+
+def read_last(path: Path, *sizes_bytes: int) -> LoggedError:
+    """The error at the end of a log; an empty one if it cannot be read.
+
+    `sizes_bytes` are how much of its end is read, each if the one before shows no error; default: READ_BYTES.
+    """
+    found = LoggedError()
+    for largest_bytes in sizes_bytes or READ_BYTES:
+        lines = whole_lines.tail(path, largest_bytes)
+        found = last_error([line.decode(errors="replace") for line in lines])
+        if found.known or sum(map(len, lines)) + len(lines) < largest_bytes // 2:
+            break
+    return found

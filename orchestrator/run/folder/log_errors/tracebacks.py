@@ -1,0 +1,146 @@
+"""Tracebacks in lines: each from its start to the line that names the exception, for every process in the log apart."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from torusrun.orchestrator.run.folder.log_errors.lines import TRACEBACK, bare
+
+MOST_BLOCKS = 20  # of one log: the newest ones
+MOST_LINES = 500  # of one block
+LINKS = re.compile(r"(During handling of the above|The above) exception|.*another exception occurred:$")
+FRAME = re.compile(r'\s*File "[^"]*"(, line \d+(, in .*)?)?$')  # of a traceback; a stack of faulthandler has no comma
+SYNTAX = re.compile(r'\s*File "[^"]*", line \d+$')  # a SyntaxError of the program itself has no other first line
+GROUP = "Exception Group Traceback"
+MARGIN = re.compile(r"\s*(?:\|(?: |$)|\+-.*$)")  # of a group's lines
+MARKS = (TRACEBACK, 'File "', "exception")  # a line without them begins no traceback
+ASCII_ROW = re.compile(r"\|.*\||\+-+\+$")  # of a box that rich draws without Unicode
+LEARNED = re.compile(r"\S.{0,80}[:|\]] ?$")  # a prefix that only the first line of a traceback shows
+
+Row = TypeVar("Row")
+
+
+@dataclass
+class Block(Generic[Row]):
+    """A traceback: its rows, the exceptions that it names, and the line before it; `stream` has its prefixes.
+
+    Exceptions that caused each other are in one block.
+    """
+
+    stream: str
+    before: str = ""
+    group: bool = False
+    rows: list[Row] = field(default_factory=list)
+    exceptions: list[str] = field(default_factory=list)
+
+    @property
+    def reason(self) -> str:
+        """The last exception; of a group, the group and its exceptions; '' if the log ends before it."""
+        if self.group and len(self.exceptions) > 1:
+            return f"{self.exceptions[0]}: {'; '.join(self.exceptions[1:])}"
+        return self.exceptions[-1] if self.exceptions else ""
+
+
+@dataclass
+class _Stream(Generic[Row]):
+    block: Block[Row] | None = None
+    goes_on: bool = False  # whether a line of the block follows
+    linked: bool = False  # whether the next traceback belongs to the block
+    fresh: bool = False  # whether the newest line named the exception
+
+    def set(self, *, goes_on: bool = False, linked: bool = False, fresh: bool = False) -> None:
+        self.goes_on, self.linked, self.fresh = goes_on, linked, fresh
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next line may belong to the block."""
+        return self.goes_on or self.linked or self.fresh
+
+
+class Tracebacks(Generic[Row]):
+    """The newest tracebacks of the lines that are added."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[Block[Row]] = deque(maxlen=MOST_BLOCKS)
+        self._streams: dict[str, _Stream[Row]] = {}
+        self._waiting: set[str] = set()
+        self._learned: list[str] = []
+        self._before = ""
+        self._begun = False  # whether a line was not indented: before that, lines may be of a traceback that is cut off
+
+    def add(self, line: str, row: Row) -> bool:
+        """Add a line; whether it belongs to a traceback."""
+        if self._waiting or any(mark in line for mark in MARKS):
+            who, text = self._bare(line)
+            stream = self._streams.setdefault(who, _Stream())
+            inside = self._inside(stream, who, text, row)
+            (self._waiting.add if stream.waits else self._waiting.discard)(who)
+        else:
+            text, inside = line, False
+        self._begun = self._begun or not text[:1].isspace()
+        if not inside and not text.isspace():
+            self._before = text
+        return inside
+
+    def _bare(self, line: str) -> tuple[str, str]:
+        who, text = bare(line)
+        for prefix in self._learned:
+            if text.startswith(prefix):
+                return who + prefix, text[len(prefix) :]
+        prefix, traceback, _ = text.partition(TRACEBACK)
+        if traceback and LEARNED.match(prefix) and GROUP not in text:
+            self._learned.append(prefix)
+            return who + prefix, text[len(prefix) :]
+        return who, text
+
+    def _inside(self, stream: _Stream[Row], who: str, text: str, row: Row) -> bool:
+        """Add a bare line to the block of its stream; whether it belongs to it."""
+        block = stream.block
+        if block and block.group and stream.waits and (margin := MARGIN.match(text)):
+            self._follow(stream, block, text[margin.end() :], row)
+        elif TRACEBACK in text or (not stream.goes_on and self._headless(stream, text)):
+            if not (block and (stream.goes_on or stream.linked or (stream.fresh and TRACEBACK not in text))):
+                block = stream.block = Block(who, bare(self._before)[1], GROUP in text)
+                self._blocks.append(block)
+            self._keep(block, row)
+            stream.set(goes_on=True)
+        elif block and LINKS.match(text):
+            self._keep(block, row)
+            stream.set(linked=True)
+        elif block and stream.goes_on:
+            self._follow(stream, block, text, row)
+        else:
+            if text.strip():
+                stream.set()
+            return False
+        return True
+
+    def _headless(self, stream: _Stream[Row], text: str) -> bool:
+        """Whether a frame begins or continues a traceback: a cut one, one behind its exception, or a SyntaxError's."""
+        return bool(FRAME.match(text)) and (stream.fresh or not self._begun or bool(SYNTAX.match(text)))
+
+    def _follow(self, stream: _Stream[Row], block: Block[Row], text: str, row: Row) -> None:
+        self._keep(block, row)
+        if TRACEBACK in text:
+            stream.set(goes_on=True)
+        elif stream.goes_on and text.strip() and not text[0].isspace() and not ASCII_ROW.match(text):
+            block.exceptions.append(text.rstrip())
+            stream.set(fresh=True)
+
+    @staticmethod
+    def _keep(block: Block[Row], row: Row) -> None:
+        if len(block.rows) < MOST_LINES:
+            block.rows.append(row)
+
+    def taken(self, *, final: bool) -> list[Block[Row]]:
+        """The tracebacks since the last call; unless `final` is set, without those that may continue."""
+        streams = self._streams.values()
+        waits = [] if final else [one.block for one in streams if one.block and (one.goes_on or one.linked)]
+        ended = [block for block in self._blocks if not any(block is one for one in waits)]
+        self._blocks = deque(waits, maxlen=MOST_BLOCKS)
+        self._streams = {who: one for who, one in self._streams.items() if any(one.block is block for block in waits)}
+        self._waiting &= self._streams.keys()
+        return ended

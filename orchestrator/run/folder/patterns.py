@@ -1,0 +1,108 @@
+"""Patterns that choose files of a run folder: --only 'checkpoints/last,*.csv', and the paths of `torusrun cp`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.keys.problems import shown
+from torusrun.orchestrator.run.folder.checkpoints import newest
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.training.checkpoint.manifest import Checkpoint, IncompleteCheckpoint, candidates, newest_complete, verify
+
+OF_CHECKPOINTS = "checkpoints"
+LAST, BEST = "last", "best"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A path relative to a run folder, in which * and ? stand for a part of one name.
+
+    Without a slash it is a name at any depth, unless it is `from_top`.
+    """
+
+    text: str
+    parts: tuple[str, ...]
+    from_top: bool
+
+    def chosen(self, path: str) -> str:
+        """The part of a path that matches: the file itself or a folder above it; '' if the pattern does not match."""
+        names = path.split("/")
+        for end in range(1, len(names) + 1):
+            matched = names[:end] if self.from_top else names[end - 1 : end]
+            if len(matched) == len(self.parts) and all(map(fnmatchcase, matched, self.parts)):
+                return "/".join(names[:end])
+        return ""
+
+    @property
+    def names_by_word(self) -> bool:
+        """Whether it is 'checkpoints/last' or 'checkpoints/best', whose names the machine of the run chooses."""
+        return self.parts[0] == OF_CHECKPOINTS and self.parts[1:2] in ((LAST,), (BEST,))
+
+    def allows(self, path: str, *, is_folder: bool = False) -> bool:
+        """Whether a path that another machine announces may come of this pattern; a folder may lie above matches."""
+        if self.names_by_word:
+            names = (OF_CHECKPOINTS, "*", *self.parts[2:])
+            return Pattern(self.text, names, True).allows(path, is_folder=is_folder)
+        above = path.split("/")
+        leads_there = not self.from_top or all(map(fnmatchcase, above, self.parts))
+        return bool(self.chosen(path)) or (is_folder and leads_there)
+
+
+def parse(text: str, *, from_top: bool = False) -> Pattern:
+    """A pattern. Raises UserError for one that leads out of the run folder, or names a hidden file."""
+    parts = tuple(part for part in text.strip().split("/") if part not in ("", "."))
+    if not parts:
+        raise UserError(f"{shown(text)} names no file: write a path in the run's folder, as in checkpoints/last")
+    if ".." in parts:
+        raise UserError(f"{shown(text)} is not below the run's folder: leave out '..'")
+    if any(part.startswith(".") for part in parts):
+        raise UserError(f"{shown(text)}: names with a leading dot are secrets and locks, and are not copied")
+    return Pattern(text.strip(), parts, from_top or "/" in text.strip().rstrip("/"))
+
+
+def parse_list(text: str) -> tuple[Pattern, ...]:
+    """The patterns of --only, between commas; none for ''. Raises UserError like `parse`."""
+    return tuple(map(parse, text.split(","))) if text else ()
+
+
+def found_in(run: RunFolder, patterns: Sequence[Pattern]) -> tuple[Pattern, ...]:
+    """The patterns, with 'checkpoints/last' and 'checkpoints/best' as the checkpoints that they mean.
+
+    'last' is the newest complete checkpoint, 'best' the one with the highest accuracy, unless there is an entry of this
+    name. Raises UserError if there is none.
+    """
+    return tuple(_meant(run, pattern) for pattern in patterns)
+
+
+def _meant(run: RunFolder, pattern: Pattern) -> Pattern:
+    top, word, *below = (*pattern.parts, "", "")
+    if not pattern.names_by_word or (run.checkpoints / word).exists():
+        return pattern
+    if word == LAST:
+        complete = newest_complete(run.checkpoints)
+        foreign = None if candidates(run.checkpoints) else newest(run.checkpoints)
+        found = complete.path if complete else foreign
+    else:
+        found = _best(run.checkpoints)
+    if found is None:
+        why = "complete checkpoint" if word == LAST else "checkpoint with an accuracy"
+        raise UserError(f"{run.run_id} has no {why}: {shown(pattern.text)} names nothing")
+    return Pattern(pattern.text, (top, found.name, *filter(None, below)), True)
+
+
+def _best(folder: Path) -> Path | None:
+    """The complete checkpoint with the highest accuracy. Only those are read that could be it: each may be huge."""
+    evaluated: list[Checkpoint] = []
+    for path in candidates(folder):
+        with suppress(IncompleteCheckpoint):
+            one = verify(path, contents=False)
+            evaluated += [one] if one.accuracy is not None else []
+    for one in sorted(evaluated, key=lambda one: (one.accuracy or 0.0, one.step), reverse=True):
+        with suppress(IncompleteCheckpoint):
+            return verify(one.path).path
+    return None

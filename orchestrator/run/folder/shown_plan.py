@@ -1,0 +1,147 @@
+"""The part of a kept plan that the view of a run needs, from the run folder or its newest attempt."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import damaged, read_object, required
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.keys.kinds import seconds
+from torusrun.orchestrator.place.placement.grid import MOST_LEVELS
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.training.recipe.limits import Items, Limits
+
+SCHEMA = 1
+LARGEST_RANKS = 10_000_000
+LONGEST_TIMEOUT_S = 3600.0
+POLL_INTERVAL_S = 10.0  # of a plan of an earlier version
+Levels = Annotated[tuple[Annotated[int, Limits(at_least=1, at_most=LARGEST_RANKS)], ...], Items(1, MOST_LEVELS)]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The values of a plan that the view of a run needs; `grid` is None if the job chooses it."""
+
+    run: str
+    scheduler: str
+    grid: tuple[int, ...] | None
+    ranks: int
+    command_timeout_s: float
+    poll_interval_s: float
+    site: str = ""  # its name, or the name of its file; '' if the plan does not have it
+    notices: tuple[str, ...] = ()  # the moments of notices, if there are any
+    command: bool = False  # whether the run is a user's program, which need not record steps
+    time_s: float | None = None  # the time limit of its jobs; None if the plan does not have it
+    pattern: bool = False  # whether the steps of a user's program are read from its log
+    stop_before_s: float = 0.0  # how long before the limit the request to stop comes
+
+
+def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
+    """(the plan of the newest of these attempts, or another readable one; the damage in words).
+
+    The first attempt has the run's plan; a later one may have another grid.
+    """
+    newest, *earlier = [run.attempt(number).plan for number in reversed(attempts)] or [run.plan]
+    paths = (newest, run.plan, *earlier) if attempts and attempts[-1] > 1 else (run.plan, newest)
+    why = ""
+    for path in dict.fromkeys(paths):
+        try:
+            found = read(path)
+        except SiteError as error:
+            why = why or str(error)
+            continue
+        if found:
+            return found, f"{why}; {path} is read in its place" if why else ""
+        why = why or f"{path}: it is missing"
+    return None, f"{why}; `torusrun logs` and `torusrun collect` still work"
+
+
+def checkpoints_folder(run: RunFolder) -> str:
+    """The relative folder in which the command of a run keeps its checkpoints; '' without one or if it is unknown."""
+    try:
+        spec = (read_object(run.plan) or {}).get("spec")
+    except SiteError:
+        return ""
+    named = spec.get("checkpoints") if isinstance(spec, dict) else None
+    folder = named.get("folder") if isinstance(named, dict) else None
+    return folder.strip("/") if isinstance(folder, str) and not folder.startswith("/") else ""
+
+
+def read(path: Path) -> Planned | None:
+    """The plan in `path`; None if there is none. Raises SiteError if it is damaged or of another version."""
+    kept = read_object(path)
+    if kept is None:
+        return None
+    if kept.get("schema") != SCHEMA:
+        raise SiteError(f"{path}: this is schema {str(kept.get('schema'))[:20]}; this torusrun reads schema {SCHEMA}")
+    site: dict[str, Any] = required(path, kept, "site", dict)
+    grid: list[Any] | str = required(path, kept, "grid", list, str)
+    ranks: int = required(path, kept, "ranks", int)
+    size = as_grid(grid)
+    if grid != "auto" and (size is None or math.prod(size) != ranks):
+        raise damaged(path, "its grid and its number of ranks do not fit together")
+    timeout_s = _seconds(path, site, "command_timeout")
+    interval_s = _seconds(path, site, "poll_interval") if "poll_interval" in site else POLL_INTERVAL_S
+    run, scheduler = required(path, kept, "run", str), required(path, site, "scheduler", str)
+    spec = kept.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    return Planned(
+        run,
+        scheduler,
+        size,
+        ranks,
+        timeout_s,
+        interval_s,
+        site_name(spec.get("site")),
+        _moments(spec.get("notify"), site.get("notify")),
+        bool(spec.get("command")),
+        _limit_s(spec.get("time")),
+        bool(isinstance(spec.get("metrics"), dict) and spec["metrics"].get("pattern")),
+        _stop_before_s(spec, site),
+    )
+
+
+def _limit_s(value: object) -> float | None:
+    try:
+        return seconds(value) if type(value) is str else None
+    except ValueError:
+        return None
+
+
+def _stop_before_s(spec: dict[str, Any], site: dict[str, Any]) -> float:
+    stop = spec.get("stop")
+    own = _limit_s(stop.get("before")) if isinstance(stop, dict) else None
+    return (_limit_s(site.get("stop_before")) or 0.0) if own is None else own
+
+
+def _moments(of_run: object, of_site: object) -> tuple[str, ...]:
+    """The moments of notices of a run and its site; () without a way."""
+    both = [each if isinstance(each, dict) else {} for each in (of_run, of_site)]
+    if not any(each.get(way) for each in both for way in ("command", "webhook", "mail")):
+        return ()
+    named = next((each["at"] for each in both if isinstance(each.get("at"), list) and each["at"]), ["over"])
+    return tuple(map(str, named))
+
+
+def _seconds(path: Path, site: dict[str, Any], key: str) -> float:
+    try:
+        return min(seconds(required(path, site, key, str)), LONGEST_TIMEOUT_S)
+    except ValueError as error:
+        raise damaged(path, f"'{key}' {error}") from None
+
+
+def site_name(named: object) -> str:
+    """The site's name in the run; for a path, the name of the file without its suffix."""
+    return Path(named).name.removesuffix(".yaml").removesuffix(".yml") if type(named) is str else ""
+
+
+def as_grid(value: object) -> tuple[int, ...] | None:
+    """A value as a grid; None if it is not a grid."""
+    try:
+        return cast(tuple[int, ...], record_of(Levels, value))
+    except ValueError:
+        return None

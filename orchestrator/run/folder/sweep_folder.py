@@ -1,0 +1,228 @@
+"""The folder of a sweep: its record, its arrays of jobs, and its members, which are runs like any other."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from torusrun.orchestrator.base import lock
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.json_files import read_object, required, write_json
+from torusrun.orchestrator.base.typed import read_record
+from torusrun.orchestrator.keys.study import Study
+from torusrun.orchestrator.run.folder import index
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.training.counted import counted
+
+SCHEMA = 1
+LOCK_S = 2.0  # a look at a member holds the lock for a moment
+
+
+@dataclass(frozen=True)
+class KeptCost:
+    """What a sweep was to cost at its submission, without the queue; at most that if it is `by_limits` of time.
+
+    `start_s` is what the start and stop of each member add; None if they are left out.
+    """
+
+    node_hours: float
+    wall_s: float
+    by_limits: bool
+    start_s: float | None = None
+
+
+@dataclass(frozen=True)
+class SweepRecord:
+    """What a sweep is: the settings of each of its members by key, and how many may run at the same time (0: all).
+
+    `cost` is None in a sweep of an earlier version.
+    """
+
+    members: tuple[dict[str, str], ...]
+    at_once: int = 0
+    cost: KeptCost | None = None
+
+    def write(self, sweep: SweepFolder) -> None:
+        write_json(sweep.record, {"schema": SCHEMA, **asdict(self)}, secret=True)  # values of env may differ
+
+
+@dataclass(frozen=True)
+class ArrayFolder:
+    """The folder of one array of jobs. Each of its tasks begins an attempt of another member."""
+
+    folder: Path
+
+    @property
+    def script(self) -> Path:
+        return self.folder / "jobs.sh"
+
+    @property
+    def stdout(self) -> Path:
+        return self.folder / "jobs.out"
+
+    @property
+    def stderr(self) -> Path:
+        return self.folder / "jobs.err"
+
+    @property
+    def attempts(self) -> Path:
+        """The list of the attempts, in the order of the tasks."""
+        return self.folder / "attempts.json"
+
+    def write(self, attempts: Sequence[Attempt]) -> None:
+        write_json(self.attempts, {"schema": SCHEMA, "attempts": [str(attempt.folder) for attempt in attempts]})
+
+    def read(self) -> list[Attempt]:
+        """The attempts, in the order of the tasks. Raises SiteError if the list cannot be read."""
+        kept = read_object(self.attempts) or {}
+        return [Attempt(Path(str(folder))) for folder in required(self.attempts, kept, "attempts", list)]
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """The folder of one sweep."""
+
+    folder: Path
+
+    @property
+    def sweep_id(self) -> str:
+        return self.folder.name
+
+    @property
+    def unfinished(self) -> SweepFolder:
+        return SweepFolder(self.folder.with_name(f".{self.folder.name}"))
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "sweep.json"
+
+    @property
+    def study(self) -> Path:
+        """What is searched, of a sweep with a study."""
+        return self.folder / "study.json"
+
+    @property
+    def journal(self) -> Path:
+        """What Optuna knows of the study: its trials and their results."""
+        return self.folder / "study.journal"
+
+    @property
+    def study_lock(self) -> Path:
+        return self.folder / ".study.lock"
+
+    @property
+    def arrays(self) -> Path:
+        return self.folder / "arrays"
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / ".lock"
+
+    @property
+    def submitting_lock(self) -> Path:
+        return self.folder / ".submitting.lock"
+
+    def array(self, number: int) -> ArrayFolder:
+        return ArrayFolder(self.arrays / str(number))
+
+    def member(self, number: int) -> RunFolder:
+        return RunFolder(self.folder / f"{self.sweep_id}.{number}")
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the sweep's lock: only one client at a time submits its members. Raises UserError if another does."""
+        with lock.held(self.lock, wait_s=LOCK_S) as mine:
+            if mine is False:
+                raise UserError(f"the members of {self.sweep_id} are being submitted already")
+            yield
+
+    @contextlib.contextmanager
+    def submitting(self) -> Iterator[None]:
+        """Show others that members are submitted now, so that nobody takes those without a job for LOST."""
+        with lock.held(self.submitting_lock, wait_s=LOCK_S):
+            yield
+
+    @property
+    def is_being_submitted(self) -> bool:
+        """Whether a client submits members now. Thousands of them may take minutes."""
+        with contextlib.suppress(SiteError), lock.held(self.submitting_lock, shared=True, wait_s=0.0) as mine:
+            return mine is False
+        return False
+
+    def read(self) -> SweepRecord | None:
+        """The record; None if it is missing. Raises SiteError if it is damaged."""
+        return read_record(self.record, SweepRecord)
+
+    def read_study(self) -> Study | None:
+        """The study; None for a sweep without one. Raises SiteError if it is damaged."""
+        return read_record(self.study, Study)
+
+    def settings(self) -> list[dict[str, str]]:
+        """The settings in which the members differ, by number; of a study those that it has chosen so far.
+
+        Raises SiteError if a file that has them is damaged.
+        """
+        record = self.read()
+        if not record or not self.study.exists():
+            return list(record.members) if record else []
+        return [_chosen(self.member(number)) for number in range(len(record.members))]
+
+
+def _chosen(member: RunFolder) -> dict[str, str]:
+    """The values that a study chose for a member; {} before, or if it was removed."""
+    values = (read_object(member.plan) or {}).get("chosen_values")
+    return {str(key): str(value) for key, value in values.items()} if isinstance(values, dict) else {}
+
+
+def number_of(member: RunFolder) -> int:
+    """The number of a member in its sweep."""
+    return int(member.run_id.rpartition(".")[2])
+
+
+def by_sweep(runs: Sequence[RunFolder]) -> dict[Path, list[RunFolder]]:
+    """The members of sweeps among these runs, in their order, by the folder of their sweep."""
+    found: dict[Path, list[RunFolder]] = {}
+    for run in runs:
+        if run.sweep:
+            found.setdefault(run.sweep, []).append(run)
+    return {folder: sorted(members, key=number_of) for folder, members in found.items()}
+
+
+def members_of(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
+    """The members of the sweep whose id is `word` or begins with it; [] if it names a run, or nothing, or several.
+
+    `known` are all runs.
+    """
+    named = [run for run in known if run.run_id.startswith(word)]
+    if not word or any(run.run_id == word for run in named) or not all(run.sweep for run in named):
+        return []
+    sweeps = by_sweep(named)
+    (folder, members), *others = sweeps.items() or [(None, [])]
+    return index.there(members) if folder and not others and folder.name.startswith(word) else []
+
+
+def find(word: str, known: Sequence[RunFolder] | None = None) -> tuple[SweepFolder, list[RunFolder]]:
+    """The sweep that `word` names, and its members: an id, its beginning, 'last', or a member's id.
+
+    Raises UserError if there is none.
+    """
+    known = index.runs() if known is None else known
+    if word == "last":
+        newest = [run for run in known if run.sweep][-1:]
+        word = newest[0].sweep.name if newest and newest[0].sweep else word
+    if members := members_of(word, known):
+        return SweepFolder(members[0].folder.parent), members
+    own = [run for run in known if run.run_id == word and run.sweep]
+    if own and own[0].sweep:
+        return find(own[0].sweep.name, known)
+    sweeps = by_sweep([run for run in known if run.sweep])
+    named = [folder.name for folder in sweeps if folder.name.startswith(word)]
+    if named:
+        raise UserError(f"{word!r} begins the ids of {counted(len(named), 'sweep')}: {', '.join(named[-8:])}")
+    if word == "last":
+        raise UserError("you have no sweep yet; `torusrun submit RUN.yaml --sweep KEY=A,B` makes one")
+    if any(run.run_id == word for run in known):
+        raise UserError(f"{word} is a run, not a sweep; `torusrun status {word}` shows it")
+    raise UserError(f"there is no sweep {word!r}; `torusrun status` lists your runs and sweeps")

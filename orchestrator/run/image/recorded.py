@@ -1,0 +1,60 @@
+"""The record of a run's image in its folder, and the check that the image is unchanged."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from torusrun.orchestrator.base.errors import SiteError, explained
+from torusrun.orchestrator.base.json_files import write_json, write_text
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.base.typed import read_record
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.training.recipe.limits import Pattern
+
+
+@dataclass(frozen=True)
+class Image:
+    """The record of a run's image in the run folder."""
+
+    path: str
+    sha256: Annotated[str, Pattern("a SHA-256", "[0-9a-f]{64}")]
+    name: str
+    key: str = ""
+    bound_training: bool = True
+    labels: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    definition: str = ""
+
+
+def keep(run: RunFolder, image: Image) -> None:
+    """Write the image's record and definition into the run folder."""
+    write_json(run.image, asdict(image))
+    if image.definition:
+        write_text(run.definition, image.definition)
+
+
+def kept(run: RunFolder) -> Image | None:
+    """The image at the submission of a run; None for a run without one. Raises SiteError if the record is damaged."""
+    return read_record(run.image, Image)
+
+
+def changed(image: Image) -> str | None:
+    """How the file of an image has changed, in words; None if it is the same."""
+    # imported late: it is slow, and jobs without an image do not need it
+    from torusrun.orchestrator.images.definitions.inputs import file_checksum
+
+    reading = f"reading {image.path}, whose checksum is compared"
+    with explained(f"{image.path}: the image of this run cannot be read"), busy(reading):
+        found = file_checksum(Path(image.path))
+    return None if found == image.sha256 else f"its SHA-256 is {found}, and was {image.sha256}"
+
+
+def verify(image: Image) -> None:
+    """Read a run's whole image and check its SHA-256. Raises SiteError if it has changed since submission."""
+    if how := changed(image):
+        raise SiteError(
+            f"{image.path}: this is not the image that the run was submitted with: {how}; put the old one back, or "
+            f"`torusrun resume RUN --new-image`"
+        )

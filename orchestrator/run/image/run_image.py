@@ -1,0 +1,257 @@
+"""The image of a plan: whether it is built, whether the runtime can start it, and how the ranks run in it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from torusrun.orchestrator.base.environment import which
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.terminal.remarks import busy, warn
+from torusrun.orchestrator.images import command, pyxis, runtime, source
+from torusrun.orchestrator.images import source as sources
+from torusrun.orchestrator.images.builds import convert, squash
+from torusrun.orchestrator.images.builds.cache import SQUASHFS, CachedImage, changed, sum_beside
+from torusrun.orchestrator.images.builds.squash import Progress
+from torusrun.orchestrator.images.checks.findings import Finding
+from torusrun.orchestrator.images.command import Bind, ContainerExec, words_needed
+from torusrun.orchestrator.images.definitions import image_file, prepare
+from torusrun.orchestrator.images.definitions.inputs import file_checksum
+from torusrun.orchestrator.images.source import NamedImage
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.image import building
+from torusrun.orchestrator.run.image.building import cache, caches
+from torusrun.orchestrator.run.image.login import login
+from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.training.data.packed.named import packed_path
+
+
+class Unusable(UserError):
+    """The file of a plan's image cannot be used; `finding` is the result of its check."""
+
+    def __init__(self, image: str, kind: str, what: str, mend: str = "") -> None:
+        super().__init__(what + mend)
+        self.image = image
+        self.finding = Finding(kind, what, evidence=f"the whole of {image} was read")
+
+
+def of_plan(plan: Plan) -> Image | None:
+    """The image of a plan; None for a run without one.
+
+    Raises Unusable if it cannot be read or has changed since it was built, UserError if it is not built.
+    """
+    if (text := plan.run.image) is None:
+        return None
+    named = source.parse(text)
+    by_pyxis = pyxis.used(plan.site.container.runtime)
+    if named.kind == "squashfs" and not by_pyxis:
+        raise UserError(f"the image {text!r} is for Pyxis; this site has none ('container.runtime: pyxis')")
+    if named.kind == "squashfs" or (named.kind == "SIF" and not by_pyxis):
+        return _own(named.place)
+    entry = _whole(plan, named)
+    if entry is None:
+        form = "a squashfs, which Pyxis starts," if by_pyxis else "a SIF"
+        done = f"converted to {form}" if named.converted or named.kind == "SIF" else "built"
+        raise UserError(f"the image {text!r} is not {done} for this site yet: `{build_command(plan)}`")
+    bound = entry.labels.get("torusrun.training", "bound") == "bound"
+    return Image(
+        path=str(entry.path),
+        sha256=entry.sha256,
+        name=entry.name,
+        key=entry.key,
+        bound_training=bound,
+        labels=entry.labels,
+        versions=entry.versions,
+        definition=entry.definition,
+    )
+
+
+def _whole(plan: Plan, named: source.NamedImage) -> CachedImage | None:
+    """The image from the first cache that has it whole. Raises Unusable if that of one's own cache is not."""
+    own = cache(plan.site)
+    for entry in _each(named, plan.site):
+        wrong = own.verify(entry)
+        if not wrong:
+            return entry
+        if entry.path.parent == own.folder:
+            raise Unusable(str(entry.path), "image-broken", wrong, f"; `{build_command(plan)}` makes it again")
+        warn(f"{wrong}; it is not used")
+    return None
+
+
+def _own(place: str) -> Image:
+    """The image in a SIF that the run names by its path."""
+    try:
+        with busy(f"reading {place} for its checksum"):
+            found = file_checksum(Path(place))
+    except OSError as error:
+        raise Unusable(place, "image-unreadable", f"{place}: the image cannot be read: {error.strerror}") from None
+    built = sum_beside(Path(os.path.realpath(place)))
+    if built and (wrong := changed(Path(place), found, built)):
+        raise Unusable(place, "image-broken", wrong, "; build it again, or copy it again from where it came")
+    return Image(place, found, Path(place).stem)
+
+
+def build_command(plan: Plan) -> str:
+    """The command by which a user makes the image of a plan."""
+    return shlex.join(["torusrun", "image", "build", str(plan.run.image), "--site", plan.run.site])
+
+
+def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
+    """The newest image of a source in its present state; for an image file, with any versions of its packages."""
+    return next(_each(named, site), None)
+
+
+def _each(named: source.NamedImage, site: Site) -> Iterator[CachedImage]:
+    """The newest image of each cache, in the order in which they are used."""
+    if pyxis.used(site.container.runtime):
+        return squashed(named, site)
+    compression = site.container.compression or ""
+    if named.converted:
+        key = convert.conversion(named, compression).key
+        return caches(site).each(lambda cache: cache.get(key))
+    sources = prepare.sources(image_file.find(named.text), site.container.mpi == "host", compression)
+    return caches(site).built_from(sources)
+
+
+def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:
+    """How this plan's ranks run in its image. They see the run folder, the training, its data, and the site's binds."""
+    site = plan.site.container
+    return ContainerExec(
+        found,
+        image.path,
+        binds(plan, image),
+        gpu=gpu(plan),
+        writable=site.writable or "",
+        directory=str(plan.folder),
+        extra=() if pyxis.used(site.runtime) else site.args,
+        environment=command.variables(image.bound_training),
+        instance=f"torusrun-{plan.run_id}-{image.sha256[:8]}" if site.mount == "node" else "",
+    )
+
+
+def binds(plan: Plan, image: Image) -> tuple[Bind, ...]:
+    """What the ranks see of the host: the run folder, the training, its data, and the site's binds."""
+    site = plan.site.container
+    packed = None if plan.run.command else packed_path(plan.run.train.data)
+    return (
+        Bind(str(plan.folder)),
+        *((Bind(folder),) if (folder := plan.run.checkpoints.folder) and os.path.isabs(folder) else ()),
+        *((Bind(str(packed.parent), read_only=True),) if packed and packed.exists() else ()),
+        *command.needed(image.bound_training, site.host_mpi if site.mpi == "host" else None),
+        *(Bind.parse(text) for text in site.bind),
+    )
+
+
+def pyxis_options(plan: Plan, image: Image, directory: str) -> list[str]:
+    """The options of srun that start this plan's ranks in its image. Raises UserError for a path that cannot be bound.
+
+    `directory` is the ranks' working directory.
+    """
+    site = plan.site.container
+    try:
+        return pyxis.options(image.path, binds(plan, image), directory, writable=bool(site.writable), extra=site.args)
+    except ValueError as error:
+        raise UserError(f"{image.path}: cannot be started: {error}; choose another folder") from None
+
+
+def check_startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
+    """Raise UserError if this runtime lacks an option that the site needs, or does not find the image signed."""
+    if pyxis.used(plan.site.container.runtime):
+        return  # the runtime is only asked what is in the image, and Pyxis starts it
+    for word in words_needed(container(plan, image, here)):
+        if lacking := here.lacks(word):
+            raise UserError(f"{lacking}; load a newer module of it, or change 'container' of the site")
+    if plan.site.container.verify == "signature":
+        try:
+            runtime.check_signature(here, Path(image.path))
+        except SiteError as error:
+            raise UserError(str(error)) from None
+
+
+def gpu(plan: Plan) -> str:
+    """The runtime's option for the host's GPUs ('nv' or 'rocm'); '' for ranks that use none."""
+    node, asked = plan.site.node, plan.site.container.gpu
+    if asked == "none" or not node.gpus or not (plan.run.command or plan.run.train.device != "cpu"):
+        return ""
+    return asked or ("rocm" if (node.architecture or "").startswith("gfx") else "nv")
+
+
+def file_of(plan: Plan) -> image_file.ImageFile | None:
+    """The image file of a plan's image; None for another kind of image, or no image."""
+    if plan.run.image is None or source.parse(plan.run.image).kind != "image file":
+        return None
+    return image_file.load(image_file.find(plan.run.image))
+
+
+def squashed(named: NamedImage, site: Site) -> Iterator[CachedImage]:
+    """The squashfs of an image that must be converted or built, from each cache of the site in the order of use.
+
+    Raises UserError if the image's file cannot be read.
+    """
+    caches = building.caches(site)
+    if named.kind == "SIF":
+        key = squash.key_of_sif(_checksum(named))
+        yield from caches.each(lambda cache: cache.get(key))
+        return
+    if named.transport == "docker":
+        key = squash.key_of_import(squash.reference(named.place))
+        yield from caches.each(lambda cache: cache.get(key))
+    compression = site.container.compression or ""
+    if named.converted:
+        made_of = [convert.conversion(named, compression).source]
+    else:
+        path = image_file.find(named.text)
+        made_of = prepare.sources(path, site.container.mpi == "host", compression)
+    yield from caches.built_from(made_of, SQUASHFS)
+
+
+def squashed_directly(
+    source: str, site: Site, progress: Progress, *, offline: bool = False, refused: str = ""
+) -> CachedImage | None:
+    """The squashfs of a SIF, or of what enroot imports; None for an image that is first made as a SIF.
+
+    `refused` is an option that only such a build has. Raises UserError, SiteError if that fails.
+    """
+    named = sources.parse(sources.beside(source, Path()))
+    cache = building.cache(site)
+    if named.kind == "squashfs":
+        raise UserError(f"{source}: Pyxis starts this file unchanged; a run names it as its 'image'")
+    if named.kind == "SIF":
+        _refuse(refused, source)
+        path = Path(named.place)
+        own = CachedImage(
+            key="", path=path, name=path.stem, definition="", sha256=_checksum(named), size_bytes=0, built_s=0.0,
+            build_time_s=0.0, built_by=f"others ({path})", labels=squash.BOUND,
+        )  # fmt: skip
+        return squash.of_sif(own, cache, progress)
+    here = login(site)
+    enroot = which("enroot", environment=here.environment) if named.transport == "docker" else None
+    if enroot is None:
+        return None
+    _refuse(refused, source)
+    if offline:
+        raise UserError(f"{source}: this is in a registry, but --offline uses no network")
+    reference = squash.reference(named.place)
+    return squash.imported(reference, convert.name(named), cache, enroot, here.environment, progress)
+
+
+def _refuse(option: str, source: str) -> None:
+    if option:
+        raise UserError(f"{option}: {source} is not built, but copied or imported on this machine")
+
+
+def squashed_of(entry: CachedImage, site: Site, progress: Progress) -> CachedImage:
+    """The squashfs of a SIF of the cache."""
+    return squash.of_sif(entry, building.cache(site), progress)
+
+
+def _checksum(named: NamedImage) -> str:
+    try:
+        with busy(f"reading {named.place} for its checksum"):
+            return file_checksum(Path(named.place))
+    except OSError as error:
+        raise UserError(f"{named.place}: the image cannot be read: {error.strerror}") from None

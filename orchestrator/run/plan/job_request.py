@@ -1,0 +1,81 @@
+"""The request of an attempt's job to its scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.keys.secret import secret
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
+from torusrun.orchestrator.run.plan.fits import names_account
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.words import filled
+
+
+def request(
+    planned: AttemptPlan, attempt: Attempt, after: Sequence[str] = (), after_any: Sequence[str] = ()
+) -> Request:
+    """The request of the job of an attempt in the folder `attempt`.
+
+    The job begins once the jobs `after` ended well and the jobs `after_any` ended. Its name is the run's id, in the
+    queue with the attempt's number: unique, so that it can be found again. A run that keeps going gets an array of jobs
+    of which one runs at a time, or the first of jobs that are submitted in turn.
+    """
+    plan, settings = planned.plan, planned.plan.run.keep_going
+    has_arrays = schedulers.get(plan.site.scheduler).traits.has_arrays
+    several = plan.jobs > 1 and has_arrays and not plan.jobs_in_turn
+    return of_site(
+        plan.site,
+        plan.run.nodes + settings.spares,
+        plan.ranks_per_node,
+        plan.run.account,
+        name=plan.run_id,
+        token=f"{plan.run_id}.{planned.number}",
+        time_s=plan.run.time_s,
+        queue=plan.run.queue or plan.site.queue,
+        stdout=attempt.jobs_stdout if plan.keeps_going else attempt.stdout,
+        stderr=attempt.jobs_stderr if plan.keeps_going else attempt.stderr,
+        after=tuple(after),
+        after_any=tuple(after_any),
+        exclude=planned.excluded,
+        array=plan.jobs if several else 0,
+        parallel=1 if several else 0,
+        lives_on=plan.outlives_hosts,
+        secrets=tuple(plan.secrets),
+    )
+
+
+def of_site(site: Site, nodes: int, ranks_per_node: int, account: str | None = None, **own: Any) -> Request:
+    """The request for whole nodes of a site, in its words.
+
+    `own` are further fields, and the queue and the secrets if they are others than the site's.
+    Raises UserError if the words contain {account} and there is no account.
+    """
+    account = account or site.account
+    if names_account(site) and not account:
+        raise UserError("the site names {account} in what it asks its scheduler for: write 'account' into its file")
+    numbers: dict[str, Any] = {
+        "nodes": nodes,
+        "ranks_per_node": ranks_per_node,
+        "cpus_per_rank": site.node.cpus_per_rank,
+        "gpus": site.node.gpus,
+        "account": account,
+    }
+    return Request(
+        nodes=nodes,
+        ranks_per_node=ranks_per_node,
+        cpus_per_rank=site.node.cpus_per_rank,
+        gpus_per_node=site.node.gpus,
+        gpu_type=site.node.gpu_type,
+        memory_bytes=site.node.memory_bytes,
+        account=None if names_account(site) else account,
+        ask=filled(site.ask, **numbers),
+        extra=site.scheduler_args,
+        submit_args=filled(site.submit_args, **numbers),
+        segment=site.topology.segment(nodes) if site.topology else 0,
+        **{"queue": site.queue, "secrets": tuple(secret(site.env)), **own},
+    )

@@ -1,0 +1,242 @@
+"""The plan of a run: everything that is decided before its submission, computed from the user's files."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images import source
+from torusrun.orchestrator.keys.load import Loaded, RunSource, load
+from torusrun.orchestrator.keys.nodes import KeyValue
+from torusrun.orchestrator.keys.notify import Notify
+from torusrun.orchestrator.keys.paths import absolute, expanded
+from torusrun.orchestrator.keys.run import NO_CODE, RunSpec
+from torusrun.orchestrator.keys.secret import Secret, plain, secret
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.write import as_written
+from torusrun.orchestrator.place.placement.grid import Grid, asked
+from torusrun.orchestrator.run.plan.fits import check
+from torusrun.orchestrator.run.plan.phase_groups import for_first_attempt
+from torusrun.orchestrator.schedulers.launchers import family
+from torusrun.training.recipe.files import Change
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class ChosenGrid:
+    """The grid of a run with `grid: auto`, and the reason for it."""
+
+    grid: Grid
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The spec, site and grid that every verb uses. `chosen` is the chosen grid of `grid: auto`; None before.
+
+    `stretch` is (begin, end) of an attempt's training in epochs; None if it may train to the end. The spec contains the
+    values of the recipe that it names, and `recipe_changes` are the run's changes to them. `chosen_values` are those
+    that a study chose for the run, by key: {} before its first attempt begins, None for a run without a study.
+    """
+
+    run_id: str
+    run: RunSpec
+    site: Site
+    folder: Path
+    python: str
+    spec_text: str = ""
+    chosen: ChosenGrid | None = None
+    stretch: tuple[float, float] | None = None
+    recipe_changes: tuple[Change, ...] = ()
+    chosen_values: Mapping[str, str] | None = None
+    sources: tuple[str, ...] = ()  # the files of the run and its site; () for a kept plan
+
+    @property
+    def ranks_per_node(self) -> int:
+        return self.run.ranks_per_node or self.site.node.ranks
+
+    @property
+    def ranks(self) -> int:
+        return self.run.nodes * self.ranks_per_node
+
+    @property
+    def _decided(self) -> Grid | None:
+        return self.chosen.grid if self.chosen else asked(self.ranks, self.ranks_per_node, self.run.grid)
+
+    @property
+    def has_grid(self) -> bool:
+        """Whether the grid is decided. `auto` on several nodes is decided for the hosts (auto_grid.py)."""
+        return self._decided is not None
+
+    @property
+    def grid(self) -> Grid:
+        """The decided grid. Raises UserError before it is decided."""
+        if self._decided is None:
+            raise UserError("'grid' is auto: it is chosen once the hosts are known")
+        return self._decided
+
+    @property
+    def code(self) -> Path | None:
+        """The folder of the code that is copied at submit; None if there is none."""
+        return Path(self.run.code) if self.run.code not in (None, NO_CODE) else None
+
+    @property
+    def jobs(self) -> int:
+        """The number of jobs that work for the run one after the other, without its user."""
+        return self.run.keep_going.attempts or self.site.attempts
+
+    @property
+    def jobs_in_turn(self) -> bool:
+        """Whether each of these jobs is submitted by itself, to begin after the one before it."""
+        one_machine = schedulers.get(self.site.scheduler).traits.one_machine
+        return self.jobs > 1 and self.site.attempts_by == "dependency" and not one_machine
+
+    @property
+    def keeps_going(self) -> bool:
+        """Whether the job itself begins the next attempt after one that ended early."""
+        settings = self.run.keep_going
+        return self.jobs > 1 or settings.spares > 0 or settings.min_nodes is not None
+
+    @property
+    def outlives_hosts(self) -> bool:
+        """Whether the job of the run is to continue without the hosts that it loses."""
+        settings = self.run.keep_going
+        return settings.spares > 0 or (settings.min_nodes or self.run.nodes) < self.run.nodes
+
+    @property
+    def stop_before_s(self) -> float:
+        """The seconds before the time limit at which the ranks are asked to stop."""
+        before_s = self.run.stop.before_s
+        return self.site.stop_before_s if before_s is None else before_s
+
+    @property
+    def has_preflight(self) -> bool:
+        """Whether the nodes and their links are checked before the ranks start."""
+        asked = self.run.preflight
+        return self.site.preflight.enabled and self.run.nodes > 1 if asked is None else asked
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables for the ranks without the secret ones: the site's, overridden by the run's."""
+        return plain({**self.site.env, **self.run.env})
+
+    @property
+    def is_private(self) -> bool:
+        """Whether its texts may hold secrets, so that only the user may read them: variables, or words of `setup`."""
+        from torusrun.orchestrator.run.folder.secret_forms import PATTERNS
+
+        lines = "\n".join((*self.site.setup, *self.run.setup))
+        return bool(self.environment) or any(pattern.search(lines) for pattern, _ in PATTERNS)
+
+    @property
+    def secrets(self) -> dict[str, Secret]:
+        """The secret variables for the ranks."""
+        return secret({**self.site.env, **self.run.env})
+
+    @property
+    def notify(self) -> Notify:
+        """The notices of the run: its own keys, and those of its site where they are missing."""
+        return self.run.notify.over(self.site.notify)
+
+    @property
+    def secret_sources(self) -> list[str]:
+        """The files from which `submit` reads secret values."""
+        named = [*self.secrets.values(), *filter(None, [self.notify.webhook])]
+        return [str(expanded(secret.file)) for secret in named if secret.file]
+
+    @property
+    def secret_files(self) -> tuple[str, ...]:
+        """The files that may hold secrets. Copies of them must be private."""
+        return self.sources if self.is_private else ()
+
+    @property
+    def recipe(self) -> dict[str, Any] | None:
+        """The recipe that the run names and its changes to it, as JSON; None without one."""
+        if self.run.train.recipe is None or self.run.command:
+            return None
+        return {"name": self.run.train.recipe, "changes": [change._asdict() for change in self.recipe_changes]}
+
+    def as_json(self) -> dict[str, Any]:
+        """The object for the run folder; `grid` is "auto" if the job must choose it."""
+        return {
+            "schema": SCHEMA,
+            "run": self.run_id,
+            "folder": str(self.folder),
+            "python": self.python,
+            "grid": list(self._decided.dims) if self._decided else "auto",
+            **({"grid_reason": self.chosen.reason} if self.chosen else {}),
+            **({"stretch": list(self.stretch)} if self.stretch else {}),
+            **({"recipe": self.recipe} if self.recipe else {}),
+            **({"chosen_values": dict(self.chosen_values)} if self.chosen_values is not None else {}),
+            "ranks": self.ranks,
+            "ranks_per_node": self.ranks_per_node,
+            "spec": as_written(self.run),
+            "site": as_written(self.site),
+        }
+
+
+def plan(
+    path: RunSource,
+    *,
+    site: str | None = None,
+    settings: Sequence[str | KeyValue] = (),
+    run_id: str | None = None,
+    later: bool = False,
+) -> Plan:
+    """Compute the plan of the run file at `path`; `run_id` is an id chosen elsewhere, if any.
+
+    The values of a sweep are left out: runs/sweeps/ makes a plan with each of them. `later` says that it begins after
+    other runs or in a held allocation: missing files may exist then. Raises SpecError if keys of the run do not fit
+    together.
+    """
+    loaded, changes = _filled_in(_with_nodes(load(path, site=site, settings=settings)))
+    check(loaded, later=later)
+    run = for_first_attempt(_beside(loaded.run, loaded.folder))
+    run_id = run_id or new_id(loaded.run.name)
+    folder = absolute(loaded.site.runs) / run_id
+    return Plan(
+        run_id, run, loaded.site, folder, loaded.site.interpreter, loaded.text, recipe_changes=changes,
+        sources=loaded.files,
+    )  # fmt: skip
+
+
+def new_id(name: str) -> str:
+    """An id for a run of this name, with the time."""
+    return f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def _with_nodes(loaded: Loaded) -> Loaded:
+    """The run, on as many nodes as its grid fills if it names a grid and no nodes."""
+    run, site = loaded.run, loaded.site
+    several, left = divmod(math.prod(run.grid or ()), run.ranks_per_node or site.node.ranks)
+    if "nodes" in loaded.marks or not run.grid or not several or left or family(site.launcher).one_node:
+        return loaded
+    return replace(loaded, run=replace(run, nodes=several))
+
+
+def _filled_in(loaded: Loaded) -> tuple[Loaded, tuple[Change, ...]]:
+    """(the run with the values of its recipe for keys that its file lacks, its changes to the recipe)."""
+    run, site = loaded.run, loaded.site
+    if run.command or run.train.recipe is None:
+        return loaded, ()
+    from torusrun.training.recipe.published import resolve  # imported late: it reads YAML
+
+    given = frozenset(key.removeprefix("train.") for key in loaded.marks if key.startswith("train."))
+    ranks = run.nodes * (run.ranks_per_node or site.node.ranks)
+    train, changes = resolve(run.train, given, ranks, gpus=site.node.gpus > 0)
+    return replace(loaded, run=replace(run, train=train)), changes
+
+
+def _beside(run: RunSpec, folder: Path) -> RunSpec:
+    """The run with absolute paths of its image and code: in the run's file they are relative to it."""
+    image = source.beside(run.image, folder) if run.image else None
+    code = run.code if run.code == NO_CODE else str(absolute(run.code or ".", folder))
+    return replace(run, image=image, code=code if run.command or run.train.needs_code else None, sweep=None)

@@ -1,0 +1,99 @@
+"""The user's own command as the program of an attempt."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base.environment import absolute_only
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.shipped import without_sent
+from torusrun.orchestrator.keys.program import ExitCodes
+from torusrun.orchestrator.predict.saving import failure_s
+from torusrun.orchestrator.run.folder.checkpoints import newest
+from torusrun.orchestrator.run.folder.records import Meaning
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.program.what_runs import MetricsSource, Program
+
+
+def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
+    """Make the folder of checkpoints, and link the command's own name for it to it.
+
+    Raises SiteError if it cannot be made.
+    """
+    folder, kept = plan.run.checkpoints.folder, checkpoints(plan, run)
+    try:
+        private.make(kept, plan.site.umask)
+        if folder and not os.path.isabs(folder):
+            link = working_directory(plan, run, attempt) / folder
+            if not link.is_symlink():
+                private.make(link.parent, plan.site.umask)
+                link.symlink_to(kept)
+    except OSError as error:
+        raise SiteError(f"{error.filename}: the folder of checkpoints cannot be made: {error.strerror}") from None
+
+
+def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program:
+    """The command of a run, in its copy of the code.
+
+    `entry` is the folder in which scripts find the package `torusrun`, and nothing else of ours.
+    """
+    directory = working_directory(plan, run, attempt)
+    kept = checkpoints(plan, run)
+    interface = plan.site.node.interface
+    sources = plan.run.metrics
+    return Program(
+        plan.run.command,
+        environment={
+            **({name: interface for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")} if interface else {}),
+            "PYTHONUNBUFFERED": "1",  # Python's output is in the log at once
+            **plan.environment,
+            "PYTHONPATH": _python_path(plan, directory, entry),
+            "TORUSRUN_CHECKPOINTS": str(kept),
+            "TORUSRUN_RESUME": str(newest(kept) or ""),
+            "TORUSRUN_METRICS": str(attempt.metrics),
+            "TORUSRUN_HEARTBEAT": str(attempt.heartbeat),
+            "TORUSRUN_STOP_SIGNAL": plan.run.stop.signal,
+            "TORUSRUN_MEAN_TIME_TO_FAILURE_S": f"{failure_s(plan):.0f}",
+        },
+        directory=str(directory),
+        stop_signal=signal.Signals[plan.run.stop.signal],
+        exit_codes=_meanings(plan.run.exit_codes),
+        metrics=MetricsSource(
+            str(attempt.metrics),
+            str(directory / sources.tensorboard) if sources.tensorboard else "",
+            sources.pattern or "",
+        ),
+    )
+
+
+def _python_path(plan: Plan, directory: Path, entry: str) -> str:
+    """The user's PYTHONPATH, with relative entries below the code, or else the job's; then `entry`.
+
+    The job's has what was sent to a login node, for our Python: the command's may have other versions of it.
+    """
+    own = plan.environment.get("PYTHONPATH")
+    if own is None:
+        inherited = "" if plan.run.image else without_sent(absolute_only(os.environ.get("PYTHONPATH", "")))
+        return os.pathsep.join(filter(None, (inherited, entry)))
+    return os.pathsep.join([*(str(directory / entry) for entry in own.split(os.pathsep)), entry])
+
+
+def working_directory(plan: Plan, run: RunFolder, attempt: Attempt) -> Path:
+    """The working directory of the command: the run's copy of its code, or the attempt's folder without code."""
+    return attempt.folder if plan.code is None else run.code
+
+
+def checkpoints(plan: Plan, run: RunFolder) -> Path:
+    """The folder that keeps the command's checkpoints over all attempts."""
+    folder = plan.run.checkpoints.folder
+    return Path(folder) if folder and os.path.isabs(folder) else run.checkpoints
+
+
+def _meanings(codes: ExitCodes) -> dict[str, Meaning]:
+    said = {Meaning.DONE: codes.done, Meaning.LATER: codes.later, Meaning.NEVER: codes.never}
+    meanings = {str(code): meaning for meaning, named in said.items() for code in named}
+    return {"0": Meaning.FAILED, **meanings}

@@ -1,0 +1,59 @@
+"""The program of every rank of an attempt, as a value: how to start and stop it, and the meaning of its exit codes.
+
+The supervisor makes it and writes it into the attempt's launch.json. Each rank's wrapper reads it there.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torusrun.orchestrator.run.folder.records import Meaning
+
+
+@dataclass(frozen=True)
+class MetricsSource:
+    """Where the supervisor reads the progress of a program that does not write the run's metrics itself.
+
+    `file` is a file of JSON lines, `tensorboard` a folder of event files, `pattern` a regular expression for rank 0's
+    log; '' for a source that is not used.
+    """
+
+    file: str = ""
+    tensorboard: str = ""
+    pattern: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command with all facts that the wrapper and the supervisor need.
+
+    `environment` is the same for every rank. `directory` is the working directory, '' for the attempt's folder.
+    `exit_codes` has the meanings of exit codes (as text); another code means a failure, unless it is 0.
+    `records_done` says that the program writes the attempt's done.json, without which it is not done; otherwise it
+    is done once all ranks ended well. `shows_stack` says that it writes its stack to its log on SIGUSR1.
+    `rendezvous` says that its ranks meet at MASTER_ADDR and MASTER_PORT. `own_group` says that it starts in its own
+    process group, which the launcher's signals do not reach. `metrics` is None if it writes the run's metrics
+    itself.
+    """
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str = ""
+    stop_signal: int = signal.SIGTERM
+    exit_codes: Mapping[str, Meaning] = field(default_factory=dict)
+    records_done: bool = False
+    shows_stack: bool = False
+    rendezvous: bool = True
+    own_group: bool = True
+    metrics: MetricsSource | None = None
+
+    def meaning(self, exit_code: int) -> Meaning:
+        """The meaning of an exit code (negative: a signal)."""
+        return self.exit_codes.get(str(exit_code), Meaning.FAILED if exit_code else Meaning.DONE)
+
+    @property
+    def says_later(self) -> bool:
+        """Whether it has an exit code for "continue later"."""
+        return Meaning.LATER in self.exit_codes.values()

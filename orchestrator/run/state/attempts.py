@@ -1,0 +1,124 @@
+"""The attempts of a run as its ledger and its metrics have them. A pure function of these records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.run.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from torusrun.training.reporting.events import START
+
+
+@dataclass(frozen=True)
+class AttemptFacts:
+    """One attempt. Times are of time.time(); `begun_s` is None before its start.
+
+    `until_s` is when it ended, or now. If its end was not recorded, it is the last time that its records name, or the
+    submission of the next attempt. `cause` is '' before its end. `resumes` is the checkpoint, or the memory of a host,
+    from which it continues; None is step 0. `follows` is the attempt whose job submitted it; 0 if a client did.
+    """
+
+    attempt: int
+    submitted_s: float
+    until_s: float
+    state: State
+    job: str | None = None
+    begun_s: float | None = None
+    cause: str = ""
+    hosts: tuple[str, ...] = ()
+    resumes: str | None = None
+    follows: int = 0
+
+    @property
+    def took_s(self) -> float | None:
+        """The time from its start to its end, or to now; None before its start."""
+        return None if self.begun_s is None else max(self.until_s - self.begun_s, 0.0)
+
+
+def attempts(
+    events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: float, state: State
+) -> list[AttemptFacts]:
+    """The attempts by number, without those that the scheduler refused. The working one is in this `state`.
+
+    An attempt that waits for the end of the one whose job submitted it is PENDING. An earlier one without a record of
+    its end is LOST.
+    """
+    found: list[AttemptFacts] = []
+    of_number, last_s, origins = _by_number(events), _last_times(rows), _origins(rows)
+    works = _working(of_number)
+    for number in sorted(of_number, reverse=True):
+        known = state if number == works else State.PENDING if number > works else State.LOST
+        last = max([event.time_s for event in of_number[number]] + [last_s.get(number, 0.0)])
+        until_s = found[0].submitted_s if found and number < works else last if known.over else now_s
+        found.insert(0, _facts(of_number[number], known, until_s, origins.get(number)))
+    return found
+
+
+def _by_number(events: Iterable[Event]) -> dict[int, list[Event]]:
+    """The events of each attempt, without those before a refusal."""
+    found: dict[int, list[Event]] = {}
+    for event in events:
+        if isinstance(event, Refused):
+            found.pop(event.attempt, None)
+        elif isinstance(event, (Submitting, Submitted, Started)):
+            found.setdefault(event.attempt, []).append(event)
+        elif isinstance(event, Ended) and event.attempt in found:
+            found[event.attempt].append(event)
+    return found
+
+
+def _last_times(rows: Iterable[Mapping[str, Any]]) -> dict[Any, float]:
+    found: dict[Any, float] = {}
+    for row in rows:
+        if type(row.get("attempt")) is int and type(row.get("t")) in (int, float):
+            found[row["attempt"]] = max(found.get(row["attempt"], 0.0), float(row["t"]))
+    return found
+
+
+def _origins(rows: Iterable[Mapping[str, Any]]) -> dict[Any, str]:
+    """Where the state of each attempt came from that has begun to train, as its ranks say."""
+    starts = [row for row in rows if row.get("event") == START and type(row.get("resumed_from")) is str]
+    return {row["attempt"]: row["resumed_from"] for row in starts if type(row.get("attempt")) is int}
+
+
+def _working(of_number: Mapping[int, Sequence[Event]]) -> int:
+    """The newest attempt, or the one whose end it waits for; 0 without attempts."""
+    number = max(of_number, default=0)
+    while (before := _follows(of_number.get(number, ()))) in of_number and before < number:
+        if any(isinstance(event, Started) for event in of_number[number]) or _end(of_number[before]):
+            break
+        number = before
+    return number
+
+
+def _follows(events: Sequence[Event]) -> int:
+    return next((event.follows for event in reversed(events) if isinstance(event, Submitting)), 0)
+
+
+def _end(events: Sequence[Event]) -> Ended | None:
+    return next((event for event in events if isinstance(event, Ended)), None)
+
+
+def _facts(events: Sequence[Event], known: State, until_s: float, origin: str | None) -> AttemptFacts:
+    """The facts of one attempt. `known` and `until_s` hold if its end was not recorded.
+
+    `origin` is None until its ranks have said where their state came from; its submission knew the checkpoint.
+    """
+    end = _end(events)
+    intent = next((event for event in reversed(events) if isinstance(event, Submitting)), None)
+    first = next((event for event in events if isinstance(event, Started)), None)
+    jobs = [event.job for event in events if isinstance(event, (Submitted, Started))]
+    return AttemptFacts(
+        events[0].attempt,
+        events[0].time_s,
+        end.time_s if end else until_s,
+        end.state if end else known,
+        jobs[-1] if jobs else None,
+        first.time_s if first else None,
+        (end.cause if end else Cause.of(known)).value if end or known.over else "",
+        next((event.hosts for event in reversed(events) if isinstance(event, Started)), ()),
+        origin or (intent.resumes if intent else None),
+        intent.follows if intent else 0,
+    )

@@ -1,0 +1,78 @@
+"""The jobs that a run waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.run.folder import allocation, index, ledger
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.phase_groups import stretches
+from torusrun.orchestrator.run.plan.plan_files import read_plan
+from torusrun.orchestrator.run.state import next_job
+from torusrun.orchestrator.run.state.poll import views
+from torusrun.orchestrator.run.state.view import View
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """A job that must end first, and the folder of its run. Unless `any_end`, its run must be COMPLETED.
+
+    `several` says that it is an array of jobs, or the last job, of a run that keeps going, or the array of a sweep:
+    then single jobs may end badly.
+    """
+
+    job: str
+    folder: str
+    any_end: bool = False
+    several: bool = False
+
+
+def to_wait_for(scheduler: str, after: Sequence[str], after_any: Sequence[str]) -> list[Awaited]:
+    """The jobs that a job of `scheduler` waits for: `after` must be COMPLETED, `after_any` must be over.
+
+    A run that is so already adds no job. Raises UserError for an unknown run, or one that cannot be waited for.
+    """
+    return [*_jobs(after, scheduler, any_end=False), *_jobs(after_any, scheduler, any_end=True)]
+
+
+def _jobs(words: Sequence[str], scheduler: str, *, any_end: bool) -> list[Awaited]:
+    runs = views([index.find(word) for word in words], fresh=True, newest=True)
+    return [job for seen in runs if (job := _awaited(seen, scheduler, any_end))]
+
+
+def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:
+    if seen.state is State.COMPLETED or (any_end and seen.state.certain):
+        return None
+    if seen.state.over or seen.job is None:
+        raise UserError(
+            f"{seen.run} is {seen.state.value} ({seen.reason}): a run can only wait for a run that has yet to end"
+        )
+    if goes_on := _goes_on(seen):
+        raise UserError(f"{seen.run} {goes_on}")
+    events = ledger.events(RunFolder(Path(seen.folder)).ledger)
+    if held := allocation.held_in(events, seen.attempt):
+        raise UserError(f"{seen.run} runs in the held allocation {Path(held).name}: no job can wait for it")
+    if seen.scheduler != scheduler:
+        raise UserError(f"{seen.run} is a job of {seen.scheduler}: a job of {scheduler} cannot wait for it")
+    job = [seen.job, *next_job.later_jobs(events, seen.attempt, seen.job)][-1]
+    array = schedulers.get(scheduler).awaitable(job)
+    several = array != job or next_job.may_begin_another(events, seen.attempt)
+    return Awaited(array, seen.folder, any_end, several)
+
+
+def _goes_on(seen: View) -> str:
+    """Why a run continues in a job that does not exist yet (its phases want other nodes); '' if it does not."""
+    try:
+        plan = read_plan(RunFolder(Path(seen.folder)), seen.attempt)
+    except SiteError:
+        return ""
+    found = stretches(plan.run)
+    if not found or not plan.stretch or plan.stretch[1] >= found[-1].ends:
+        return ""
+    why = f"continues in other jobs, because its phases need {' then '.join(stretch.on_nodes for stretch in found)}"
+    return f"{why}: wait for it once its last job is there, from epoch {found[-1].begins:g} on"

@@ -1,0 +1,161 @@
+"""Decides whether a run gets its next attempt, none, or none yet. A pure function of its history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from torusrun.orchestrator.base.states import Cause, State
+
+FORCE = "if you know that it is not running any more, resume it with --force"
+
+
+@dataclass(frozen=True)
+class Resume:
+    """This attempt is the next one."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """No attempt follows. Messages print `why` after the run's name. `by_user` says that the user wants this.
+
+    `hosts` are the bad hosts that are the cause, if any are. `later_job` says that a later job of the same submission
+    works for the run: it must stay.
+    """
+
+    why: str
+    by_user: bool = False
+    hosts: tuple[str, ...] = ()
+    later_job: bool = False
+
+
+@dataclass(frozen=True)
+class Wait:
+    """No attempt follows yet. Messages print `why` after the run's name. With `for_s`, the job asks again after it."""
+
+    why: str
+    for_s: float = 0.0
+
+
+Step = Resume | Stop | Wait
+
+
+@dataclass(frozen=True)
+class History:
+    """The known facts of a run. All concern `attempt`, except `newest`."""
+
+    attempt: int
+    state: State
+    reason: str = ""  # of this state
+    job: str | None = None
+    newest: int = 0  # the newest attempt that was not refused
+    begun: bool = True
+    at_work: bool | None = False  # whether a process of its ranks lives; None if unknown
+    again: bool = True  # False if the program forbids another attempt
+    cancelled: bool = False  # by its user
+    stopped: Cause | None = None  # why it was asked to stop
+    held: bool = False  # whether the run holds an allocation
+    other_nodes: bool = False  # whether its next phase wants another number of nodes
+    other_job: bool = False  # whether another job works for the run now
+    hopeless: Stop | None = None  # why another attempt would be in vain (in_vain.py)
+
+
+class Policy(Enum):
+    """Who asks for the decision."""
+
+    USER = "the user asks for another attempt"
+    FORCED = "the user does, and knows that nothing is at work any more"
+    JOB = "the job asks at the end of an attempt: it continues with another number of nodes"
+    KEEP_GOING = "the job of a run that keeps going asks after an attempt, and before its first"
+
+
+def decide(history: History, policy: Policy) -> Step:
+    """The answer of the first rule that has one."""
+    return next(step for rule in RULES[policy] if (step := rule(history)))
+
+
+def _another(history: History) -> Step:
+    return Resume(history.attempt + 1)
+
+
+def _held(history: History) -> Step | None:
+    held = "held an allocation, and no run: `torusrun hold` asks for another one"
+    return Stop(held) if history.held else None
+
+
+def _completed(history: History) -> Step | None:
+    return Stop("is COMPLETED: there is nothing left to resume") if history.state is State.COMPLETED else None
+
+
+def _done(history: History) -> Step | None:
+    return Stop("is done") if history.state is State.COMPLETED else None
+
+
+def _still_at_work(history: History) -> Step | None:
+    """Wait unless it is certain that this attempt is over: two attempts must not train at once."""
+    state = history.state
+    if history.at_work and state.over:
+        return _not_yet(history, f"processes of its ranks are still at work; ask again in a moment, or {FORCE}")
+    if state in (State.PENDING, State.RUNNING):
+        return _not_yet(history, f"resume it once it is over, or cancel it first; {FORCE}")
+    if state is State.UNKNOWN:
+        return _not_yet(history, f"ask again later, or, {FORCE}")
+    gone = history.begun and history.at_work is False
+    if state is State.LOST and history.job and not gone:
+        return _not_yet(history, f"it is not certain that its job is gone; {FORCE}")
+    return None
+
+
+def _not_mine(history: History) -> Step | None:
+    return Stop("continues in another job") if history.other_job else None
+
+
+def _not_begun(history: History) -> Step | None:
+    return None if history.begun else Resume(history.attempt)
+
+
+def _hopeless(history: History) -> Step | None:
+    return history.hopeless
+
+
+def _forbidden(history: History) -> Step | None:
+    why = "its exit code forbids another attempt; fix the cause, then resume --force"
+    return None if history.again else Stop(f"{_stands(history)}: {why}")
+
+
+def _cancelled(history: History) -> Step | None:
+    return Stop("is cancelled by its user", by_user=True) if history.cancelled else None
+
+
+def _stopped(history: History) -> Step | None:
+    """Stop if the attempt was asked to stop. A time limit that is near ends the job, but not the run."""
+    continues = history.stopped in (None, Cause.TIME_LIMIT)
+    return None if continues else Stop("was asked to stop")
+
+
+def _followed(history: History) -> Step | None:
+    return Resume(history.newest) if history.newest > history.attempt else None
+
+
+def _same_nodes(history: History) -> Step | None:
+    """Stop if the next attempt would use the same number of nodes."""
+    return None if history.other_nodes else Stop("by the newest checkpoint, no other number of nodes is wanted")
+
+
+def _not_yet(history: History, why: str) -> Wait:
+    return Wait(f"{_stands(history)}: {why}")
+
+
+def _stands(history: History) -> str:
+    return f"is {history.state.value} ({history.reason or f'attempt {history.attempt}'})"
+
+
+RULES: dict[Policy, tuple[Callable[[History], Step | None], ...]] = {
+    Policy.USER: (_held, _completed, _still_at_work, _forbidden, _another),
+    Policy.FORCED: (_held, _completed, _another),
+    Policy.JOB: (_stopped, _cancelled, _followed, _same_nodes, _another),
+    Policy.KEEP_GOING: (_not_mine, _done, _cancelled, _not_begun, _stopped, _forbidden, _hopeless, _another),
+}

@@ -1,0 +1,79 @@
+"""The kept views of runs that are over: their folders are not read again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Collection, Sequence
+
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.run.folder import attempt_folders, index, settled
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.settled import Settled
+from torusrun.orchestrator.run.state.view import Record, View
+
+
+def ids(runs: Sequence[RunFolder]) -> Collection[str]:
+    """The ids of those runs that are over for good, by their kept rows, or else by their end records alone.
+
+    A run that is over by its end record is kept without its view. Its end record is not read again.
+    """
+    known = settled.runs()
+    new = [row for run in runs if run.run_id not in known and (row := _ended(run))]
+    settled.keep([row for row in new if row.holds])  # not a run that was resumed since
+    return known.keys() | {row.run_id for row in new}
+
+
+def _ended(run: RunFolder) -> Settled | None:
+    """The row (without a view) of a run whose newest attempt recorded its end; None for any other run."""
+    seen, made_ns = settled.now(run), index.made_ns(run)
+    numbers = attempt_folders.attempts(run)
+    with contextlib.suppress(SiteError):  # a damaged record: the view of the run reports it
+        end = End.read(run.attempt(numbers[-1]).end) if seen and numbers else None
+        if end and end.certain and not end.followed_by and not end.kept_going and made_ns is not None:
+            return Settled(run.run_id, str(made_ns), str(run.folder), end.state.value, "", "", seen, "")
+    return None
+
+
+def kept(row: Settled) -> View | None:
+    """The kept view of a run; None if the run is gone, was resumed, or was kept by another version."""
+    if not row.holds:
+        return None
+    try:
+        values = json.loads(row.text)
+        grid = values["grid"] and tuple(values["grid"])
+        lists = ("hosts", "damaged", "forecast_s")
+        tuples = {"grid": grid, **{name: tuple(values[name]) for name in lists}}
+        return View(**{**values, **tuples, "state": State(values["state"])})
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def keep(found: Sequence[tuple[Record, View]]) -> None:
+    """Keep the views of the user's own runs that are over for good, in the index and undamaged."""
+    settled.keep([row for record, view in found if _is_final(record, view) and (row := _row(record, view))])
+
+
+def _is_final(record: Record, view: View) -> bool:
+    return record.mine and record.settled and not record.followed and view.state.over and not view.damaged
+
+
+def _row(record: Record, view: View) -> Settled | None:
+    made_ns = index.made_ns(record.folder)
+    if made_ns is None:
+        return None
+    submitted = "" if view.submitted_s is None else repr(view.submitted_s)
+    text = json.dumps(view.as_json(), separators=(",", ":"))
+    seen = settled.now(record.folder)
+    return Settled(
+        record.folder.run_id,
+        str(made_ns),
+        str(record.folder.folder),
+        view.state.value,
+        view.site,
+        submitted,
+        seen,
+        text,
+    )

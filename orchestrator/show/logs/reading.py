@@ -1,0 +1,126 @@
+"""The lines of a run's logs in order, selected by rank, attempt, time and pattern, and followed to its end."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.follow import follow
+from torusrun.orchestrator.show.logs.failures import Failures
+from torusrun.orchestrator.show.logs.files import Logs, all_logs, logs, named
+from torusrun.orchestrator.show.logs.merge import new_lines
+from torusrun.orchestrator.show.logs.source import FollowedFile, LogLine
+
+LAST_BYTES = 1 << 28  # of a file, in which its last lines are searched
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Selects lines: of a `rank`, or the job and all ranks (None); of an attempt, the newest (None), or all (0).
+
+    `since_s` (as of time.time()) leaves out earlier lines; a line with an unknown time stays. Of the lines that exist
+    already, the last `last` are kept; None: all.
+    """
+
+    rank: int | None = None
+    attempt: int | None = None
+    since_s: float | None = None
+    pattern: re.Pattern[str] | None = None
+    last: int | None = None
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it leaves lines out by what they are."""
+        return self.pattern is not None or self.since_s is not None
+
+    def meets(self, line: LogLine) -> bool:
+        if self.since_s is not None and line.time_s is not None and line.time_s < self.since_s:
+            return False
+        return self.pattern is None or self.pattern.search(line.text) is not None
+
+
+@dataclass
+class Reading:
+    """The reading of a run's logs. Raises UserError if there is no such rank or attempt."""
+
+    run: RunFolder
+    filter: Filter
+    logs: list[Logs] = field(default_factory=list, init=False)
+    _files: dict[Path, FollowedFile] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._find()
+
+    @property
+    def newest(self) -> Logs:
+        return self.logs[-1]
+
+    def lines(self, *, until_over: bool = False) -> Iterator[LogLine]:
+        """The existing lines, by attempt and then by time; with `until_over` also the later ones."""
+        yield from self._last(self._new(whole=not final) for final in self._looks(until_over))
+
+    def failures(self, *, until_over: bool = False) -> Iterator[LogLine]:
+        """Tracebacks and failed ranks, by attempt; with `until_over` also the later ones."""
+        found: dict[int, Failures] = {}
+        yield from self._last(self._new_failures(found, final=final) for final in self._looks(until_over))
+
+    def _new_failures(self, found: dict[int, Failures], *, final: bool) -> Iterator[LogLine]:
+        for one in self.logs:
+            kept = found.setdefault(one.attempt.number, Failures(one, self.filter.since_s))
+            kept.logs = one  # attempts get names if there are several
+            yield from self._shown(one, kept.new(final=final))
+
+    def _last(self, looks: Iterable[Iterator[LogLine]]) -> Iterator[LogLine]:
+        """The lines of all looks, of the first one only the last lines if the filter says so."""
+        most = self.filter.last
+        for lines in looks:
+            yield from lines if most is None else deque(lines, maxlen=most)
+            most = None
+
+    def _looks(self, until_over: bool) -> Iterator[bool]:
+        """False for each look at the files until the run is over, then True for the last one."""
+        if until_over:
+            for _ in follow(self.run):
+                self._find()
+                yield False
+        yield True
+
+    def _find(self) -> None:
+        """Look for new attempts. The one before may still write its last lines."""
+        found = all_logs(self.run) if self.filter.attempt == 0 else [logs(self.run, self.filter.attempt)]
+        new = {one.attempt.number for one in found}
+        self.logs = named([*(one for one in self.logs if one.attempt.number not in new), *found])
+        self.newest.check(self.filter.rank)
+
+    def _new(self, *, whole: bool) -> Iterator[LogLine]:
+        for one in self.logs:
+            files = [self._file(*found) for found in one.files(self.filter.rank) if self._may_have(found[1])]
+            yield from self._shown(one, new_lines(files, whole=whole))
+
+    def _file(self, origin: str, path: Path) -> FollowedFile:
+        if path not in self._files:
+            self._files[path] = FollowedFile(origin, path)
+            if self.filter.last is not None and not self.filter.chooses:
+                self._files[path].begin_with_last(self.filter.last, LAST_BYTES)
+        file = self._files[path]
+        file.origin = origin  # attempts get names if there are several
+        return file
+
+    def _may_have(self, path: Path) -> bool:
+        """Whether a file was written since `since_s`."""
+        try:
+            return self.filter.since_s is None or os.lstat(path).st_mtime >= self.filter.since_s
+        except OSError:
+            return True
+
+    def _shown(self, one: Logs, lines: Iterable[LogLine]) -> Iterable[LogLine]:
+        """The lines that meet the filter; of another user's run, safe to print."""
+        chosen = filter(self.filter.meets, lines) if self.filter.chooses else lines
+        if one.record.mine:
+            return chosen
+        return (LogLine(line.time_s, one.safe(line.origin), one.safe(line.text)) for line in chosen)

@@ -1,0 +1,152 @@
+"""All that the page says about one run, read from its folder. Records that are missing or damaged are left out."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.errors import explained as explained_error
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.private import is_mine, read_bytes
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.predict.answers.placement import Outlook, outlook
+from torusrun.orchestrator.predict.forecast import forecast_of, named_hosts
+from torusrun.orchestrator.predict.model.forecast import Forecast
+from torusrun.orchestrator.run.folder import kept_forecast, kept_secrets, ledger, metrics
+from torusrun.orchestrator.run.folder.events import Event
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.secret_names import is_secret_variable
+from torusrun.orchestrator.run.folder.without_secrets import SHORTEST, forms_of, masked
+from torusrun.orchestrator.run.image.recorded import Image, kept
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.plan_files import read_plan
+from torusrun.orchestrator.run.state.account import Account, account
+from torusrun.orchestrator.run.state.slow import Slow
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.show.explanation import Explanation, explained
+from torusrun.orchestrator.show.logs.files import logs
+from torusrun.orchestrator.show.screen.detail import nodes
+from torusrun.orchestrator.show.screen.nodes import NodeHeard
+
+LARGEST_BYTES = 1_000_000  # of a run's file
+LONG = 8  # characters of a value that no other text has by chance
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A run at `now_s` (of time.time()). None or empty is unknown.
+
+    `spec` is the run's file. `account` is None without readable metrics. `hidden` are its secret variables, none of
+    which is shown. `nodes` are those of the newest attempt, with the last report of each rank. `outlook` is its
+    placement by today's topology, `forecast` what torusrun predicts for it on its hosts.
+    """
+
+    view: View
+    now_s: float
+    rows: Sequence[Mapping[str, Any]] = ()
+    events: Sequence[Event] = ()
+    account: Account | None = None
+    explanation: Explanation | None = None
+    plan: Plan | None = None
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    spec: str = ""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    has_diff: bool = False
+    image: Image | None = None
+    nodes: Sequence[NodeHeard] = ()
+    slow: Slow | None = None
+    outlook: Outlook | None = None
+    forecast: Forecast | None = None
+
+    @property
+    def predicted_images_per_s(self) -> float | None:
+        """The predicted throughput; None if it is unknown, or differs from phase to phase."""
+        found = self.forecast
+        return found.images_per_s if found and len(found.phases) < 2 else None
+
+    def shown(self, text: str) -> str:
+        """A text about the run in one line, without control characters, its secrets and what looks like one."""
+        for form, name in self._forms:
+            text = text.replace(form, f"[value of {name}]")
+        return plain(str(masked(text)))
+
+    @cached_property
+    def _forms(self) -> list[tuple[str, str]]:
+        """(text, name) of all forms in which secrets may be written, the longest first.
+
+        Secrets are the declared ones, and long values of variables with the name of a secret.
+        """
+        named = {
+            name: value
+            for name, value in (self.plan.environment if self.plan else {}).items()
+            if is_secret_variable(name) and len(value) >= LONG
+        }
+        found = {(form, name) for name, value in {**named, **self.hidden}.items() for form in forms_of(value)}
+        return sorted((each for each in found if len(each[0]) >= SHORTEST), key=lambda each: (-len(each[0]), each))
+
+
+def read(run: RunFolder, view: View) -> RunFacts:
+    """The facts of a run with this view. It queries the source of the site's topology, if it has one."""
+    found, attempt = records(run, view), run.attempt(view.attempt)
+    plan = found.plan if is_mine(run.folder) else None  # its expressions and sources are not another user's to choose
+    return replace(
+        found,
+        explanation=_known(lambda: explained(logs(run, None))) if view.state.over else None,
+        nodes=sorted(nodes(attempt, found.now_s), key=lambda node: min(node.ranks, default=0)),
+        slow=Slow.read(attempt.slow),
+        outlook=_placed(plan, view.hosts) if plan else None,
+        forecast=_known(lambda: _forecast(plan, view.hosts)) if plan and view.hosts else None,
+    )
+
+
+def records(run: RunFolder, view: View) -> RunFacts:
+    """The facts of a run with this view that its folder records, which need no query and no computing."""
+    now_s, rows, events = time.time(), _known(lambda: metrics.read(run.metrics)), ledger.events(run.ledger)
+    spent = None if rows is None else account(events, rows, now_s, view.state)
+    return RunFacts(
+        view=view,
+        now_s=now_s,
+        rows=rows or (),
+        events=events,
+        account=spent and replace(spent, forecast=kept_forecast.read(run)),
+        plan=_known(lambda: read_plan(run, view.attempt)),
+        hidden=_known(lambda: kept_secrets.all_of(run)) or {},
+        spec=_known(lambda: _text(run.spec)) or "",
+        provenance=_known(lambda: read_object(run.provenance) or {}) or {},
+        has_diff=run.code_diff.exists(),
+        image=_known(lambda: kept(run)),
+    )
+
+
+def _known(make: Callable[[], Value]) -> Value | None:
+    """A value; None if it cannot be read or is not known."""
+    with contextlib.suppress(TorusrunError):
+        return make()
+    return None
+
+
+def _text(path: Path) -> str:
+    with explained_error(f"{path}: cannot be read"):
+        return read_bytes(path, LARGEST_BYTES).decode(errors="replace")
+
+
+def _placed(plan: Plan, hosts: Sequence[str]) -> Outlook | None:
+    """The placement on these hosts; None without a topology, or if today's topology leads to another order."""
+    if not plan.site.topology or len(hosts) < 2:
+        return None
+    found = _known(lambda: outlook(plan, hosts))
+    return found if found and found.arrangement.hosts == tuple(hosts)[: len(found.arrangement.hosts)] else None
+
+
+def _forecast(plan: Plan, hosts: Sequence[str]) -> Forecast:
+    if plan.run.command:
+        raise SiteError("a command is not predicted")
+    return forecast_of(plan, named_hosts(plan, hosts))

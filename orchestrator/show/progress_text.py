@@ -1,0 +1,40 @@
+"""A run's progress in words: the lines of `watch` without a terminal, and the figures around its bar on one."""
+
+from __future__ import annotations
+
+from torusrun.orchestrator.base.shown.numbers import number, percent, thousands
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.run.state.pace import short
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.show.listing import forecast, steps
+
+
+def words(view: View, said: str) -> str:
+    """One line for a log: all figures, not cut, and the remarks on a run that is not over.
+
+    `said` is the newest line of rank 0's log, for a run without steps.
+    """
+    rest = remark(view, said) if view.step is None else "" if view.state.over else plain(view.remarks)
+    parts = ", ".join(filter(None, [*figures(view).values(), rest]))
+    return f"{plain(view.run)} {view.state.value} {parts}".rstrip()
+
+
+def remark(view: View, said: str) -> str:
+    """The remark on a run without steps: why it has none, its newest output, or that it writes nothing."""
+    return plain("; ".join(filter(None, (view.reason, view.waiting)))) or said or plain(view.pause)
+
+
+def figures(view: View) -> dict[str, str]:
+    """The known figures of a run's progress, each in a few words, in the order of display."""
+    at_work = view.state in (State.PENDING, State.RUNNING, State.UNKNOWN)
+    known = {
+        "step": None if view.step is None else f"step {steps(view)}",
+        "eta": None if view.eta_s is None else f"ETA {short(view.eta_s)}",
+        "forecast": forecast(view),
+        "loss": None if view.loss is None else f"loss {number(view.loss)}",
+        "speed": None if view.images_per_s is None or view.state.over else f"{thousands(view.images_per_s)} images/s",
+        "accuracy": None if view.accuracy is None else f"accuracy {percent(view.accuracy)}",
+        "age": f"age {short(view.age_s)}" if view.age_s is not None and at_work else None,
+    }
+    return {name: text for name, text in known.items() if text}

@@ -1,0 +1,210 @@
+"""One recipe: the published values, its schedule with marks, the changes of a run, and curves."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torusrun.orchestrator.base.shown.curve import LABEL, Axis, Curve, foot
+from torusrun.orchestrator.base.shown.numbers import thousands
+from torusrun.orchestrator.base.shown.table import Column, Table
+from torusrun.orchestrator.keys.write import as_written
+from torusrun.orchestrator.show.recipes.listing import WIDTH, facts
+from torusrun.orchestrator.show.recipes.marks import NO_BREAK, legend, weakest, with_mark
+from torusrun.training.counted import counted
+from torusrun.training.recipe.files import Change, Mark, Published
+from torusrun.training.recipe.train import Train
+from torusrun.training.schedule.phases import Course, Phase, phases_of
+
+CURVE = WIDTH - LABEL - len("|")
+TOP = {"batch": "batch", "size": "data.size", "weight_decay": "optimizer.weight_decay"}  # used if phases do not set it
+ALWAYS = {"epochs", "learning rate"}
+DERIVED = Mark("derived", "the rules of scaling")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A recipe, its training here, and the numbers of ranks and samples."""
+
+    recipe: Published
+    train: Train
+    changes: tuple[Change, ...]
+    ranks: int
+    train_samples: int
+
+    @property
+    def course(self) -> Course:
+        return Course(self.train, self.train_samples)
+
+    def as_json(self) -> dict[str, Any]:
+        recipe = self.recipe
+        marks = {key: mark._asdict() for key, _ in recipe.leaves() if (mark := recipe.mark(key))}
+        return {
+            "name": recipe.name,
+            "title": recipe.title,
+            "paper": recipe.paper,
+            "erratum": recipe.erratum or None,
+            "published": facts(recipe),
+            "techniques": list(recipe.techniques),
+            "left_out": list(recipe.left_out),
+            "ranks": self.ranks,
+            "train_samples": self.train_samples,
+            "train": as_written(self.train),
+            "marks": marks,
+            "changes": [change._asdict() for change in self.changes],
+        }
+
+    def as_text(self) -> str:
+        """The recipe as text, at most 80 columns wide."""
+        recipe = self.recipe
+        parts = [
+            _wrapped(f"{recipe.name}: {recipe.title}") + "\n" + _wrapped(recipe.paper),
+            "\n".join(self._facts()),
+            f"{self._where()}\n{self._schedule()}",
+            "\n".join(self._others()),
+            self._curves(),
+            _listed("techniques", recipe.techniques),
+            _listed("not as published", recipe.left_out),
+            _listed("changed by the rules of scaling", [*map(str, self.changes)]),
+            legend(),
+        ]
+        return "\n\n".join(part for part in parts if part).replace(NO_BREAK, " ")
+
+    def _facts(self) -> Iterator[str]:
+        for key, fact in self.recipe.facts.items():
+            note = f" ({fact.mark.note})" if fact.mark.note else ""
+            yield _wrapped(f"{key:10}{with_mark(fact.value, weakest(fact.mark))}{note}", " " * 10)
+        if self.recipe.erratum:
+            yield _wrapped(f"{'erratum':10}{self.recipe.erratum}", " " * 10)
+
+    def _where(self) -> str:
+        data = "as published" if not self.changes else f"on {self.train.data.name}"
+        return f"schedule, {data}: {counted(self.ranks, 'rank')}, {counted(self.train_samples, 'image')} in an epoch"
+
+    def _schedule(self) -> str:
+        """A column for each value that changes, then the constant values."""
+        columns, phases = self._columns(), self.course.phases
+        changing = [each for each in columns if each.title in ALWAYS or len(set(map(each.value, phases))) > 1]
+        staying = [(each.title, each.value(phases[0])) for each in columns if each not in changing]
+        words = ", ".join(f"{title} {value}" for title, value in staying if value)
+        return "\n".join([*Table(changing, phases).lines(), *([_wrapped(f"in all: {words}")] if words else [])])
+
+    def _columns(self) -> list[Column[Phase]]:
+        return [
+            Column("epochs", self._marked("until", lambda phase: f"{phase.start:.4g} - {phase.until:.4g}")),
+            Column("batch", self._marked("batch", lambda phase: f"{phase.batch:,}")),
+            Column("size", self._marked("size", lambda phase: f"{phase.view.size or 'own'}")),
+            Column("learning rate", self._marked("lr", _rates)),
+            Column("decay", self._marked("weight_decay", lambda phase: f"{phase.weight_decay:.3g}")),
+            Column("also", lambda phase: ", ".join(_also(phase, self.train.phases[phase.number]))),
+        ]
+
+    def _marked(self, key: str, words: Callable[[Phase], str]) -> Callable[[Phase], str]:
+        return lambda phase: with_mark(words(phase), self._mark(phase, key))
+
+    def _mark(self, phase: Phase, key: str) -> str:
+        """The letter of a value, from this phase or the last one before it that sets the value."""
+        published = phases_of(self.recipe.train, self.train_samples)[phase.number]
+        computed = [] if _value(phase, key) == _value(published, key) else [DERIVED]
+        written = self.recipe.written["phases"]
+        for number in range(phase.number, -1, -1):
+            if key in written[number]:
+                path = f"phases[{number}].{key}"
+                ends = range(len(written[number][key])) if isinstance(written[number][key], list) else ()
+                marks = [self.recipe.mark(f"{path}[{end}]") for end in ends] or [self.recipe.mark(path)]
+                return weakest(*marks, *computed)
+        return weakest(self.recipe.mark(TOP[key]), *computed)
+
+    def _others(self) -> Iterator[str]:
+        """The values that are not in the table, one line for each section."""
+        for section, written in self.recipe.written.items():
+            if section not in ("phases", "epochs", "batch"):
+                said = ", ".join(filter(None, (self._other(key, name) for key, name in _named(written, section))))
+                yield _wrapped(f"{section:16}{said}", " " * 16)
+
+    def _other(self, key: str, name: str) -> str:
+        """A value with its mark, as 'momentum 0.9 v', or '' if the training has no such value."""
+        now, published = (_at(as_written(train), key) for train in (self.train, self.recipe.train))
+        letter = weakest(self.recipe.mark(key), *([] if now == published else [DERIVED]))
+        return "" if now is None else f"{name} {with_mark(_word(now), letter)}".strip()
+
+    def _curves(self) -> str:
+        course, epochs = self.course, self.train.epochs
+        places = [(column + 0.5) / CURVE * epochs for column in range(CURVE)]
+        phases = [course.phase_at(round(place * self.train_samples)) for place in places]
+        rates = [phase.rate(place) or 0.0 for phase, place in zip(phases, places, strict=True)]
+        drawn: dict[str, tuple[Sequence[float], int]] = {
+            "learning rate": (rates, 8),
+            "batch": ([phase.batch for phase in phases], 4),
+            "image size": ([phase.view.size or 0 for phase in phases], 4),
+        }
+        lines = []
+        for name, (values, height) in drawn.items():
+            if len(set(values)) > 1:
+                curve = Curve({name: [*zip(places, values, strict=True)]}, y=Axis(_label))
+                lines += [name, *curve.framed(curve.letters(CURVE, height), "|")]
+        return "\n".join([*lines, foot("epoch", "0", f"{epochs:g}", CURVE + 1)])
+
+
+def _label(value: float) -> str:
+    return thousands(value) if value >= 1000 else f"{value:.4g}"
+
+
+def _rates(phase: Phase) -> str:
+    """The rates at both ends of the phase, as '0 to 3.1'."""
+    first, last = (phase.rate(epoch) for epoch in (phase.start, phase.until))
+    if first is None or last is None:
+        return "by the schedule"
+    return f"{first:.3g}" if first == last else f"{first:.3g} to {last:.3g}"
+
+
+def _also(phase: Phase, keys: Any) -> Iterator[str]:
+    if phase.lr and len(phase.lr) > 1 and (phase.shape == "cosine" or phase.power != 1):
+        yield phase.shape if phase.shape == "cosine" else f"power {phase.power:g}"
+    if keys.augment is False:
+        yield "augment off"
+    elif keys.area:
+        low, high = (f"{area:.3g}" for area in keys.area)
+        yield f"area {low}" if low == high else f"area {low}-{high}"
+    if phase.view.rectangular:
+        yield "rectangular test"
+    if phase.collapse:
+        yield "collapse"
+
+
+def _named(written: Any, path: str, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The keys of all values of a recipe in a section, and their names within it."""
+    if not isinstance(written, dict):
+        yield path, prefix
+        return
+    for key, inner in written.items():
+        name = "" if key in ("name", "options") else f"{prefix}.{key}" if prefix else key
+        yield from _named(inner, f"{path}.{key}", name)
+
+
+def _at(document: Any, key: str) -> Any:
+    """The value of a dotted key, or None."""
+    for part in key.split("."):
+        document = document.get(part) if isinstance(document, dict) else None
+    return document
+
+
+def _value(phase: Phase, key: str) -> Any:
+    """The value of a phase by the key of a recipe."""
+    return phase.view.size if key == "size" else getattr(phase, key)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{' to '.join(map(_word, value))}"
+    return str(value).lower() if isinstance(value, bool) else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _listed(title: str, lines: tuple[str, ...] | list[str]) -> str:
+    return "\n".join([title, *(_wrapped(f"  - {line}", " " * 4) for line in lines)]) if lines else ""
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

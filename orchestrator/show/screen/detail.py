@@ -1,0 +1,129 @@
+"""The details of one run in full-screen, besides its state: losses, nodes, the first error, the end of the log."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.private import read_bytes, status
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.run.folder import allocation, attempt_folders
+from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, read_last
+from torusrun.orchestrator.run.folder.node_load import NodeLoad
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.show.logs.failures import bad_ends
+from torusrun.orchestrator.show.logs.files import Logs, logs
+from torusrun.orchestrator.show.logs.tail import LINE_BYTES, tail
+from torusrun.orchestrator.show.screen.losses import Losses
+from torusrun.orchestrator.show.screen.nodes import NodeHeard, ordered
+
+LOOK_S = 2.0  # between looks that read a few files of every node
+RESTS = 5  # the next look waits at least this many times as long as the last one took
+LOG_LINES = 20
+LARGEST_NUMBER_BYTES = 16
+MOST_ENDS = 16  # of ranks that failed, of which the first one's error is searched
+READ_BYTES = 1 << 16  # of the log of a rank that has not failed
+MARKS = re.compile(r"[\s~^]*")  # a line in which Python marks a part of the line above
+
+
+@dataclass(frozen=True)
+class Detail:
+    """`losses` are (step, loss); `error` has the newest line last; `said` is the end of rank 0's log."""
+
+    losses: Sequence[tuple[float, float]] = ()
+    nodes: Sequence[NodeHeard] = ()
+    error: Sequence[str] = ()
+    said: Sequence[str] = ()
+
+
+class Details:
+    """The details of one run, refreshed by each look."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+        self._losses = Losses(run.metrics)
+        self._due_s = float("-inf")
+        self._state: tuple[State, int] | None = None
+        self._nodes: list[NodeHeard] = []
+        self._error: list[str] = []
+
+    def look(self, view: View) -> Detail:
+        attempt = self.run.attempt(view.attempt)
+        began_s = time.monotonic()
+        if began_s >= self._due_s or self._state != (view.state, view.attempt):
+            self._state = (view.state, view.attempt)
+            self._nodes = at_work(self.run, attempt, time.time()) if view.state is State.RUNNING else []
+            self._error = first_error(self.run, view.attempt)
+            now_s = time.monotonic()
+            self._due_s = now_s + max(LOOK_S, RESTS * (now_s - began_s))
+        said = [plain(line) for line in tail(attempt.rank_log(0), LOG_LINES, LOG_LINES * LINE_BYTES) if line.strip()]
+        return Detail(self._losses.read(), self._nodes, self._error, said)
+
+
+def at_work(run: RunFolder, attempt: Attempt, now_s: float) -> list[NodeHeard]:
+    """The nodes of a running attempt, as of `now_s`; in a held allocation those of the attempt that runs in it.
+
+    While no attempt runs in it, only the keeper's node is known.
+    """
+    if not allocation.is_held(run):
+        return nodes(attempt, now_s)
+    try:
+        busy = (state := allocation.keeper_state(attempt)) and state.busy
+        current = RunFolder(run.folder.parent / Path(busy).name) if busy else None
+        number = int(read_bytes(current.current, LARGEST_NUMBER_BYTES)) if current else 0
+    except (SiteError, OSError, ValueError):
+        return []
+    if current and number > 0:
+        return nodes(current.attempt(number), now_s)
+    return [node for node in nodes(attempt, now_s) if not node.silent]
+
+
+def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
+    """The nodes of the placed ranks, as of `now_s` (of time.time()), in the order of nodes.py."""
+    found, placed = [], attempt_folders.placed(attempt)[1]
+    for host, ranks in placed.items():
+        load = attempt.node_load(ranks[0])
+        heard_s = _age_s([load, *(attempt.rank_start(rank) for rank in ranks)], now_s)
+        wrote_s = _age_s([attempt.rank_log(rank) for rank in ranks], now_s, empty=False)
+        found.append(NodeHeard(host, ranks, heard_s, wrote_s, NodeLoad.read(load), len(placed)))
+    return ordered(found)
+
+
+def _age_s(paths: Sequence[Path], now_s: float, *, empty: bool = True) -> float | None:
+    """Seconds since one of these files was last written; with `empty` False, of files that have content."""
+    written = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = status(path)
+            if empty or found.st_size:
+                written.append(found.st_mtime)
+    return max(now_s - max(written), 0.0) if written else None
+
+
+def first_error(run: RunFolder, attempt: int) -> list[str]:
+    """How the first failed rank ended, and its traceback; or a traceback of rank 0 or the job; [] if none.
+
+    Only the end of each log is read.
+    """
+    try:
+        found: Logs = logs(run, attempt)
+    except UserError:
+        return []
+    ends = [(end, read_last(found.attempt.rank_log(end.rank))) for end in bad_ends(found.attempt)[:MOST_ENDS]]
+    if ends:
+        end, error = next(((end, error) for end, error in ends if not (end.cut_off or error.lost_peer)), ends[0])
+        return [plain(end.words), *_lines(error)]
+    return _lines(read_last(found.attempt.rank_log(0), READ_BYTES)) or _lines(
+        read_last(found.attempt.stderr, READ_BYTES)
+    )
+
+
+def _lines(error: LoggedError) -> list[str]:
+    return [plain(line) for line in error.lines if not MARKS.fullmatch(line)] if error.known else []

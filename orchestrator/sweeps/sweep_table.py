@@ -1,0 +1,124 @@
+"""The members of a sweep as one table: the settings in which they differ, their states, and their results."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.shown.numbers import number, percent, thousands
+from torusrun.orchestrator.base.shown.table import Column, Table
+from torusrun.orchestrator.base.terminal.colours import of
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.show.listing import steps
+from torusrun.training.recipe.near import did_you_mean
+
+LONG_NUMBER = re.compile(r"(?=.{11})-?[0-9]+[.][0-9]+(e[+-]?[0-9]+)?")
+SHOWN = {"accuracy": percent, "top5": percent, "images_per_s": thousands}
+LARGER_IS_BETTER = {"accuracy": True, "top5": True, "images_per_s": True, "loss": False, "test_loss": False}
+
+
+@dataclass(frozen=True)
+class MemberRow:
+    """A member: its number, its settings, its view, and the newest value of each of its metrics."""
+
+    number: int
+    settings: Mapping[str, str]
+    view: View
+    results: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The metric by which members are compared, and whether a larger value is better."""
+
+    metric: str
+    larger: bool
+
+
+def goal(text: str, rows: Sequence[MemberRow]) -> Goal:
+    """The goal in 'accuracy', or in 'max:NAME' and 'min:NAME' for any metric. Raises UserError if it is not known."""
+    order, colon, metric = text.rpartition(":")
+    known = list(dict.fromkeys(name for row in rows for name in row.results))
+    if metric not in known:
+        hint = did_you_mean(metric, known)
+        raise UserError(f"--best: no member has reported {metric!r}{hint} (reported: {', '.join(known) or 'nothing'})")
+    if colon and order in ("max", "min"):
+        return Goal(metric, order == "max")
+    if colon or metric not in LARGER_IS_BETTER:
+        raise UserError(f"--best: write max:{metric} or min:{metric}: it is not known which {metric!r} is better")
+    return Goal(metric, LARGER_IS_BETTER[metric])
+
+
+def ranked(rows: Sequence[MemberRow], by: Goal) -> list[MemberRow]:
+    """The rows, the best first; those without the metric come last, in their order."""
+    known = [row for row in rows if by.metric in row.results]
+    known.sort(key=lambda row: row.results[by.metric], reverse=by.larger)
+    return [*known, *(row for row in rows if by.metric not in row.results)]
+
+
+def table(rows: Sequence[MemberRow]) -> Table[MemberRow]:
+    keys = dict.fromkeys(key for row in rows for key in row.settings)
+    metrics = dict.fromkeys(name for row in rows for name in row.results)
+    return Table(
+        [
+            Column("MEMBER", lambda row: row.number, key="member"),
+            *map(_setting, keys),
+            Column("STATE", lambda row: row.view.state.value, right=False, style=lambda row: of(row.view.state)),
+            Column("STEP", lambda row: steps(row.view), right=True, left_out=2),
+            *map(_result, metrics),
+        ],
+        rows,
+    )
+
+
+def _setting(key: str) -> Column[MemberRow]:
+    return Column(plain(key), lambda row: row.settings.get(key), _short)
+
+
+def _short(text: str) -> str:
+    """A setting; a number with many digits, as a study chooses it, has six of them."""
+    return f"{float(text):.6g}" if LONG_NUMBER.fullmatch(text) else plain(text)
+
+
+def _result(metric: str) -> Column[MemberRow]:
+    show = SHOWN.get(metric, number)
+    left_out = None if metric in LARGER_IS_BETTER else 1
+    return Column(plain(metric).upper(), lambda row: row.results.get(metric), show, right=True, left_out=left_out)
+
+
+def as_json(rows: Sequence[MemberRow]) -> list[dict[str, Any]]:
+    """A record for each member, with its settings and its results by their names."""
+    return [
+        {
+            "member": row.number,
+            "run": row.view.run,
+            "settings": dict(row.settings),
+            "state": row.view.state.value,
+            "reason": row.view.reason,
+            "attempt": row.view.attempt,
+            "step": row.view.step,
+            "results": dict(row.results),
+        }
+        for row in rows
+    ]
+
+
+def as_csv(rows: Sequence[MemberRow]) -> str:
+    """The table with a line for each member, its numbers in full."""
+    keys = list(dict.fromkeys(key for row in rows for key in row.settings))
+    metrics = list(dict.fromkeys(name for row in rows for name in row.results))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["member", "run", *keys, "state", "step", *metrics])
+    for row in rows:
+        values = [row.settings.get(key, "") for key in keys]
+        results = [row.results.get(name, "") for name in metrics]
+        step = "" if row.view.step is None else row.view.step
+        writer.writerow([row.number, row.view.run, *values, row.view.state.value, step, *results])
+    return text.getvalue()

@@ -1,0 +1,1 @@
+"""What is done for runs beside their work: notices, copies, removal."""

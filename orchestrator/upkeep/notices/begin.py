@@ -1,0 +1,69 @@
+"""Starts the process that sends the notices of an attempt. Nothing that fails here changes a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.run.folder.events import Event, Notified
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+
+JOB_WAITS_S = 15.0  # for the notices of its last attempt: a scheduler ends what a job leaves behind
+MOST = 5  # runs for which one command sends
+PROGRAM = "torusrun.orchestrator.upkeep.notices.sending"
+WELL = (State.COMPLETED, State.CANCELLED)
+_begun: set[str] = set()  # runs of this process
+_senders: list[subprocess.Popen[bytes]] = []  # of this process, the newest last
+
+
+def from_job(run: RunFolder, number: int, at: Sequence[str], moments: Sequence[str], *, wait: bool) -> None:
+    """Send from a job the notices of `moments`, if `at` requests them; `wait` for a few seconds at most."""
+    if not {*at} & {*moments, *(["failure"] if "end" in moments else [])}:
+        return
+    argv = process.module(sys.executable, PROGRAM, "job", ",".join(moments), run.folder, str(number))
+    with contextlib.suppress(SiteError, OSError):
+        if not wait:
+            process.detach(argv, sys.stderr.buffer)
+            return
+        done = process.run(argv, timeout_s=JOB_WAITS_S, environment=os.environ)
+        print(done.stderr, end="", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Over:
+    """A run that is over: its last attempt, for which moments it wants notices (`at`), its state and its ledger."""
+
+    run: RunFolder
+    number: int
+    at: Sequence[str]
+    state: State
+    events: Sequence[Event]
+
+    @property
+    def due(self) -> bool:
+        """Whether a notice is still to be sent."""
+        due = {"end", "over", *(["failure"] if self.state not in WELL else [])} & {*self.at}
+        known = [event for event in self.events if isinstance(event, Notified) and event.attempt == self.number]
+        return not due <= {moment for event in known if not event.left for moment in event.moments}
+
+
+def from_client(over: Iterable[Over]) -> None:
+    """Send, from the command of a user, what the jobs of these runs have not sent. This does not wait.
+
+    One process sends for all of them, one after the other. While it works, no other is started.
+    """
+    due = [one for one in over if one.run.run_id not in _begun and one.due][: max(MOST - len(_begun), 0)]
+    if not due or (_senders and _senders[-1].poll() is None):
+        return
+    _begun.update(one.run.run_id for one in due)
+    attempts = [str(word) for one in due for word in (one.run.folder, one.number)]
+    argv = process.module(sys.executable, PROGRAM, "client", "end,over", *attempts)
+    with contextlib.suppress(SiteError, OSError), open(os.devnull, "ab") as nothing:
+        _senders.append(process.detach(argv, nothing))

@@ -1,0 +1,127 @@
+"""A step of many ranks: backward, the mean gradient of all ranks, and the update of the weights."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from torusrun.training.complete import complete
+from torusrun.training.config import Config
+from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.parts import Parts
+from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.step.backward import Backward
+from torusrun.training.sync import synchronization
+from torusrun.training.sync.gradients import Gradients
+
+Item = TypeVar("Item")
+
+
+class MeanGradient:
+    """The steps of this rank: each moves the weights by the mean gradient of all ranks.
+
+    `optimizer` is the one that moves them. All ranks build it at the same time.
+    """
+
+    def __init__(self, config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> None:
+        self._sync, self._planner = synchronization.build(config, ranks, parts.model)
+        own = synchronization.in_shards(parts.optimizer, self._sync)
+        self._backward, self.optimizer = backward, complete(own, Optimizer)
+        self._in_parts, self._clip_norm, self._waiting = steps_in_parts(own), config.train.clip_norm, Waiting()
+
+    def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
+        """Take one step on this rank's share of a batch, after `steps` others."""
+        sync = self._sync
+        if self._planner:
+            self._planner.before_step(steps)
+        sync.clear()
+        self._backward.run(
+            sync.module, inputs, labels, holding=sync.holding, before_last=lambda loss: sync.begin(loss, stop)
+        )
+        scale = self._backward.scale
+        if scale or self._clip_norm:
+            learning = [parameter for some in self._arriving() for parameter in some]
+            if not scale or scale.unscale_([p.grad for p in learning if p.grad is not None]):
+                self._move_at_once(learning, rate)
+        else:
+            self._move_as_they_arrive(rate)
+
+    def buckets(self) -> list[dict[str, object]]:
+        """The buckets for a trace: the number of gradients, the bytes, and the algorithm of each."""
+        return self._sync.facts()
+
+    def numbers(self) -> Tensor:
+        """[mean loss, above 0 if any rank wants to stop] of the last step."""
+        return self._sync.numbers()
+
+    def waited_s(self) -> float | None:
+        """The time that this rank waited for others since the last call; None if it is unknown."""
+        waited_s = self._waiting.spent_s()
+        return waited_s if isinstance(self._sync, Gradients) else None  # DDP waits within backward
+
+    def _arriving(self) -> Iterator[Sequence[Parameter]]:
+        return self._waiting.arriving(self._sync.arriving())
+
+    def _move_at_once(self, learning: list[Parameter], rate: float) -> None:
+        """Move all weights, by gradients of at most `clip_norm`: all ranks have the same ones, and clip alike."""
+        if self._clip_norm:
+            torch.nn.utils.clip_grad_norm_(learning, self._clip_norm)
+        self.optimizer.step(rate)
+        self.optimizer.finish()
+
+    def _move_as_they_arrive(self, rate: float) -> None:
+        """Move the weights of each bucket as it arrives, or all at the end if the optimizer does not step in parts."""
+        for parameters in self._arriving():
+            if self._in_parts:
+                self.optimizer.step_part(parameters, rate)
+        if not self._in_parts:
+            self.optimizer.step(rate)
+        self.optimizer.finish()
+
+
+def steps_in_parts(optimizer: Optimizer) -> bool:
+    """Whether its `step_part` matches its `step`: not if a subclass overrides `step` alone."""
+    steps = (vars(kind) for kind in type(optimizer).__mro__ if {"step", "step_part"} & vars(kind).keys())
+    return "step_part" in next(steps, {})
+
+
+class Waiting:
+    """Adds up the seconds that a rank waits for the others in its steps, by the clock of its own thread.
+
+    In each step the ranks wait for the slowest one. So the rank that waits least makes the others wait. Communication
+    beside backward counts only if the rank waits for it in the end; sums over the ranks within the model (batch norm
+    over groups) count as computing. On a GPU the thread queues work and does not wait, so the time is unknown there.
+    """
+
+    def __init__(self) -> None:
+        self._spent_s = 0.0
+
+    @contextmanager
+    def during(self) -> Iterator[None]:
+        """Counts the time within it as waiting."""
+        began_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._spent_s += time.perf_counter() - began_s
+
+    def arriving(self, items: Iterator[Item]) -> Iterator[Item]:
+        """The items; the time until each item, and until their end, counts as waiting."""
+        while True:
+            with self.during():
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+            yield item
+
+    def spent_s(self) -> float:
+        """The seconds of waiting since the last call."""
+        spent_s, self._spent_s = self._spent_s, 0.0
+        return spent_s
