@@ -13,8 +13,6 @@ from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.sweep_handle import Sweep
 from torusrun.orchestrator.keys.load import RunSource, folder_of
 from torusrun.orchestrator.keys.paths import absolute
-from torusrun.orchestrator.nodes.bad import memory
-from torusrun.orchestrator.nodes.bad.bad_node import BlamedNode
 from torusrun.orchestrator.remote import remote_runs as known_runs
 from torusrun.orchestrator.remote.handle import RunThere
 from torusrun.orchestrator.remote.sweep_handle import SweepThere
@@ -22,6 +20,8 @@ from torusrun.orchestrator.run.attempts.in_hold import find as find_held
 from torusrun.orchestrator.run.attempts.make_hold import duration
 from torusrun.orchestrator.run.attempts.make_hold import hold as make_hold
 from torusrun.orchestrator.run.attempts.submit import first as submit_first
+from torusrun.orchestrator.run.bad_nodes import memory
+from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
 from torusrun.orchestrator.run.folder import index
 from torusrun.orchestrator.run.folder.sweep_folder import find as find_sweep
 from torusrun.orchestrator.run.plan.plan import Plan, plan

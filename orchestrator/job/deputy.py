@@ -25,7 +25,7 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.nodes.bad.noted import note
+from torusrun.orchestrator.run.bad_nodes.noted import note
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on

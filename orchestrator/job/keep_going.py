@@ -24,8 +24,8 @@ from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.job import around, copies
 from torusrun.orchestrator.job.deputy import JobPulse
 from torusrun.orchestrator.job.recorded import end_of
-from torusrun.orchestrator.nodes import bad_hosts
 from torusrun.orchestrator.place.hosts.same_host import without
+from torusrun.orchestrator.run.attempts import bad_hosts
 from torusrun.orchestrator.run.attempts.keep_going import Here, close, next_step
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Ended, LeftOut, Started

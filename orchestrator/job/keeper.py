@@ -25,7 +25,7 @@ from torusrun.orchestrator.job.start.launch_order import ordered
 from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.supervise import Supervisor
 from torusrun.orchestrator.job.wire.starting import starter
-from torusrun.orchestrator.nodes.bad.noted import note
+from torusrun.orchestrator.run.bad_nodes.noted import note
 from torusrun.orchestrator.run.folder import allocation, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState
 from torusrun.orchestrator.run.folder.end_words import ended

@@ -14,7 +14,7 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserErro
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.job import around
 from torusrun.orchestrator.job.place import placed
-from torusrun.orchestrator.nodes.bad.noted import note
+from torusrun.orchestrator.run.bad_nodes.noted import note
 from torusrun.orchestrator.run.folder import ledger, shown_plan
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
 from torusrun.orchestrator.run.folder.end_words import ended

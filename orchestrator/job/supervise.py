@@ -27,10 +27,10 @@ from torusrun.orchestrator.job.start.launch import command, environment, launche
 from torusrun.orchestrator.job.start.prepare import prepare
 from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.verdict import Evidence, verdict
-from torusrun.orchestrator.nodes.bad import memory
-from torusrun.orchestrator.nodes.bad.bad_node import spared
 from torusrun.orchestrator.place.hosts.same_host import without
 from torusrun.orchestrator.place.placement.mapping import Placement, place
+from torusrun.orchestrator.run.bad_nodes import memory
+from torusrun.orchestrator.run.bad_nodes.bad_node import spared
 from torusrun.orchestrator.run.folder import claim, ledger
 from torusrun.orchestrator.run.folder.claim import Superseded
 from torusrun.orchestrator.run.folder.end_words import ended

@@ -17,7 +17,6 @@ from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.base.terminal.remarks import say
-from torusrun.orchestrator.nodes.without_bad_nodes import all_without_bad_nodes
 from torusrun.orchestrator.run.attempts import accepted, create, jobs_in_turn
 from torusrun.orchestrator.run.folder import index, kept_secrets, ledger
 from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Submitted
@@ -26,6 +25,7 @@ from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder, SweepReco
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan import attempt_plan, secret_values
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
+from torusrun.orchestrator.run.plan.without_bad_nodes import all_without_bad_nodes
 from torusrun.orchestrator.run.state import next_job
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.slurm_programs import SlurmPrograms
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.nodes import bad_hosts
-from torusrun.orchestrator.nodes.bad import noted
+from torusrun.orchestrator.run.attempts import bad_hosts
+from torusrun.orchestrator.run.bad_nodes import noted
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, JobAdded, KeptGoing, NoMoreJobs, Started, Submitted

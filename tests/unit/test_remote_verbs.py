@@ -12,10 +12,10 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli import api
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.nodes.bad import memory
 from torusrun.orchestrator.remote import remote_runs
 from torusrun.orchestrator.remote.links.host import LoginHost
 from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.run.bad_nodes import memory
 from torusrun.orchestrator.run.folder.records import End
 
 SITE = f"""host: {HERE.address}

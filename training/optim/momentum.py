@@ -41,6 +41,9 @@ class LastRates:
 
     def changes(self, parameters: Sequence[nn.Parameter], rate: float) -> Iterator[tuple[float, list[nn.Parameter]]]:
         """The parameters by their factors: one group, unless some had no gradient in the step before."""
+        if not self._correction:
+            yield 1.0, list(parameters)
+            return
         found: dict[float, list[nn.Parameter]] = {}
         for parameter in parameters:
             found.setdefault(self.change(parameter, rate), []).append(parameter)

@@ -1,4 +1,4 @@
-"""The Triton kernels of triton_lars.py: a program takes BLOCK numbers of one piece, or adds the sums of one piece.
+"""The Triton kernels of triton_lars.py: a program takes BLOCK numbers of one piece.
 
 `table` is int64 [5, pieces]: addresses of weights, gradients and velocities, sizes, whether scaled. ALIGNED means that
 all addresses divide by 16 and all sizes by 4; then four numbers are loaded at a time.
@@ -27,43 +27,42 @@ def _size(table, pieces, piece, ALIGNED: tl.constexpr):
     return size
 
 
-@triton.jit(do_not_specialize=["pieces", "blocks"])
-def square_block(table, pieces, block_piece, block_begin, partial, blocks, ALIGNED: tl.constexpr, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["pieces"])
+def square_block(table, pieces, block_piece, block_begin, sums, ALIGNED: tl.constexpr, BLOCK: tl.constexpr):
     block = tl.program_id(0)
     piece = tl.load(block_piece + block)
     at = tl.multiple_of(tl.load(block_begin + block), BLOCK) + tl.arange(0, BLOCK)
     inside = at < _size(table, pieces, piece, ALIGNED)
     weight = tl.load(_pointer(table, pieces, 0, piece, ALIGNED) + at, mask=inside, other=0.0)
     gradient = tl.load(_pointer(table, pieces, 1, piece, ALIGNED) + at, mask=inside, other=0.0)
-    tl.store(partial + block, tl.sum(weight * weight))
-    tl.store(partial + blocks + block, tl.sum(gradient * gradient))
+    tl.store(sums + 2 * block, tl.sum(weight * weight))
+    tl.store(sums + 2 * block + 1, tl.sum(gradient * gradient))
 
 
-@triton.jit(do_not_specialize=["blocks"])
-def add_blocks(first_block, partial, blocks, squares, SUMMED: tl.constexpr):
-    piece = tl.program_id(0)
-    begin, end = tl.load(first_block + piece), tl.load(first_block + piece + 1)
+@triton.jit
+def _norms(first_sum, sums, piece, SUMMED: tl.constexpr):
+    """Of weight and gradient: every block of a piece adds the sums of all its blocks, in the same order."""
+    begin, end = tl.load(first_sum + piece), tl.load(first_sum + piece + 1)
     weight = tl.zeros((SUMMED,), tl.float64)
     gradient = tl.zeros((SUMMED,), tl.float64)
-    for block in range(begin, end, SUMMED):
-        at = block + tl.arange(0, SUMMED)
-        weight += tl.load(partial + at, mask=at < end, other=0.0).to(tl.float64)
-        gradient += tl.load(partial + blocks + at, mask=at < end, other=0.0).to(tl.float64)
-    tl.store(squares + 2 * piece, tl.sum(weight))
-    tl.store(squares + 2 * piece + 1, tl.sum(gradient))
+    for some in range(begin, end, SUMMED):
+        at = some + tl.arange(0, SUMMED)
+        weight += tl.load(sums + 2 * at, mask=at < end, other=0.0).to(tl.float64)
+        gradient += tl.load(sums + 2 * at + 1, mask=at < end, other=0.0).to(tl.float64)
+    return tl.sqrt(tl.sum(weight)).to(tl.float32), tl.sqrt(tl.sum(gradient)).to(tl.float32)
 
 
 @triton.jit(do_not_specialize=["pieces"])
 def move_block(
-    table, pieces, block_piece, block_begin, squares,
+    table, pieces, block_piece, block_begin, first_sum, sums,
     rate, added, taken, momentum, kept, decay, ratio_decay, trust, eps,
     CLIP: tl.constexpr, NESTEROV: tl.constexpr, RATIO_INSIDE: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
+    SUMMED: tl.constexpr,
 ):  # fmt: skip
     block = tl.program_id(0)
     piece = tl.load(block_piece + block)
     scaled = tl.load(table + 4 * pieces + piece) != 0
-    weight_norm = tl.sqrt(tl.load(squares + 2 * piece)).to(tl.float32)
-    gradient_norm = tl.sqrt(tl.load(squares + 2 * piece + 1)).to(tl.float32)
+    weight_norm, gradient_norm = _norms(first_sum, sums, piece, SUMMED)
     has_norms = (weight_norm > 0) & (gradient_norm > 0) & scaled
     ratio = trust * weight_norm / tl.where(has_norms, gradient_norm + ratio_decay * weight_norm + eps, 1.0)
     if CLIP:

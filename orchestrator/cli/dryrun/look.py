@@ -19,7 +19,6 @@ from torusrun.orchestrator.job.image.contained import start
 from torusrun.orchestrator.job.start import launch
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, RankImage
 from torusrun.orchestrator.job.start.prepare import launch_order, program_of
-from torusrun.orchestrator.nodes.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.place.placement.mapping import Placement, place
 from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.attempts.script import submitted
@@ -33,6 +32,7 @@ from torusrun.orchestrator.run.plan import notes as plan_notes
 from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
 from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client, launchers

@@ -208,8 +208,8 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
     """The hosts that the first attempt would leave out. The memory of a site with a login node is there."""
     if planned.site.host:
         return {}
-    from torusrun.orchestrator.nodes.without_bad_nodes import without_bad_nodes
     from torusrun.orchestrator.run.plan import attempt_plan
+    from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
 
     lines = without_bad_nodes(attempt_plan.first(planned)).left_out.lines
     return {"bad nodes": f"\n{'':12}".join(lines)} if lines else {}

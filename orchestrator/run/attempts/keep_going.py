@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Cause, State, Status
-from torusrun.orchestrator.nodes.bad.left_out import listed
-from torusrun.orchestrator.nodes.bad.noted import note
 from torusrun.orchestrator.run.attempts import continues_from, submit
+from torusrun.orchestrator.run.bad_nodes.left_out import listed
+from torusrun.orchestrator.run.bad_nodes.noted import note
 from torusrun.orchestrator.run.folder import claim, ledger, metrics
 from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on

@@ -14,7 +14,6 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import say
-from torusrun.orchestrator.nodes.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.run.attempts import accepted, create, in_hold, jobs_in_turn
 from torusrun.orchestrator.run.attempts.in_hold import Allocation
 from torusrun.orchestrator.run.attempts.script import Scripts, scripts, submitted
@@ -26,6 +25,7 @@ from torusrun.orchestrator.run.plan import attempt_plan
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.interface import Request

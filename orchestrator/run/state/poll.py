@@ -207,7 +207,7 @@ def _judged(record: Record, job: Status | None, now_s: float) -> Status:
 
 def _note(record: Record, status: Status) -> None:
     """Write an end into the ledger."""
-    from torusrun.orchestrator.nodes.bad.noted import note  # imported late: few looks find an end
+    from torusrun.orchestrator.run.bad_nodes.noted import note  # imported late: few looks find an end
 
     with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
         if not record.ended:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from torusrun.orchestrator.nodes.bad import memory
-from torusrun.orchestrator.nodes.bad.bad_node import BlamedNode
-from torusrun.orchestrator.nodes.bad.left_out import LeftOutNodes, listed
-from torusrun.orchestrator.nodes.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.place.hosts.same_host import same_host
+from torusrun.orchestrator.run.bad_nodes import memory
+from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
+from torusrun.orchestrator.run.bad_nodes.left_out import LeftOutNodes, listed
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import RequestChanged, Submitting
 from torusrun.orchestrator.run.folder.ledger import last
@@ -17,6 +16,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
+from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.run.state import which
 from torusrun.orchestrator.schedulers import client
 

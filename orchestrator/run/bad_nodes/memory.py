@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base import lock, private, whole_lines
 from torusrun.orchestrator.base.errors import UserError, explained
 from torusrun.orchestrator.keys.paths import state_folder
-from torusrun.orchestrator.nodes.bad import bad_node
-from torusrun.orchestrator.nodes.bad.bad_node import BlamedNode
-from torusrun.orchestrator.nodes.bad.events import Blamed, Event, Forgiven, as_line, from_line
 from torusrun.orchestrator.place.hosts.same_host import same_host
+from torusrun.orchestrator.run.bad_nodes import bad_node
+from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
+from torusrun.orchestrator.run.bad_nodes.events import Blamed, Event, Forgiven, as_line, from_line
 from torusrun.orchestrator.run.folder.shown_plan import site_name
 
 if TYPE_CHECKING:  # `status` does not need it

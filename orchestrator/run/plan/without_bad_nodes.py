@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cache
 
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.nodes.bad import memory
-from torusrun.orchestrator.nodes.bad.left_out import choose
+from torusrun.orchestrator.run.bad_nodes import memory
+from torusrun.orchestrator.run.bad_nodes.left_out import choose
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.schedulers import client
 

@@ -11,7 +11,7 @@ from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:  # `status` needs no other part
-    from torusrun.orchestrator.nodes.bad.bad_node import BlamedNode
+    from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
 
 LONGEST = 1500  # characters of all excluded names together; a directive of Grid Engine may have 2,000 bytes
 SHOWN = 4

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import read_object, required
-from torusrun.orchestrator.nodes.bad import memory
-from torusrun.orchestrator.nodes.bad.evidence import REASONS, suspects
+from torusrun.orchestrator.run.bad_nodes import memory
+from torusrun.orchestrator.run.bad_nodes.evidence import REASONS, suspects
 from torusrun.orchestrator.run.folder import attempt_folders, ledger, shown_plan
 from torusrun.orchestrator.run.folder.events import Started
 from torusrun.orchestrator.run.folder.records import End

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from torusrun.orchestrator.nodes.bad.events import Blamed, Event, Forgiven
 from torusrun.orchestrator.place.hosts.same_host import same_host
+from torusrun.orchestrator.run.bad_nodes.events import Blamed, Event, Forgiven
 
 SKEW_S = 3600.0  # the clocks of nodes may differ by as much; an event of a later time is not believed
 MOST_RUNS = 8
