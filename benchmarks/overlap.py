@@ -28,7 +28,8 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.replayed import Replayed
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import times_s, together
-from torusrun.orchestrator.predict.model import tensors
+from torusrun.orchestrator.forecast.step import ready_s
+from torusrun.orchestrator.forecast.step import resnet50 as tensors
 from torusrun.training.collectives.all_reduce import build
 from torusrun.training.models import resnet50
 from torusrun.training.sync.buckets import shapes
@@ -43,7 +44,7 @@ PIXELS, BATCH = (
     96,
     24,
 )  # backward is long enough to hide links below 1 Gbit/s: faster links keep the two cores busy
-RESNET50_BYTES = 4 * sum(tensor.parameters for tensor in tensors.resnet50())
+RESNET50_BYTES = 4 * sum(tensor.parameters for tensor in tensors())
 
 Loss = Callable[[nn.Module], Tensor]
 
@@ -66,11 +67,11 @@ class Found:
 
 
 def replayed(scale: float, backward_s: float, bits_per_s: float) -> Case:
-    layers = tensors.resnet50()
+    layers = tensors()
     sizes = [max(1, round(layer.parameters * scale)) for layer in layers]
-    ready_s = tensors.ready_s(layers, backward_s)
+    ready = ready_s(layers, backward_s)
     title = f"replayed, {4 * sum(sizes) / 1e6:.1f} MB"
-    return Case(title, lambda: (Replayed(sizes, ready_s), lambda module: module()), bits_per_s, scale)
+    return Case(title, lambda: (Replayed(sizes, ready), lambda module: module()), bits_per_s, scale)
 
 
 def real(bits_per_s: float) -> Case:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torusrun.orchestrator.base.errors import TorusrunError, UserError
-from torusrun.orchestrator.predict.command_runs import command_forecast
-from torusrun.orchestrator.predict.forecast import forecast_of
 from torusrun.orchestrator.run.folder.sweep_folder import KeptCost
+from torusrun.orchestrator.run.plan.command_runs import command_forecast
+from torusrun.orchestrator.run.plan.forecast import forecast_of
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.sweeps.plans import PlannedSweep
 from torusrun.orchestrator.sweeps.starts import Starts, starts

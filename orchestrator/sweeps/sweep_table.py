@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.base.shown.numbers import number, percent, thousands
+from torusrun.orchestrator.base.shown.numbers import number, percent, steps, thousands
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.terminal.colours import of
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.show.listing import steps
 from torusrun.training.recipe.near import did_you_mean
 
 LONG_NUMBER = re.compile(r"(?=.{11})-?[0-9]+[.][0-9]+(e[+-]?[0-9]+)?")
@@ -70,7 +69,7 @@ def table(rows: Sequence[MemberRow]) -> Table[MemberRow]:
             Column("MEMBER", lambda row: row.number, key="member"),
             *map(_setting, keys),
             Column("STATE", lambda row: row.view.state.value, right=False, style=lambda row: of(row.view.state)),
-            Column("STEP", lambda row: steps(row.view), right=True, left_out=2),
+            Column("STEP", lambda row: steps(row.view.step, row.view.total_steps), right=True, left_out=2),
             *map(_result, metrics),
         ],
         rows,

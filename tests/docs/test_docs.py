@@ -21,10 +21,10 @@ from torusrun.orchestrator.keys.load import load
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.predict.answers.placement import outlook
 from torusrun.orchestrator.run.attempts.submit import proposed
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder, listed
 from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.show.placement import outlook
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"

@@ -2,7 +2,7 @@
 
 import torch.distributed as dist
 
-from torusrun.orchestrator.predict.model.workload import workload
+from torusrun.orchestrator.forecast.workload import workload
 from torusrun.training.collectives import all_reduce
 from torusrun.training.models.resnet_digits import build
 from torusrun.training.sync.gradients import Gradients

@@ -23,7 +23,7 @@ from torusrun.orchestrator.schedulers import launchers
 ROOT = Path(__file__).resolve().parents[2]
 
 # From the bottom up. A part of the kernel may use the parts before it; a room may use the kernel; the verbs use both.
-KERNEL = ["base", "keys", "place", "schedulers", "images", "run", "job"]
+KERNEL = ["base", "keys", "place", "forecast", "schedulers", "images", "run", "job"]
 ROOMS = ["predict", "sweeps", "nodes", "show", "upkeep", "beside", "sites", "remote", "submitit"]
 PACKAGES = [*KERNEL, *ROOMS, "cli"]
 MOST_WRONG_WAY = 45  # imports from the kernel to a room, between rooms, or up: the number may only fall

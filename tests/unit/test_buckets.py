@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.predict.model.tensors import ready_s, resnet50
+from torusrun.orchestrator.forecast.step import ready_s, resnet50
 from torusrun.training.sync.buckets import exact, shapes
 from torusrun.training.sync.buckets.layout import Layout, expected_order
 from torusrun.training.sync.buckets.measured_cost import MeasuredCost

@@ -12,7 +12,7 @@ EPOCHS = Limits(above=0, at_most=1e6)
 RATE = Limits(at_least=0, at_most=1e9)
 PIXELS = Limits(at_least=1, at_most=4096)
 MARGINS = Limits(at_least=1, at_most=10)
-STAYS = "; default: as in the previous phase, in the first phase as in"
+STAYS = "; default: as before, at first as in"
 
 Share = Annotated[float, Limits(above=0, at_most=1.0)]
 Ratio = Annotated[float, Limits(above=0, at_most=100.0)]

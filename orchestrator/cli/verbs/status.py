@@ -87,12 +87,11 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, due) for view in found]}, indent=1))
     elif found:
         from torusrun.orchestrator.base.terminal import output
-        from torusrun.orchestrator.show.listing import listing
-        from torusrun.orchestrator.sweeps.sweep_line import folded
+        from torusrun.orchestrator.show.listing import by_sweep, listing
 
         width = output.width(sys.stdout)
         if not args.run_ids and not chosen.states:
-            found = folded(found)
+            found = by_sweep(found)
         print("\n".join(listing(found, long=args.long, accounts=accounts, due=due, width=width).lines(width)))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")

@@ -99,9 +99,9 @@ def facts_of(plan: Plan, source: Path, origin: Origin | None = None) -> Origin:
 
 def _with_forecast(facts: Origin, plan: Plan) -> Origin:
     if plan.run.command:  # imported late: each is a tenth of the start time
-        from torusrun.orchestrator.predict.command_runs import forecast_at_submit
+        from torusrun.orchestrator.run.plan.command_runs import forecast_at_submit
     else:
-        from torusrun.orchestrator.predict.forecast_at_submit import forecast_at_submit
+        from torusrun.orchestrator.run.plan.forecast import forecast_at_submit
     with busy("predicting how long it takes"):
         found = forecast_at_submit(plan)
     return replace(facts, provenance={**facts.provenance, kept_forecast.KEY: asdict(found)}) if found else facts

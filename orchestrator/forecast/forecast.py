@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from torusrun.orchestrator.predict.model import doubts, epochs
-from torusrun.orchestrator.predict.model.asked import Asked, PhaseSteps
-from torusrun.orchestrator.predict.model.checkpoints import CheckpointCost, cost
-from torusrun.orchestrator.predict.model.compute import BACKWARD_SHARE
-from torusrun.orchestrator.predict.model.epochs import Epochs
-from torusrun.orchestrator.predict.model.interval import Doubt, Interval
-from torusrun.orchestrator.predict.model.step import EXACT, Step, step
-from torusrun.orchestrator.predict.model.stragglers import stragglers
-from torusrun.orchestrator.predict.model.workload import Workload
+from torusrun.orchestrator.forecast import doubts, epochs
+from torusrun.orchestrator.forecast.checkpoints import CheckpointCost, cost
+from torusrun.orchestrator.forecast.device import BACKWARD_SHARE
+from torusrun.orchestrator.forecast.epochs import Epochs
+from torusrun.orchestrator.forecast.interval import Doubt, Interval
+from torusrun.orchestrator.forecast.step import EXACT, Step, step, stragglers
+from torusrun.orchestrator.forecast.workload import Asked, PhaseSteps, Workload
 from torusrun.training.counted import counted
 
 SCHEMA = 1

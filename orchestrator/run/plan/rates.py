@@ -1,15 +1,27 @@
-"""The device of a forecast: its speed as measured at the site, as the user names it, or as published."""
+"""The device, the all-reduce and the saves of a plan: as measured at its site, as the user names them, or published."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.forecast.checkpoints import Saving, in_memory, mean_time_to_failure_s, predicted_s
+from torusrun.orchestrator.forecast.device import (
+    PASSES,
+    Device,
+    device_for,
+    device_with,
+    factors,
+    images_per_s,
+    measured,
+    reference_batch,
+)
+from torusrun.orchestrator.forecast.interval import Factor, Interval
+from torusrun.orchestrator.forecast.workload import FOR_PHOTOGRAPHS, MeasuredFacts, Workload, workload, workload_of
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.predict.model.compute import Device, device_for, device_with, measured, reference_batch
-from torusrun.orchestrator.predict.model.interval import Factor, Interval
-from torusrun.orchestrator.predict.model.speed import PASSES, factors, images_per_s
-from torusrun.orchestrator.predict.model.workload import FOR_PHOTOGRAPHS, MeasuredFacts, Workload, workload
+from torusrun.orchestrator.place.cost.all_reduce import Backend
+from torusrun.orchestrator.place.placement.charge import Charge
+from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.training.recipe.train import ModelKeys, Train
 from torusrun.training.recipe.variant import LAYOUT, program, read_program, variant
@@ -136,3 +148,56 @@ def _measured_as(site: Site, key: str, passes: int) -> Device:
         batches=(batch, 2.0 * batch) if batch else None,
         passes=passes,
     )
+
+
+def gradient_of(plan: Plan) -> tuple[float, str]:
+    """(the bytes that one all-reduce of the run sums, their description); if unknown, those of ResNet-50."""
+    if not plan.run.command:
+        try:
+            trained = workload_of(plan.run.train, measured=measured_facts(plan.site))
+        except UserError:
+            pass
+        else:
+            return trained.gradient_bytes, f"the gradients of {trained.name}"
+    return GRADIENT_BYTES, "the gradients of ResNet-50 in half precision, as the run's own size is not known"
+
+
+def summed(plan: Plan) -> str:
+    """'51.1 MB (the gradients of ...)'."""
+    size_bytes, whose = gradient_of(plan)
+    return f"{size_bytes / 1e6:.3g} MB ({whose})"
+
+
+def charge_of(plan: Plan) -> Charge:
+    """The run's all-reduce, by whose time orders of its hosts are compared."""
+    return Charge(gradient_of(plan)[0], backend_of(plan), plan.run.train.sync)
+
+
+def backend_of(plan: Plan) -> Backend:
+    """The library that sums the gradients: NCCL between GPUs, gloo between CPUs."""
+    return "nccl" if plan.site.node.gpus else "gloo"
+
+
+def failure_s(plan: Plan) -> float:
+    """The mean time between failures of a plan's job."""
+    return mean_time_to_failure_s(plan.site.node.mean_time_to_failure_s, plan.run.nodes, plan.ranks)
+
+
+def saving(plan: Plan, trained: Workload) -> Saving:
+    """The cost of a save of the network `trained`."""
+    measured_us = plan.site.save_us.get(trained.name)
+    parameters = sum(layer.parameters for layer in trained.layers)
+    save_s = measured_us / 1e6 if measured_us else predicted_s(parameters)
+    every_steps, copies = plan.run.train.checkpoint_every_steps, plan.run.train.checkpoints.memory
+    kept = in_memory(parameters, plan.ranks_per_node) if copies else None
+    return Saving(save_s, measured_us is not None, every_steps, failure_s(plan), kept)
+
+
+def saving_of(plan: Plan) -> Saving | None:
+    """The cost of a save of the plan's own network; None for a command or an own network without a measurement."""
+    if plan.run.command:
+        return None
+    try:
+        return saving(plan, workload_of(plan.run.train, measured=measured_facts(plan.site)))
+    except UserError:
+        return None

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.errors import TorusrunError, UserError
+from torusrun.orchestrator.forecast.constants import table
+from torusrun.orchestrator.forecast.device import power_w
+from torusrun.orchestrator.forecast.forecast import Forecast, forecast
+from torusrun.orchestrator.forecast.networks import network, with_ranks_per_node
+from torusrun.orchestrator.forecast.step import InputTime, norms_s
+from torusrun.orchestrator.forecast.workload import Asked, Communication, PhaseSteps, Workload, workload, workload_of
 from torusrun.orchestrator.place.cost import regular
 from torusrun.orchestrator.place.cost.algorithms import Layout, cost_of
 from torusrun.orchestrator.place.cost.all_reduce import Backend
@@ -15,21 +21,20 @@ from torusrun.orchestrator.place.cost.links import Level, Network
 from torusrun.orchestrator.place.placement.charge import Charge
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.timing import HostsLayout
-from torusrun.orchestrator.predict.command_runs import NOTHING
-from torusrun.orchestrator.predict.gradient import backend_of
-from torusrun.orchestrator.predict.model.asked import Asked, Communication, PhaseSteps
-from torusrun.orchestrator.predict.model.compute import power_w
-from torusrun.orchestrator.predict.model.constants import table
-from torusrun.orchestrator.predict.model.forecast import Forecast, forecast
-from torusrun.orchestrator.predict.model.input_time import InputTime
-from torusrun.orchestrator.predict.model.networks import network, with_ranks_per_node
-from torusrun.orchestrator.predict.model.step import norms_s
-from torusrun.orchestrator.predict.model.workload import Workload, workload, workload_of
-from torusrun.orchestrator.predict.rates import Otherwise, device_of, gpu_of, measured_facts, train_of
-from torusrun.orchestrator.predict.saving import saving
+from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.plan.auto_grid import best_grids, placed
+from torusrun.orchestrator.run.plan.command_runs import NOTHING
 from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.run.plan.plan import ChosenGrid, Plan
+from torusrun.orchestrator.run.plan.rates import (
+    Otherwise,
+    backend_of,
+    device_of,
+    gpu_of,
+    measured_facts,
+    saving,
+    train_of,
+)
 from torusrun.orchestrator.schedulers import topology
 from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts, expected, on_one_switch
 from torusrun.training.counted import counted
@@ -210,3 +215,26 @@ def named_hosts(plan: Plan, names: Sequence[str]) -> ExpectedHosts:
     if known:
         return ExpectedHosts(names, known, PLACED)
     return on_one_switch(plan.site, names, "the site has no topology")
+
+
+def forecast_at_submit(plan: Plan) -> KeptForecast | None:
+    """The forecast of a training on the hosts that the site will probably allocate; None if nothing is known.
+
+    A run whose phases want different numbers of nodes takes the sum of their times.
+    """
+    if plan.run.program != "train":
+        return None
+    try:
+        found, parts = forecast_of(plan), forecasts_of_stretches(plan)
+    except TorusrunError:  # no rate is known, or the topology is not: the submission does not need it
+        return None
+    total_s = sum(part_s for _, part_s in parts) or found.total_s
+    return KeptForecast(
+        total_s,
+        found.validation_s,
+        found.steps,
+        found.images_per_s,
+        found.grid,
+        found.assumptions,
+        bounds_s=() if parts else found.intervals["total_s"],
+    )

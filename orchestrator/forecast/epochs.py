@@ -11,8 +11,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from math import log
 
-from torusrun.orchestrator.predict.model import constants
-from torusrun.orchestrator.predict.model.interval import Interval
+from torusrun.orchestrator.forecast import constants
+from torusrun.orchestrator.forecast.interval import Interval
 from torusrun.training.recipe.published import load
 
 REFERENCE = "at this batch with LARS (MLPerf's reference; its v0.6 submissions took more)"

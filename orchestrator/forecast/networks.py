@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.forecast import constants
 from torusrun.orchestrator.place.cost.links import Level, Network
-from torusrun.orchestrator.predict.model import constants
 
 MOST = 10_000_000
 KEYS = ("members", "bandwidth_bytes_per_s", "latency_s")

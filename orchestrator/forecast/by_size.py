@@ -14,8 +14,8 @@ from math import exp, hypot, log, sqrt
 from statistics import fmean
 from typing import Any
 
-from torusrun.orchestrator.predict.model import doubts
-from torusrun.orchestrator.predict.model.interval import NORMAL, STUDENT, Interval, middle
+from torusrun.orchestrator.forecast import doubts
+from torusrun.orchestrator.forecast.interval import NORMAL, STUDENT, Interval, middle
 from torusrun.training.counted import counted
 
 SCHEMA = 1

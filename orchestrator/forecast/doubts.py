@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from math import hypot, pi, sqrt
 
-from torusrun.orchestrator.predict.model import constants
-from torusrun.orchestrator.predict.model.compute import Device
-from torusrun.orchestrator.predict.model.interval import NORMAL, Doubt, Factor, Interval, around, together
-from torusrun.orchestrator.predict.model.step import Step
-from torusrun.orchestrator.predict.model.stragglers import largest_ranks
+from torusrun.orchestrator.forecast import constants
+from torusrun.orchestrator.forecast.device import Device
+from torusrun.orchestrator.forecast.interval import NORMAL, Doubt, Factor, Interval, around, together
+from torusrun.orchestrator.forecast.step import Step, largest_ranks
 from torusrun.training.reporting.events import MEASURED_STEPS
 
 SAME = "compute differs from run to run of one program"

@@ -13,7 +13,7 @@ from typing import Any
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import TorusrunError, UserError
-from torusrun.orchestrator.predict.model.by_size import MeasuredRun, ProgramForecast, forecast
+from torusrun.orchestrator.forecast.by_size import MeasuredRun, ProgramForecast, forecast
 from torusrun.orchestrator.run.folder import index, metrics
 from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.folder.records import End

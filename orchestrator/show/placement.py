@@ -16,10 +16,10 @@ from torusrun.orchestrator.place.placement.arrange import Arrangement
 from torusrun.orchestrator.place.placement.binding import bindings
 from torusrun.orchestrator.place.placement.choose import Choice
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.predict.forecast import PLACED
-from torusrun.orchestrator.predict.gradient import charge_of, summed
 from torusrun.orchestrator.run.plan.auto_grid import best_grids, placed, with_grid
+from torusrun.orchestrator.run.plan.forecast import PLACED
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.rates import charge_of, summed
 from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts
 from torusrun.orchestrator.schedulers.topology import cluster
 from torusrun.orchestrator.show.map import Map, map_of
