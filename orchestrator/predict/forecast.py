@@ -31,7 +31,7 @@ from torusrun.orchestrator.run.plan.auto_grid import best_grids, placed
 from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.run.plan.plan import ChosenGrid, Plan
 from torusrun.orchestrator.schedulers import topology
-from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts, expected, on_one_switch
+from torusrun.orchestrator.schedulers.topology import ExpectedHosts, expected, on_one_switch
 from torusrun.training.counted import counted
 from torusrun.training.recipe.train import Train
 from torusrun.training.schedule.phases import Course

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.predict.model.by_size import ProgramForecast
     from torusrun.orchestrator.predict.model.forecast import Forecast
     from torusrun.orchestrator.run.plan.plan import Plan
-    from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts
+    from torusrun.orchestrator.schedulers.topology import ExpectedHosts
     from torusrun.training.recipe.train import Train
 
 

@@ -28,8 +28,8 @@ from torusrun.orchestrator.run.state.lookup import look_up, look_up_added
 from torusrun.orchestrator.run.state.view import Record, View, read_record
 from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.answers import Answer
-from torusrun.orchestrator.schedulers.arrays import whole
 from torusrun.orchestrator.schedulers.client import Client, note_action
+from torusrun.orchestrator.schedulers.words import whole
 from torusrun.orchestrator.upkeep.notices import begin
 
 DEFAULT_TIMEOUT_S = 30.0
