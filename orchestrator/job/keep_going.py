@@ -35,7 +35,7 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.run.state import next_job, which
 from torusrun.orchestrator.run.state.decide import Resume, Step, Stop, Wait
-from torusrun.orchestrator.schedulers import allocated, client
+from torusrun.orchestrator.schedulers import client, interface
 from torusrun.orchestrator.sweeps import study_in_job as study
 from torusrun.orchestrator.upkeep.notices import begin
 from torusrun.training.counted import counted
@@ -66,7 +66,7 @@ class Jobs:
     def __init__(self, run: RunFolder, first: Attempt, plan: Plan) -> None:
         self.run, self.first, self.plan = run, first.number, plan
         self.scheduler = schedulers.get(plan.site.scheduler)
-        self.hosts = allocated.hosts_of(self.scheduler)
+        self.hosts = interface.hosts_of(self.scheduler)
         self.job = self.scheduler.own_job(os.environ)
         self.task = self.scheduler.own_task(os.environ)
         self.name = self.scheduler.own_name(os.environ)

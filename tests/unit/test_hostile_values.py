@@ -30,8 +30,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import Plan, plan
-from torusrun.orchestrator.schedulers.script import loading
-from torusrun.orchestrator.schedulers.software import activating
+from torusrun.orchestrator.schedulers.script import activating, loading
 
 PREFIXES = ("#SBATCH", "#PBS", "#BSUB", "#$", "#@", "#COBALT", "#PJM", "#MSUB", "#OAR", "#HQ", "# @")
 PREFIX = {"slurm": "#SBATCH ", "pbs": "#PBS ", "gridengine": "#$ ", "local": "#"}

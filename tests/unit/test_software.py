@@ -12,7 +12,7 @@ from torusrun.orchestrator.keys.load import load
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.software import Software
 from torusrun.orchestrator.run.image.login import in_short, login
-from torusrun.orchestrator.schedulers.software import activating
+from torusrun.orchestrator.schedulers.script import activating
 from torusrun.orchestrator.sites.checks import software as checking
 
 SITE = "scheduler: local\nlauncher: spawn\nnode: {ranks: 1}\nruns: runs\n"

@@ -14,8 +14,7 @@ from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.schedulers.interface import Request
-from torusrun.orchestrator.schedulers.script import job_script
-from torusrun.orchestrator.schedulers.software import activating
+from torusrun.orchestrator.schedulers.script import activating, job_script
 
 
 @dataclass(frozen=True)

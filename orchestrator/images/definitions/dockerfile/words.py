@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.render.environment import Text
-from torusrun.orchestrator.images.definitions.definition import shell
+from torusrun.orchestrator.images.definitions.quoting import shell
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 UNSAFE = re.compile(r"[\n\r\0]|\{\{|(?i:bootstrap:)")  # no quotes protect a default inside ${NAME:-...}
