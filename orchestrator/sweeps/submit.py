@@ -29,8 +29,7 @@ from torusrun.orchestrator.run.plan.without_bad_nodes import all_without_bad_nod
 from torusrun.orchestrator.run.state import next_job
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
-from torusrun.orchestrator.sweeps.at_work import NOBODY, AtWork
-from torusrun.orchestrator.sweeps.batches import Batch, MemberAttempt, batches
+from torusrun.orchestrator.sweeps.batches import NOBODY, AtWork, Batch, MemberAttempt, batches
 from torusrun.orchestrator.sweeps.cost import cost
 from torusrun.orchestrator.sweeps.plans import PlannedSweep
 from torusrun.orchestrator.sweeps.study_plan import check_optuna
@@ -121,7 +120,7 @@ def _fill(one: MemberAttempt, image: Image | None, facts: create.Origin, copies:
     first = copies.setdefault(code, made) if code else made
     recipe = {"recipe": plan.recipe} if plan.recipe else {}
     own = replace(facts, provenance={**facts.provenance, **recipe})
-    create.fill(made, one.planned, one.texts, image, own, None if first is made else first)
+    create.fill(made, one.planned, one.script, image, own, None if first is made else first)
     kept_secrets.keep(made, secret_values.read(plan))
     ledger.append(made.ledger, one.event)
 

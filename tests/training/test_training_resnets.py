@@ -184,7 +184,7 @@ def test_channels_last_is_another_layout_of_the_same_network() -> None:
     assert all(m.weight.is_contiguous(memory_format=torch.channels_last) for m in laid_out.modules()
                if isinstance(m, nn.Conv2d))  # fmt: skip
     seen: list[torch.Tensor] = []
-    laid_out.get_submodule("conv1").register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    laid_out.get_submodule("conv1").register_forward_hook(lambda _, inputs, outputs: seen.append(outputs))
     images = torch.randn(2, 3, 64, 48)
     torch.testing.assert_close(laid_out.eval()(images), usual.eval()(images), rtol=1e-4, atol=1e-4)
     assert seen[0].is_contiguous(memory_format=torch.channels_last)

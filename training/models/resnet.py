@@ -94,7 +94,6 @@ class ResNet(nn.Module):
         super().__init__()
         torch.manual_seed(seed)
         block = Bottleneck if bottleneck else BasicBlock
-        self._channels_last = channels_last
         self.conv1 = nn.Conv2d(channels, STEM_WIDTH, 7, 2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(STEM_WIDTH)
         self.relu = nn.ReLU(inplace=True)
@@ -116,8 +115,6 @@ class ResNet(nn.Module):
             self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
-        if self._channels_last:
-            images = images.contiguous(memory_format=torch.channels_last)
         features = self.maxpool(self.relu(self.bn1(self.conv1(images))))
         for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
             features = stage(features)

@@ -46,7 +46,6 @@ class SmallResNet(nn.Module):
         channels_last: bool = False,
     ) -> None:
         super().__init__()
-        self._channels_last = channels_last
         torch.manual_seed(seed)
         first = nn.Conv2d(channels, widths[0], 3, stem, padding=1, bias=False)
         self.stem = nn.Sequential(first, nn.BatchNorm2d(widths[0]))
@@ -64,8 +63,6 @@ class SmallResNet(nn.Module):
             self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, images: Tensor) -> Tensor:
-        if self._channels_last:
-            images = images.contiguous(memory_format=torch.channels_last)
         features = self.blocks(functional.relu(self.stem(images)))
         logits: Tensor = self.head(features.mean(dim=(2, 3)))
         return logits

@@ -23,7 +23,7 @@ from torusrun.orchestrator.images.definitions import installed
 from torusrun.orchestrator.images.definitions.image_file import has_login
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
 from torusrun.orchestrator.images.runtime import own_environment
-from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.key import Limits, Pattern
 
 SCHEMA = 1
 LOCKED = "requirements/locked"  # the beginning of the names of requirements files from a lock
