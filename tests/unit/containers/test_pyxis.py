@@ -332,6 +332,6 @@ def test_doctor_asks_srun_for_pyxis(text: str | None, level: str, says: str, tmp
         (tmp_path / "srun").chmod(0o755)
     (tmp_path / "site.yaml").write_text(f"{SITE}container: {{runtime: pyxis, cache: {tmp_path}/images}}\n")
     there = {"PATH": f"{tmp_path}:/bin" if text is not None else str(tmp_path)}
-    runtime, *others = images.checks(load_site(str(tmp_path / "site.yaml")), Login(there, None, "not found"))
+    runtime, *others = images.image_checks(load_site(str(tmp_path / "site.yaml")), Login(there, None, "not found"))
     assert (runtime.outcome, runtime.name) == (level, "container runtime") and says in runtime.said, runtime
     assert [check.outcome for check in others] == ["ok", "ok"], "the cache is looked at, too"

@@ -6,7 +6,7 @@ from tests.unit.sites.recorded_clusters import GRIDENGINE, PBS
 from torusrun.orchestrator.keys.load import load_site
 from torusrun.orchestrator.schedulers.gridengine import facts
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
-from torusrun.orchestrator.sites.clusters import KnownCluster, Recognition, clusters, recognised
+from torusrun.orchestrator.sites.detect import KnownCluster, Recognition, clusters, recognised
 
 CERTAIN, POSSIBLE = Recognition.CERTAIN, Recognition.POSSIBLE
 ABCI_H = ("rt_HF", "rt_HG", "rt_HC")

@@ -21,8 +21,7 @@ from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
 from torusrun.orchestrator.sites.choices import Choices
 from torusrun.orchestrator.sites.detect import Reached
 from torusrun.orchestrator.sites.machine import Machine
-from torusrun.orchestrator.sites.propose import propose
-from torusrun.orchestrator.sites.text import text
+from torusrun.orchestrator.sites.propose import propose, text
 
 DESCRIBED: dict[str, tuple[Callable[[Ask], ClusterFacts], Ask]] = {
     "slurm": (lambda ask: slurm_cluster.describe(ask, "labuser"), SLURM),

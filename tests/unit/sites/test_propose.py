@@ -23,11 +23,9 @@ from torusrun.orchestrator.schedulers.local import scheduler
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
 from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
 from torusrun.orchestrator.sites.choices import Choices
-from torusrun.orchestrator.sites.clusters import KnownCluster, clusters
-from torusrun.orchestrator.sites.detect import Reached
+from torusrun.orchestrator.sites.detect import KnownCluster, Reached, clusters
 from torusrun.orchestrator.sites.machine import Adapter, Machine
-from torusrun.orchestrator.sites.propose import propose
-from torusrun.orchestrator.sites.text import text
+from torusrun.orchestrator.sites.propose import propose, text
 
 BARE = Machine((), (), None, None, False, False, ())
 FULL = Machine(
