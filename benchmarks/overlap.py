@@ -32,11 +32,11 @@ from torusrun.orchestrator.forecast.step import ready_s
 from torusrun.orchestrator.forecast.step import resnet50 as tensors
 from torusrun.training.collectives.all_reduce import build
 from torusrun.training.models import resnet50
-from torusrun.training.sync.buckets import shapes
-from torusrun.training.sync.buckets.layout import Layout, expected_order
-from torusrun.training.sync.buckets.planner import PROFILED_STEPS, Planner
+from torusrun.training.sync import plans
 from torusrun.training.sync.ddp import NO_BUFFERS
 from torusrun.training.sync.gradients import Gradients
+from torusrun.training.sync.planner import PROFILED_STEPS, Planner
+from torusrun.training.sync.plans import Layout, expected_order
 
 NODES = ["n1", "n2"]
 METHODS = ("torch's DDP", "one", "ddp", "equal 5", "fujitsu", "exact")
@@ -111,7 +111,7 @@ def synchronized(method: str, model: nn.Module, scale: float, folder: Path) -> t
     order = expected_order(len(gradients.parameters))
     sizes = [gradients.parameters[number].nbytes / scale for number in order]
     name, _, count = method.partition(" ")
-    gradients.lay_out(Layout(order, shapes.by_shape(name, sizes, int(count or 1))))  # type: ignore[arg-type]
+    gradients.lay_out(Layout(order, plans.by_shape(name, sizes, int(count or 1))))  # type: ignore[arg-type]
     return gradients, None
 
 

@@ -61,7 +61,7 @@ def measure(place: Place, asked: argparse.Namespace) -> dict[str, object]:
     said = place.torusrun("resume", sweep, "--wait", timeout_s=WITHIN_S)
     assert said.returncode == 0, said.stderr
     submitted = [len(ledger(Path(run["folder"]), "submitted")) for run in _members(place, sweep)]
-    print(place.torusrun("sweep", sweep).stdout)
+    print(place.torusrun("status", sweep).stdout)
     return {
         "failed": states.count("FAILED"),
         "submitted again": [number for number, times in enumerate(submitted) if times > 1],
@@ -102,7 +102,7 @@ def _members(place: Place, sweep: str) -> list[dict[str, Any]]:
 
 
 def _table(place: Place, sweep: str) -> dict[str, Any]:
-    said = place.torusrun("sweep", sweep, "--json")
+    said = place.torusrun("status", sweep, "--json")
     assert said.returncode == 0, said.stderr
     found: dict[str, Any] = json.loads(said.stdout)
     return found

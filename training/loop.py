@@ -12,8 +12,7 @@ from torusrun.training.meeting import done, rendezvous
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import build_parts, check_alike, settle
 from torusrun.training.reporting.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED
-from torusrun.training.reporting.meter import Meter
-from torusrun.training.reporting.reporter import Reporter
+from torusrun.training.reporting.reporter import Meter, Reporter
 from torusrun.training.step.stop import StopRequest
 
 

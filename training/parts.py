@@ -11,14 +11,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from torusrun.training.complete import complete, lacks
 from torusrun.training.data.view import View, view_of
 from torusrun.training.meeting.agree import everyones, on_all_ranks
 from torusrun.training.models import given
 from torusrun.training.models.compiled import compile_
 from torusrun.training.recipe import names
 from torusrun.training.recipe.build import build, expect
-from torusrun.training.recipe.protocols import DataSet, Optimizer
+from torusrun.training.recipe.protocols import DataSet, Optimizer, complete, lacks
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import Train
 from torusrun.training.reporting.output import warn

@@ -27,7 +27,7 @@ from torusrun.training.collectives import device as devices
 from torusrun.training.collectives.all_reduce import build
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, SyncKeys, Train
-from torusrun.training.sync.buckets.planner import PROFILED_STEPS
+from torusrun.training.sync.planner import PROFILED_STEPS
 
 LIMIT_S = 540.0  # for all plans
 

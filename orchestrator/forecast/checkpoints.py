@@ -9,7 +9,7 @@ from torusrun.training.checkpoint.interval import daly_s, failure_of_ranks_s
 # A save of ResNet-50 on two CPU cores (benchmarks/checkpoints.py) is a part for each tensor, the same for all networks
 # here, and copying and comparing the numbers. On a GPU the copy takes less, which has not been measured.
 SAVE_S, SAVED_BYTES_PER_S = 0.01, 4e9
-# A copy in the memory of the node after every step, of which each rank takes its share: the CPU time on two busy cores
+# A copy in the memory of the node after every step, by one rank: the CPU time on two busy cores
 # (benchmarks/results/node-memory-2026-11-23.txt). A GPU copies beside the next step, which has not been measured.
 COPY_S, COPIED_BYTES_PER_S, COPIES = 0.001, 4e9, 2
 BYTES_PER_PARAMETER = 8  # the weight and its velocity
@@ -64,10 +64,10 @@ def predicted_s(parameters: float) -> float:
     return SAVE_S + BYTES_PER_PARAMETER * parameters / SAVED_BYTES_PER_S
 
 
-def in_memory(parameters: float, ranks_per_node: int) -> InMemory:
-    """The predicted cost of copies in the memory of a node with so many ranks."""
+def in_memory(parameters: float) -> InMemory:
+    """The predicted cost of copies in the memory of a node."""
     state_bytes = BYTES_PER_PARAMETER * parameters
-    return InMemory(COPY_S + state_bytes / ranks_per_node / COPIED_BYTES_PER_S, COPIES * state_bytes)
+    return InMemory(COPY_S + state_bytes / COPIED_BYTES_PER_S, COPIES * state_bytes)
 
 
 def cost(saving: Saving, step_s: float) -> CheckpointCost:

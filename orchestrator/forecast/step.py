@@ -7,7 +7,7 @@ standard normal numbers. A compute time that was taken from a run of B ranks con
 
 The wait for input: a rank reads and decodes the next batch during the step, and waits if that takes longer.
 
-Batch norms over several ranks exchange (training/norm/over_ranks.py) two float64 per channel in the forward pass and
+Batch norms over several ranks exchange (training/norm.py) two float64 per channel in the forward pass and
 two float32 in the backward pass, in one all-reduce for each layer. No rank computes meanwhile.
 """
 
@@ -26,7 +26,7 @@ from torusrun.orchestrator.forecast.interval import Interval
 from torusrun.orchestrator.place.cost.all_reduce import Cost
 from torusrun.training.models import resnet50 as model
 from torusrun.training.recipe.facts import DataFacts, Tensor
-from torusrun.training.sync.buckets import exact, shapes
+from torusrun.training.sync import plans
 
 FARTHEST, SPACING = 9.0, 0.02  # standard deviations
 
@@ -166,7 +166,7 @@ def step(
     once = lru_cache(None)(cost_s)  # the three plans below have the same sizes
 
     def exposed_s(factor: float) -> float:
-        return exact.exposed_s(ready, sizes, lambda size: factor * once(size), buckets)
+        return plans.exposed_s(ready, sizes, lambda size: factor * once(size), buckets)
 
     between = Interval(*map(exposed_s, links_factor))
     return Step(device.step_s(batch), exposed_s(1.0), norms_s, buckets, between, stragglers)
@@ -179,11 +179,11 @@ def norms_s(channels: Sequence[int], cost_s: Cost) -> float:
 
 def _buckets(ready: list[float], sizes: list[float], cost_s: Cost, grouping: Grouping) -> tuple[int, ...]:
     if grouping[0] == "exact":
-        return exact.best_buckets(ready, sizes, cost_s)
+        return plans.best_buckets(ready, sizes, cost_s)
     if grouping[0] == "count":
-        return shapes.equal_buckets(sizes, int(grouping[1]))
+        return plans.equal_buckets(sizes, int(grouping[1]))
     if grouping[0] == "cap_bytes":
-        return shapes.capped_buckets(sizes, grouping[1])
+        return plans.capped_buckets(sizes, grouping[1])
     return tuple(grouping[1])
 
 

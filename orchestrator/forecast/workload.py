@@ -19,7 +19,7 @@ from torusrun.training.recipe.names import MODELS, is_own
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import ModelKeys, SyncKeys, Train
 from torusrun.training.recipe.variant import named
-from torusrun.training.sync.buckets import shapes
+from torusrun.training.sync import plans
 
 FOR_PHOTOGRAPHS = ("resnet18", "resnet50")
 BESIDE_GRADIENTS = 2  # numbers that training/sync sends along: the loss, and whether to stop
@@ -143,7 +143,7 @@ def _grouping(sync: SyncKeys, gradients: tuple[Tensor, ...], gpus: bool, beside:
     if plan == "exact" or (plan == "auto" and gpus):
         return EXACT
     sizes = [4.0 * tensor.parameters for tensor in gradients]  # the parameters are fp32 whatever the wire is
-    first, *others = shapes.by_shape("one" if plan == "auto" else plan, sizes, sync.count)
+    first, *others = plans.by_shape("one" if plan == "auto" else plan, sizes, sync.count)
     alone = ddp or sync.wire != "fp32"
     return ("tensors", [beside, first, *others] if alone and beside else [beside + first, *others])
 

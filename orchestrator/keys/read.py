@@ -30,8 +30,7 @@ from torusrun.orchestrator.keys.nodes import (
     override_text,
 )
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError, shown
-from torusrun.training.recipe.key import key_of, may_be_left_out
-from torusrun.training.recipe.limits import Constraint, Limits
+from torusrun.training.recipe.key import Constraint, Limits, key_of, may_be_left_out
 from torusrun.training.recipe.names import Names
 from torusrun.training.recipe.near import did_you_mean
 

@@ -11,8 +11,7 @@ import yaml
 
 from torusrun.orchestrator.keys.kinds import Kind
 from torusrun.orchestrator.keys.names import one_may_stand_alone, short_key
-from torusrun.training.recipe.key import described, key_of, may_be_left_out
-from torusrun.training.recipe.limits import Constraint
+from torusrun.training.recipe.key import Constraint, described, key_of, may_be_left_out
 
 CLOSED = {"additionalProperties": False}
 NAMES = {int: "integer", float: "number", bool: "boolean", str: "string"}

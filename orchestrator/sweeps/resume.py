@@ -24,8 +24,7 @@ from torusrun.orchestrator.run.state.attention import counts
 from torusrun.orchestrator.run.state.decide import Policy
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.sweeps.at_work import NOBODY, at_work
-from torusrun.orchestrator.sweeps.batches import Batch, MemberAttempt, batches
+from torusrun.orchestrator.sweeps.batches import NOBODY, Batch, MemberAttempt, at_work, batches
 from torusrun.orchestrator.sweeps.submit import submit, without_bad_hosts
 from torusrun.training.counted import counted
 

@@ -30,8 +30,8 @@ from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.fits import misfits
 from torusrun.orchestrator.run.plan.with_values import with_values
-from torusrun.orchestrator.sweeps.results import results
 from torusrun.orchestrator.sweeps.study_plan import without_optuna
+from torusrun.orchestrator.sweeps.table import results
 
 LOCK_S = 120.0  # the jobs of a sweep may all begin at once, and each holds the lock for a moment
 CUT_OFF = (State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL)  # the member continues once it is resumed

@@ -29,8 +29,7 @@ from torusrun.orchestrator.run.plan.without_bad_nodes import all_without_bad_nod
 from torusrun.orchestrator.run.state import next_job
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
-from torusrun.orchestrator.sweeps.at_work import NOBODY, AtWork
-from torusrun.orchestrator.sweeps.batches import Batch, MemberAttempt, batches
+from torusrun.orchestrator.sweeps.batches import NOBODY, AtWork, Batch, MemberAttempt, batches
 from torusrun.orchestrator.sweeps.cost import cost
 from torusrun.orchestrator.sweeps.plans import PlannedSweep
 from torusrun.orchestrator.sweeps.study_plan import check_optuna

@@ -11,14 +11,13 @@ import torch
 
 from tests.images_tree import write_tree
 from torusrun.training.collectives import device as devices
-from torusrun.training.complete import complete
 from torusrun.training.data import imagefolder
 from torusrun.training.data.feed import Feed
 from torusrun.training.data.normal import IMAGENET
 from torusrun.training.data.view import View
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.progress import Progress
-from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.protocols import DataSet, complete
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import DataKeys, Train
 from torusrun.training.schedule.phases import Course

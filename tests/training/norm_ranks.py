@@ -19,7 +19,7 @@ from torusrun.training.config import Config
 from torusrun.training.data import order
 from torusrun.training.learner import Learner
 from torusrun.training.meeting.ranks import Ranks
-from torusrun.training.norm.convert import convert, layers, running
+from torusrun.training.norm import convert, layers, running
 from torusrun.training.optim.sgd import SGD
 from torusrun.training.parts import Parts
 from torusrun.training.recipe.phases import PhaseKeys

@@ -8,8 +8,8 @@ import pytest
 import torch
 from training_runs import config, finish, launched
 
+from torusrun.training.meeting.agree import checksum
 from torusrun.training.recipe.train import ModelKeys, OptimizerKeys
-from torusrun.training.sync.alike import checksum
 
 ODD_RANK = '''
 import os

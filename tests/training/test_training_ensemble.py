@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from torusrun.training.evaluation.ensemble import Members
+from torusrun.training.evaluation import Members
 from torusrun.training.optim.sgd import SGD
 
 

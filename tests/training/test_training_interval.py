@@ -11,7 +11,7 @@ from training_runs import TINY, config, finish, launched
 
 from torusrun.training.checkpoint.interval import FIRST_STEPS, Interval, daly_s
 from torusrun.training.checkpoint.manifest import complete_checkpoints
-from torusrun.training.checkpoint.retention import Point, kept
+from torusrun.training.checkpoint.store import Point, kept
 from torusrun.training.recipe.train import CheckpointKeys, ScheduleKeys
 
 

@@ -8,7 +8,7 @@ from phased import CPU, Small, Watched, configured, digits, learner
 from phased import group as group
 
 from tests.images_tree import write_tree
-from torusrun.training import measured_input
+from torusrun.training import measure
 from torusrun.training.data import imagefolder
 from torusrun.training.data.view import View
 from torusrun.training.meeting.ranks import Ranks
@@ -22,7 +22,7 @@ ONE = Ranks(0, 1, 0)
 def rows(folder: Path, data: DataSet) -> list[dict[str, Any]]:
     config = configured(folder, batch=8, epochs=1, phases=())
     parts = Parts(data, Small(), cast(Any, None), Course(config.train, data.train_samples))
-    return list(measured_input.times(config, ONE, CPU, parts))
+    return list(measure.times(config, ONE, CPU, parts))
 
 
 def test_images_are_read_read_again_and_decoded(group: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_other_samples_in_every_batch_and_only_what_a_data_set_can(group: None, 
     watched = Watched(digits())
     (row,) = rows(tmp_path, watched)
     assert row["operation"] == "decode" and not watched.hints
-    assert len(watched.asked) == 8 * measured_input.BATCHES and set(watched.asked.values()) == {1}
+    assert len(watched.asked) == 8 * measure.BATCHES and set(watched.asked.values()) == {1}
 
 
 def test_a_step_for_timing_reads_its_batch_once(group: None, tmp_path: Path) -> None:

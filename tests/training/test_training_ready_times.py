@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from torusrun.training.sync.buckets.measured_cost import MeasuredCost
-from torusrun.training.sync.buckets.planner import best_layout
-from torusrun.training.sync.buckets.ready_times import ReadyTimes
+from torusrun.training.sync.bucket import ReadyTimes
+from torusrun.training.sync.planner import MeasuredCost, best_layout
 
 
 def test_the_median_over_the_steps_after_the_first_two() -> None:

@@ -104,10 +104,10 @@ def test_ranks_wait_for_a_slow_rank_0_while_its_store_lives_and_no_longer(monkey
 
 
 def test_a_rank_opens_as_many_files_as_it_may_and_says_if_these_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torusrun.training.meeting import descriptors
+    from torusrun.training.meeting import ranks
 
     limits = [(1024, 4096)]
-    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: limits[-1])
-    monkeypatch.setattr(descriptors.resource, "setrlimit", lambda _, both: limits.append(both))
-    assert descriptors.too_few(1500) == "" and limits[-1] == (4096, 4096)
-    assert "2048 ranks need 4128 open files in each process, and this node allows 4096" in descriptors.too_few(2048)
+    monkeypatch.setattr(ranks.resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(ranks.resource, "setrlimit", lambda _, both: limits.append(both))
+    assert ranks.too_few(1500) == "" and limits[-1] == (4096, 4096)
+    assert "2048 ranks need 4128 open files in each process, and this node allows 4096" in ranks.too_few(2048)

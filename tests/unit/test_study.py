@@ -110,7 +110,7 @@ def test_members_of_a_study_are_submitted_without_values(cluster: Studied, capsy
     assert "#SBATCH --array=0-3%1\n" in cluster.script(1), "an eighth of four members, and not all at once"
     assert made.settings() == [{}] * 4
     assert read_attempt(made.folders[2], 1).plan.chosen_values == {}
-    assert main(["sweep", made.id, "--json"]) == 0
+    assert main(["status", made.id, "--json"]) == 0
     assert [row["settings"] for row in json.loads(capsys.readouterr().out)["members"]] == [{}] * 4
     assert {path.stat().st_mode & 0o777 for path in (made.folder.study, made.folder.record)} == {0o600}
 

@@ -32,8 +32,8 @@ from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.sweeps import cost
 from torusrun.orchestrator.sweeps.batches import Batch
-from torusrun.orchestrator.sweeps.spent import Spent, spent
 from torusrun.orchestrator.sweeps.submit import first, proposed
+from torusrun.orchestrator.sweeps.table import Spent, spent
 
 LATER_S = 120.0  # after a submission, when a scheduler would show the job
 # Each job has a line in the file `jobs`: its id, its name and the number of its tasks.
@@ -336,15 +336,15 @@ def test_members_share_one_copy_of_the_code_and_survive_one_another(cluster: Clu
 
 def test_the_cost_so_far_is_shown_beside_that_at_submit(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     submitted = cluster.submit("nodes=1,2")
-    assert main(["sweep", submitted.id]) == 0 and "cost" not in capsys.readouterr().out, "nothing has begun"
+    assert main(["status", submitted.id]) == 0 and "cost" not in capsys.readouterr().out, "nothing has begun"
     for run, begun_s in zip(submitted.folders, (1000.0, 4600.0), strict=True):
         hosts = ("n1", "n2")[: json.loads(run.plan.read_text())["spec"]["nodes"]]
         ledger.append(run.ledger, Started(1, "1", hosts, time_s=begun_s))
         ledger.append(run.ledger, Ended(1, State.COMPLETED, "it is done", Cause.DONE, time_s=begun_s + 1800))
-    assert main(["sweep", submitted.id]) == 0
+    assert main(["status", submitted.id]) == 0
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.startswith("cost so far: 1.5 node-hours in 90.0 min; at submit at most "), said
-    assert main(["sweep", submitted.id, "--json"]) == 0
+    assert main(["status", submitted.id, "--json"]) == 0
     cost = json.loads(capsys.readouterr().out)["cost"]
     assert cost["so_far"] == {"node_hours": 1.5, "wall_s": 5400.0} and cost["at_submit"]["by_limits"]
 
@@ -447,15 +447,14 @@ def test_a_sweep_is_one_line_of_status_and_a_table(cluster: Cluster, capsys: pyt
     assert line.endswith("3 members: 1 FAILED, 2 COMPLETED; best accuracy 75.00% (member 1)")
     assert main(["status", submitted.id, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 3
-    assert main(["sweep", "last", "--best", "accuracy"]) == 0
+    assert main(["status", submitted.id, "--best", "accuracy"]) == 0
     title, *rows = capsys.readouterr().out.splitlines()
     assert title.split() == ["MEMBER", "env.X", "STATE", "STEP", "LOSS", "ACCURACY", "MINE"]
     assert [row.split()[:2] for row in rows] == [["1", "2"], ["0", "1"], ["2", "3"]]
-    assert main(["sweep", "last", "--best", "max:mine", "--csv"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == f"0,{submitted.id}.0,1,COMPLETED,3,0.25,0.5,4.5"
-    assert main(["sweep", "last", "--best", "mine"]) == 2
+    assert main(["status", submitted.id, "--best", "mine"]) == 2
     assert "write max:mine or min:mine" in capsys.readouterr().err
+    assert main(["status", submitted.runs[0].id, "--best", "accuracy"]) == 2
+    assert "--best sorts the members of one sweep" in capsys.readouterr().err
 
 
 def test_a_sweep_by_verbs_of_one_run_is_refused_with_advice(

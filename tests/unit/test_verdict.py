@@ -313,7 +313,7 @@ def test_the_words_of_launchers() -> None:
         assert words(missing + closing).last == missing.strip()
 
 
-WAITS = Where("S", ["/x/training/collectives/ring.py:61 _wait", "/x/training/loop.py:50 _train"])
+WAITS = Where("S", ["/x/training/collectives/torus.py:61 _wait", "/x/training/loop.py:50 _train"])
 
 
 @pytest.mark.parametrize(
@@ -410,10 +410,10 @@ def test_the_last_stack_in_a_log_is_read() -> None:
         '  File "/usr/lib/python3.11/threading.py", line 975 in run',
         "",
         "Current thread 0x01 (most recent call first):",
-        '  File "/x/training/collectives/ring.py", line 61 in _wait',
+        '  File "/x/training/collectives/torus.py", line 61 in _wait',
         '  File "/x/training/loop.py", line 50 in _train',
     ]
-    assert stack(log) == ["/x/training/collectives/ring.py:61 _wait", "/x/training/loop.py:50 _train"]
+    assert stack(log) == ["/x/training/collectives/torus.py:61 _wait", "/x/training/loop.py:50 _train"]
     assert stack(["no stack"]) == []
 
 

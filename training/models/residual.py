@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 
 from torusrun.training.models.layers import STEM_WIDTH, WIDTHS, Init, Start, Version, convolution, linear
 from torusrun.training.recipe.facts import DataFacts, ModelFacts, Tensor
-from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.key import Limits
 from torusrun.training.recipe.reading import ConfigError, number
 
 if TYPE_CHECKING:

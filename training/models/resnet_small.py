@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torusrun.training.models.layers import convolution, linear
 from torusrun.training.recipe.facts import DataFacts, ModelFacts
-from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.key import Limits
 from torusrun.training.recipe.reading import ConfigError, number
 
 if TYPE_CHECKING:

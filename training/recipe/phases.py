@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from torusrun.training.recipe.key import key, needed
-from torusrun.training.recipe.limits import Items, Limits
+from torusrun.training.recipe.key import Items, Limits, key, needed
 
 EPOCHS = Limits(above=0, at_most=1e6)
 RATE = Limits(at_least=0, at_most=1e9)

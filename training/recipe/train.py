@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from torusrun.training.recipe.key import key
-from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.key import Limits, Pattern, key
 from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, RecipeName, is_own
 from torusrun.training.recipe.phases import MARGINS, PIXELS, RATE, PhaseKeys, Ratio, Share
 
@@ -220,8 +219,8 @@ class CheckpointKeys:
     best: bool = key(False, "save after an evaluation that is better than all before; the best one is kept")
     memory: bool = key(
         False,
-        "after every step the ranks of a node copy the state to its memory (two copies, in /dev/shm), from which the "
-        "next attempt in the same job continues; each step waits for one copy of the state",
+        "after every step the first rank of each node copies the state to its memory (two copies, in /dev/shm), from "
+        "which the next attempt in the same job continues; each step waits for one copy of the state",
     )
 
 

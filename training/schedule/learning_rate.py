@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 
 from torusrun.training.progress import Moment
-from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.key import Limits
 from torusrun.training.recipe.protocols import Schedule
 from torusrun.training.recipe.reading import ConfigError, number
 from torusrun.training.recipe.train import Train

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from torusrun.training.complete import complete
 from torusrun.training.config import Config
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import Parts
-from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.recipe.protocols import Optimizer, complete
 from torusrun.training.step.backward import Backward
 from torusrun.training.sync import synchronization
 from torusrun.training.sync.gradients import Gradients

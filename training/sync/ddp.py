@@ -14,8 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from torusrun.training.collectives.interface import AllReduce
 from torusrun.training.sync.bucket import Bucket
-from torusrun.training.sync.extras import Extras
-from torusrun.training.sync.gradients import MissingGradient
+from torusrun.training.sync.gradients import Extras, MissingGradient
 
 # Extras carry the buffers. torch 2.13 renamed the option and warns about the old name.
 NEW_NAME = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters

@@ -10,14 +10,14 @@ from torusrun.training.collectives import all_reduce
 from torusrun.training.collectives.interface import Halves
 from torusrun.training.config import Config
 from torusrun.training.meeting.ranks import Ranks
-from torusrun.training.norm.convert import travelling
+from torusrun.training.norm import travelling
 from torusrun.training.optim.lars import LARS
 from torusrun.training.optim.sharded import FirstHalf
 from torusrun.training.recipe.protocols import Optimizer
-from torusrun.training.sync.buckets import plan_file, shapes
-from torusrun.training.sync.buckets.layout import Layout, expected_order
-from torusrun.training.sync.buckets.planner import Planner
+from torusrun.training.sync import plan_file, plans
 from torusrun.training.sync.gradients import Gradients
+from torusrun.training.sync.planner import Planner
+from torusrun.training.sync.plans import Layout, expected_order
 
 if TYPE_CHECKING:
     from torusrun.training.sync.ddp import DDPGradients
@@ -48,7 +48,7 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
         return gradients, Planner(gradients, config.metrics.with_name(plan_file.NAME), made_for, ranks.rank)
     order = expected_order(len(gradients.parameters))
     sizes = [gradients.parameters[number].nbytes for number in order]
-    gradients.lay_out(Layout(order, shapes.by_shape(buckets, sizes, keys.count)))
+    gradients.lay_out(Layout(order, plans.by_shape(buckets, sizes, keys.count)))
     return gradients, None
 
 

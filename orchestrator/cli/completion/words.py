@@ -80,7 +80,7 @@ def _words(metavar: str, dest: str) -> tuple[str, ...]:
     from torusrun.orchestrator.base.shipped import examples
     from torusrun.orchestrator.base.states import State
     from torusrun.orchestrator.forecast import constants
-    from torusrun.orchestrator.sweeps.sweep_table import LARGER_IS_BETTER
+    from torusrun.orchestrator.sweeps.table import LARGER_IS_BETTER
     from torusrun.training.recipe import files
 
     if dest in ("gpu", "network"):

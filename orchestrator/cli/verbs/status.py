@@ -3,7 +3,8 @@ AGE of a run that is not over is the time since its newest attempt was submitted
 ETA is the time to the last step, at the pace of the attempt's newest steps.
 A narrow terminal leaves out LOSS/ACC, SITE, AGE, ETA and STEP, in this order.
 Pipes and --json get every column, and --json every run.
-A sweep is one line; `torusrun status SWEEP` lists its members.
+A sweep is one line; `torusrun status SWEEP` shows its members: the settings in
+which they differ, their states, and the newest value of each of their metrics.
 
 examples:
   torusrun status
@@ -11,6 +12,7 @@ examples:
   torusrun status --site abci-v --since 2h
   torusrun status last --long
   torusrun status last --json
+  torusrun status SWEEP --best accuracy
   torusrun status --disk --all
 """
 
@@ -24,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torusrun.orchestrator.base.errors import DONE, SiteError
+from torusrun.orchestrator.base.errors import DONE, SiteError, UserError
 from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
 
@@ -51,6 +53,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="more about each run: job, grid, folder, estimated start; for a named RUN also its attempts and times",
     )
     parser.add_argument("--disk", action="store_true", help="the disk space of each run, largest last")
+    best = "sort the members of a sweep by this metric, the best first: accuracy, loss, max:NAME or min:NAME"
+    parser.add_argument("--best", metavar="METRIC", help=best)
     parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
 
 
@@ -61,6 +65,11 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.run.state.poll import PATIENCE_S, views
 
     chosen = shared_arguments.selection(args, {run.site for run in remote.runs()})
+    is_plain = chosen == selection.Selection() and not (args.long or args.disk)
+    if len(args.run_ids) == 1 and is_plain and (code := _of_sweep(args)) is not None:
+        return code
+    if args.best:
+        raise UserError("--best sorts the members of one sweep: name it, without --long, --disk or a choice of runs")
     words, away = remote.split(args.run_ids)
     known = selection.named(words) if words or not args.run_ids else []
     all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
@@ -101,6 +110,34 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.flush()
         runs_over = f"{counted(hidden, 'more run')} {'is' if hidden == 1 else 'are'} over and not shown"
         progress(f"{runs_over}: --all shows all, --since 2d those of two days, a pattern those of a name")
+    return DONE
+
+
+def _of_sweep(args: argparse.Namespace) -> int | None:
+    """Print the members of the sweep that the only word names; None if it names none."""
+    from torusrun.orchestrator.base.terminal import output
+    from torusrun.orchestrator.base.terminal.remarks import busy
+    from torusrun.orchestrator.remote import remote_runs
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder, members_of
+
+    (word,) = args.run_ids
+    if there := remote_runs.sweep(word):
+        from torusrun.orchestrator.remote import verbs
+
+        options = [*([f"--best={args.best}"] if args.best else []), *(["--json"] if args.json else [])]
+        return verbs.run_there(there, "status", options)
+    if not (members := members_of(word, index.runs())):
+        return None
+    from torusrun.orchestrator.sweeps import table
+
+    sweep = SweepFolder(members[0].folder.parent)
+    with busy("reading the members"):
+        if args.json:
+            text = json.dumps(table.shown_as_json(sweep, members, args.best or ""), indent=1)
+        else:
+            text = "\n".join(table.shown(sweep, members, args.best or "", output.width(sys.stdout)))
+    print(text)
     return DONE
 
 

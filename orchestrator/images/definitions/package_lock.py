@@ -15,7 +15,7 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import damaged, read_object
 from torusrun.orchestrator.base.typed import kept_record
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
-from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.key import Limits, Pattern
 
 SCHEMA = 1
 LOCKED = "requirements/locked"  # the beginning of the names of requirements files from a lock

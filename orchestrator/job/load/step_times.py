@@ -24,7 +24,7 @@ from torusrun.orchestrator.job.load.recent_steps import RecentSteps
 from torusrun.orchestrator.run.folder.beat import Beat
 from torusrun.orchestrator.run.folder.node_load import RankSteps
 from torusrun.orchestrator.run.folder.run_folder import Attempt
-from torusrun.training.reporting import step_times
+from torusrun.training.reporting import heartbeat
 
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid (unix(7))
 LARGEST_BYTES = 1024
@@ -36,7 +36,7 @@ def address(attempt: Attempt) -> str:
         token = (read_object(attempt.config) or {}).get("token")
     except SiteError:
         return ""
-    return step_times.address(token) if type(token) is str else ""
+    return heartbeat.address(token) if type(token) is str else ""
 
 
 class StepsTold:

@@ -184,7 +184,7 @@ def _collect(folder: Path, request: Request) -> Any:
     run = index.find(request["run"])
     copy = run.folder.parent / f"{calls.STAGED}{secrets.token_hex(8)}"
     os.symlink(copy, folder / "left")
-    only = [patterns.parse(one["text"], from_top=one["from_top"]) for one in request["only"]]
+    only = [patterns.parse(one["text"]) for one in request["only"]]
     say = lambda text: print(f"torusrun: {text}", file=sys.stderr)  # noqa: E731
     collect(run, copy, request["checkpoints"], say, only, continues=False)
     return [asdict(entry) for entry in sent_files.listing(copy)]

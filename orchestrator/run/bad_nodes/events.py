@@ -11,7 +11,7 @@ from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.keys.kinds import BLAMES, EXPIRIES_S
 from torusrun.orchestrator.place.hosts.hostlist import LONGEST_HOST
-from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.key import Limits, Pattern
 
 HOST = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_HOST - 1}}}"
 HostName = Annotated[str, Pattern("a name of a host", HOST)]  # safe in a scheduler's requests

@@ -16,7 +16,7 @@ from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.records import End, Final
 from torusrun.orchestrator.run.folder.shown_plan import Levels
-from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.key import Limits, Pattern
 
 OF_ALL = ("attempt", "time_s")
 LARGEST_ATTEMPT = 99_999

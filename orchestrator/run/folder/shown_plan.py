@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.keys.kinds import seconds
 from torusrun.orchestrator.place.placement.grid import MOST_LEVELS
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.training.recipe.limits import Items, Limits
+from torusrun.training.recipe.key import Items, Limits
 
 SCHEMA = 1
 LARGEST_RANKS = 10_000_000

@@ -189,7 +189,7 @@ def saving(plan: Plan, trained: Workload) -> Saving:
     parameters = sum(layer.parameters for layer in trained.layers)
     save_s = measured_us / 1e6 if measured_us else predicted_s(parameters)
     every_steps, copies = plan.run.train.checkpoint_every_steps, plan.run.train.checkpoints.memory
-    kept = in_memory(parameters, plan.ranks_per_node) if copies else None
+    kept = in_memory(parameters) if copies else None
     return Saving(save_s, measured_us is not None, every_steps, failure_s(plan), kept)
 
 

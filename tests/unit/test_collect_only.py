@@ -1,8 +1,7 @@
-"""`torusrun cp RUN:PATH DEST`: single files out of a run, whole, and nothing from outside of it."""
+"""`torusrun collect RUN FOLDER --only PATTERNS`: single files of a run, whole, and nothing from outside of it."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -30,76 +29,62 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
+def collect(run: str | RunFolder, only: str, folder: Path | str) -> int:
+    return main(["collect", run if isinstance(run, str) else run.run_id, str(folder), "--only", only])
+
+
 @pytest.mark.parametrize(
-    ("sources", "dest", "there"),
+    ("only", "copied"),
     [
-        (["metrics.jsonl"], "new.jsonl", {"new.jsonl"}),
-        (["metrics.jsonl"], "old", {"old/metrics.jsonl"}),
-        (["metrics.jsonl"], "new/", {"new/metrics.jsonl"}),
-        (["metrics.jsonl", "attempts/*/job.out"], "new", {"new/metrics.jsonl", "new/job.out"}),
-        (["attempts/1/logs"], "old", {f"old/logs/rank-000{rank}.log" for rank in range(4)}),
-        (["attempts/1/logs"], "new", {f"new/rank-000{rank}.log" for rank in range(4)}),
-        (["checkpoints/last"], "old", {f"old/step-00000040/{name}" for name in ("state.pt", "manifest.json")}),
+        ("metrics.jsonl", {"metrics.jsonl"}),
+        ("metrics.jsonl,attempts/*/job.out", {"metrics.jsonl", "job.out"}),
+        ("attempts/1/logs", {f"logs/rank-000{rank}.log" for rank in range(4)}),
+        ("checkpoints/last", {f"step-00000040/{name}" for name in ("state.pt", "manifest.json")}),
+        ("./plan.json", {"plan.json"}),
     ],
 )
-def test_files_and_folders_go_where_cp_would_put_them(
-    run: RunFolder, sources: list[str], dest: str, there: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_files_and_folders_go_into_a_folder_by_their_own_names(
+    run: RunFolder, only: str, copied: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place := tmp_path / "place").mkdir()
-    (place / "old").mkdir()
-    assert main(["cp", *(f"{run.run_id}:{path}" for path in sources), f"{place}/{dest}"]) == 0
-    assert files(place) == there
+    assert collect(run, only, place) == 0
+    assert files(place) == copied
     printed = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert printed and all(path.exists() and path.is_relative_to(place) for path in printed)
     assert not list(place.rglob(".torusrun-*"))
-
-
-@pytest.mark.parametrize("path", ["ckpt/step 1.pt", "./ckpt/step 1*", "code/ckpt/step 1.pt"])
-def test_a_folder_of_checkpoints_has_the_commands_own_name(run: RunFolder, path: str, tmp_path: Path) -> None:
-    kept = json.loads(run.plan.read_text())
-    run.plan.write_text(json.dumps({**kept, "spec": {**kept["spec"], "checkpoints": {"folder": "ckpt"}}}))
-    (run.checkpoints / "step 1.pt").write_text("weights")
-    assert main(["cp", f"{run.run_id}:{path}", str(tmp_path / "copy")]) == 0
-    assert (tmp_path / "copy").read_text() == "weights"
 
 
 def test_files_that_exist_are_replaced_by_whole_ones_and_others_stay(run: RunFolder, tmp_path: Path) -> None:
     (logs := tmp_path / "logs").mkdir()
     (logs / "mine.log").write_text("mine")
     (logs / "rank-0000.log").write_text("of an earlier copy")
-    assert main(["cp", f"{run.run_id}:attempts/1/logs", str(tmp_path)]) == 0
+    assert collect(run, "attempts/1/logs", tmp_path) == 0
     assert (logs / "rank-0000.log").read_bytes() == run.attempt(1).rank_log(0).read_bytes()
     assert (logs / "mine.log").read_text() == "mine" and len(files(logs)) == 5
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("only", "why"),
     [
-        (["metrics.jsonl", "x"], "write RUN:PATH"),
-        (["RUN:", "x"], "write RUN:PATH"),
-        (["RUN:../other/run.yaml", "x"], "is not below the run's folder"),
-        (["RUN:.secrets.env", "x"], "secrets and locks"),
-        (["RUN:attempts/../.secrets.env", "x"], "is not below"),
-        (["RUN:rank-0000.log", "x"], "has no file rank-0000.log"),
-        (["RUN:linked/passwd", "x"], "has no file linked/passwd"),
-        (["RUN:linked", "x"], "nothing there can be copied"),
-        (["RUN:attempts/1/job.out", "RUN:elsewhere/job.out", "new"], "would both be"),
-        (["RUN:attempts/1/job.*", "file"], "is not a folder"),
-        (["nosuch:metrics.jsonl", "x"], "there is no run 'nosuch'"),
+        ("../other/run.yaml", "is not below the run's folder"),
+        (".secrets.env", "secrets and locks"),
+        ("attempts/../.secrets.env", "is not below"),
+        ("rank-0009.log", "has no file rank-0009.log"),
+        ("linked/passwd", "has no file linked/passwd"),
+        ("linked", "nothing there can be copied"),
+        ("attempts/1/job.out,elsewhere/job.out", "would both be"),
     ],
 )
 def test_what_is_outside_secret_or_unclear_is_refused(
-    run: RunFolder, words: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    run: RunFolder, only: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (run.folder / "linked").symlink_to("/etc")
     (run.folder / "elsewhere").mkdir()
     (run.folder / "elsewhere/job.out").write_text("another")
     run.secrets.write_text("export KEY=very-secret\n")
     (place := tmp_path / "place").mkdir()
     (place / "file").write_text("mine")
-    monkeypatch.chdir(place)
-    assert main(["cp", *(word.replace("RUN", run.run_id) for word in words)]) == 2
+    assert collect(run, only, place) == 2
     assert why in capsys.readouterr().err
     assert files(place) == {"file"} and (place / "file").read_text() == "mine"
     assert not list(place.glob(f"{PARTIAL}*"))
@@ -108,7 +93,7 @@ def test_what_is_outside_secret_or_unclear_is_refused(
 def test_no_copy_has_a_hidden_file(run: RunFolder, tmp_path: Path) -> None:
     run.secrets.write_text("export KEY=very-secret\n")
     (run.attempt(1).folder / ".secrets.env").write_text("very-secret")
-    assert main(["cp", f"{run.run_id}:*", str(tmp_path / "all")]) == 0
+    assert collect(run, "*", tmp_path / "all") == 0
     assert "ledger.jsonl" in files(tmp_path / "all")
     assert not [path for path in (tmp_path / "all").rglob("*") if path.name.startswith(".")]
 
@@ -142,15 +127,15 @@ def test_what_a_stranger_puts_in_place_of_an_open_folder_is_neither_written_nor_
     assert os.listdir(shared / "away/inner") == ["new"] and not os.path.lexists(shared / "part")
 
 
-@pytest.mark.parametrize("verb", ["cp", "collect"])
+@pytest.mark.parametrize("options", [["--only", "metrics.jsonl"], []])
 def test_nothing_is_copied_to_where_strangers_may_replace_it(
-    run: RunFolder, verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "shared/inner").mkdir(parents=True)
     (tmp_path / "shared").chmod(0o777)
     for place in ("shared", "shared/inner"):
-        words = [f"{run.run_id}:metrics.jsonl"] if verb == "cp" else [run.run_id]
-        assert main([verb, *words, str(tmp_path / place / "copy")]) == 3
+        target = tmp_path / place if options else tmp_path / place / "copy"
+        assert main(["collect", run.run_id, str(target), *options]) == 3
         assert "shared: other users can write to this folder (mode 0777)" in capsys.readouterr().err
     assert files(tmp_path / "shared") == set()
 
@@ -164,10 +149,10 @@ def test_a_link_to_a_folder_in_the_destination_is_not_followed(
     (tmp_path / "place/logs").symlink_to("../mine")
     (tmp_path / "place/metrics.jsonl").symlink_to("../mine/thesis.tex")
     (tmp_path / "named").symlink_to("own")
-    assert main(["cp", f"{run.run_id}:attempts/1/logs", str(tmp_path / "place")]) == 3
+    assert collect(run, "attempts/1/logs", tmp_path / "place") == 3
     assert "place/logs: this is a symbolic link, and is not followed" in capsys.readouterr().err
-    assert main(["cp", f"{run.run_id}:metrics.jsonl", str(tmp_path / "place")]) == 0
-    assert main(["cp", f"{run.run_id}:metrics.jsonl", str(tmp_path / "named")]) == 0
+    assert collect(run, "metrics.jsonl", tmp_path / "place") == 0
+    assert collect(run, "metrics.jsonl", tmp_path / "named") == 0
     assert not files(tmp_path / "mine") and files(tmp_path / "own") == {"metrics.jsonl"}
     assert not (tmp_path / "place/metrics.jsonl").is_symlink()
 
@@ -207,7 +192,7 @@ def test_a_login_node_does_not_choose_what_is_overwritten(
     of_nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     leads_to(monkeypatch, announcing(*({**FILE, "size_bytes": 0, "sha256": of_nothing, **one} for one in announced)))
     run_at("bad")
-    assert main(["cp", f"a-1:{path}", "."]) in (2, 3)
+    assert collect("a-1", path, ".") in (2, 3)
     assert why in capsys.readouterr().err
     assert {name: (place / name).read_text() for name in files(home / "place")} == {
         "train.py": "mine",

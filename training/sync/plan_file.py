@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from torusrun.training.files.trusted import put
 from torusrun.training.reporting.output import warn
-from torusrun.training.sync.buckets.layout import Layout
+from torusrun.training.sync.plans import Layout
 
 SCHEMA = 1
 NAME = "buckets.json"  # beside the metrics
