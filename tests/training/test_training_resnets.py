@@ -191,7 +191,8 @@ def test_channels_last_is_another_layout_of_the_same_network() -> None:
 
 
 def test_without_zero_gamma_the_blocks_for_the_digits_begin_with_all_they_have() -> None:
-    usual, full = (resnet_small.build_digits(classes=10, shape=(1, 8, 8), seed=1, **o) for o in ({}, {"zero_gamma": False}))
+    images: dict[str, Any] = {"classes": 10, "shape": (1, 8, 8), "seed": 1}
+    usual, full = resnet_small.build_digits(**images), resnet_small.build_digits(**images, zero_gamma=False)
     for (key, weight), other in zip(usual.named_parameters(), full.parameters(), strict=True):
         last = key.startswith("blocks") and key.endswith("norm2.weight")
         assert other.eq(1).all() and not weight.any() if last else torch.equal(weight, other)
