@@ -63,7 +63,7 @@ DATA_SETS = _named(
     synthetic="synthetic:build",
 )
 OPTIMIZERS = _named("optim", sgd="sgd:build", lars="lars:build", rmsprop_warmup="rmsprop_warmup:build")
-_DECAYS = ("cosine", "polynomial", "linear", "constant", "step", "cyclic-polynomial")
+_DECAYS = ("cosine", "polynomial", "linear", "constant", "step")
 SCHEDULES = Names(
     {name: f"torusrun.training.schedule.learning_rate:build_{name.replace('-', '_')}" for name in _DECAYS}
 )
