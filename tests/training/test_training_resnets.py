@@ -11,7 +11,7 @@ import torchvision_record
 from torch import nn
 
 from torusrun.training.models import residual, resnet, resnet_small
-from torusrun.training.models.residual import Start
+from torusrun.training.models.layers import Start
 from torusrun.training.models.resnet import BasicBlock, Bottleneck
 from torusrun.training.recipe.facts import DataFacts, model_facts
 from torusrun.training.recipe.reading import ConfigError

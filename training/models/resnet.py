@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from torusrun.training.models.residual import STEM_WIDTH, WIDTHS, Init, Start, Version
+from torusrun.training.models.layers import STEM_WIDTH, WIDTHS, Init, Start, Version
 
 OF_CUT_NORMAL = 0.87962566103423978  # the standard deviation of N(0, 1) without what is beyond 2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from torusrun.training.models.residual import convolution, linear
+from torusrun.training.models.layers import convolution, linear
 from torusrun.training.recipe.facts import DataFacts, ModelFacts
 from torusrun.training.recipe.key import Limits
 from torusrun.training.recipe.reading import ConfigError, number
