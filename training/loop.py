@@ -36,6 +36,7 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
     if code != EXIT_NO_CHECKPOINT:
         saver.end()
     reporter.end(code)
+    learner.steps.end()
     rendezvous.leave()
     return code
 

@@ -89,7 +89,7 @@ def slowest_ms(act: Callable[[], object], rounds: int, device: torch.device) -> 
     times_s = []
     for _ in range(rounds + 1):
         devices.wait(device)
-        dist.barrier()
+        dist.barrier(device_ids=[device.index] if device.type == "cuda" else None)
         devices.wait(device)
         started_s = time.perf_counter()
         act()

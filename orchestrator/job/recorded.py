@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from torusrun.orchestrator.base import defect
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
+from torusrun.orchestrator.base.signals import signal_name
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.job import around
+from torusrun.orchestrator.job.in_job import InJob
 from torusrun.orchestrator.job.place import placed
 from torusrun.orchestrator.run.bad_nodes.noted import note
 from torusrun.orchestrator.run.folder import ledger, shown_plan
@@ -30,11 +31,10 @@ READABLE_S = 5.0  # how long the record of an end may be unreadable
 LOOK_S = 0.05
 
 
-def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps_going: bool = False) -> End:
+def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], job: InJob | None = None) -> End:
     """The end that `work` returns, or that of its failure, recorded for the attempt; an end that is settled stays.
 
-    Only completion replaces it: the job may have been silent for a while, and at work. `keeps_going` says that the run
-    does.
+    Only completion replaces it: the job may have been silent for a while, and at work. `job` is the one around it.
     """
     if end := settled_end(run, attempt):
         print(f"torusrun: attempt {attempt.number} has ended, and its job was begun again: nothing is started")
@@ -52,21 +52,22 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps
     if earlier and (earlier.state is State.COMPLETED or end.state is not State.COMPLETED):
         print(f"torusrun: attempt {attempt.number} is known to have ended: {earlier.reason}")
         return earlier
-    end = replace(placed(attempt, end), kept_going=keeps_going and end.state is not State.COMPLETED)
+    goes_on = job is not None and job.keeps_going and end.state is not State.COMPLETED
+    end = replace(placed(attempt, end), kept_going=goes_on)
     end.write(attempt.end)
     if end.certain:
         with contextlib.suppress(SiteError):  # a full disk; the record is there
             ledger.append(run.ledger, Ended.by(attempt.number, end))
         note(run, attempt.number, end)
-        _send_notices(run, attempt, end)
+        _send_notices(run, attempt, end, wait=job is None or not job.has_others)
     return end
 
 
-def _send_notices(run: RunFolder, attempt: Attempt, end: End) -> None:
-    """Send the notices of a recorded end. A job around this one waits for them itself."""
+def _send_notices(run: RunFolder, attempt: Attempt, end: End, *, wait: bool) -> None:
+    """Send the notices of a recorded end, and `wait` for that if the job ends now."""
     plan = shown_plan.find(run, [attempt.number])[0]
     moments = ["end"] if end.kept_going or end.followed_by else ["end", "over"]
-    begin.from_job(run, attempt.number, plan.notices if plan else (), moments, wait=around.found() is None)
+    begin.from_job(run, attempt.number, plan.notices if plan else (), moments, wait=wait)
 
 
 def failed(error: TorusrunError) -> End:
@@ -84,8 +85,8 @@ def settled_end(run: RunFolder, attempt: Attempt) -> End | None:
     return None
 
 
-def end_of(attempt: Attempt) -> End:
-    """The recorded end of an attempt that is over; without a record, for example if its script was killed, NO_END.
+def end_of(attempt: Attempt, code: int) -> End:
+    """The recorded end of an attempt that is over; without a record, one by the exit `code` of its supervisor.
 
     A record that cannot be read stays: it may only be unreadable for a moment.
     """
@@ -94,13 +95,21 @@ def end_of(attempt: Attempt) -> End:
         try:
             if end := End.read(attempt.end):
                 return end
-            end = ended(How.NO_END, supervisor=supervised_on(attempt), certain=False)
+            end = _of_supervisor(attempt, code)
             end.write(attempt.end)
             return end
         except SiteError:
             if time.time() >= until_s:
-                return ended(How.NO_END, supervisor=supervised_on(attempt), certain=False)
+                return _of_supervisor(attempt, code)
         time.sleep(LOOK_S)
+
+
+def _of_supervisor(attempt: Attempt, code: int) -> End:
+    """The end of an attempt whose supervisor ended by this code (negative: a signal), and recorded nothing."""
+    if code < 0:
+        host = supervised_on(attempt)
+        return ended(How.SUPERVISOR_KILLED, signal=signal_name(-code), supervisor=host, certain=False)
+    return ended(How.SUPERVISOR_ENDED, exit_code=code, certain=False)
 
 
 def forget_first(run: RunFolder, attempt: Attempt) -> None:

@@ -10,16 +10,18 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.job import around, copies, gather
+from torusrun.orchestrator.job import gather, in_job
 from torusrun.orchestrator.job.daemon import Daemon
 from torusrun.orchestrator.job.earlier import wait_for_earlier
 from torusrun.orchestrator.job.image.made_ready import made_ready
+from torusrun.orchestrator.job.in_job import InJob
 from torusrun.orchestrator.job.recorded import failed, forget_first, recorded, settled_end
 from torusrun.orchestrator.job.remains import end_remains
 from torusrun.orchestrator.job.running import Running
@@ -59,12 +61,8 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
     """Run an attempt to its end, and record the end whatever happens."""
     attempt = run.attempt(number)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
-    jobs = around.found()
-    in_jobs = bool(jobs and jobs.job)
-    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), keeps_going=in_jobs)
+    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), in_job.read(attempt))
     study.report(run, number, end)
-    if not jobs and end.state is not State.COMPLETED:  # a job around the attempt has others, which continue from them
-        copies.remove(run, number)
     for recorder in times:
         recorder.look(last=True)
     return end
@@ -82,9 +80,9 @@ class Supervisor:
         self.planned = read_attempt(run, attempt.number)
         self.plan: Plan = self.planned.plan
         self.requests = StopRequests(run, attempt)
-        self.around = around.found()
-        self.held = self.around.held if self.around else None
-        self.limit_s = self.around.left_s if self.around else self.plan.run.time_s
+        self.job = in_job.read(attempt) or InJob("", time.time() + self.plan.run.time_s)
+        self.held = RunFolder(Path(self.job.held)) if self.job.held else None
+        self.limit_s = self.job.left_s
         self.short = ""  # the cores that the scheduler did not give, in words
         self.looked_s = 0.0
         self.scheduler = schedulers.get(self.plan.site.scheduler)
@@ -185,8 +183,8 @@ class Supervisor:
 
     def _sent_before(self, image: Image) -> bool:
         """Whether this job has sent the image to its nodes before; the ranks still verify their copy."""
-        if self.around and self.around.job:
-            return self.around.checked
+        if self.job.keeps_going:
+            return self.job.checked
         kept = image_kept.kept(self.held) if self.held else None
         return kept is not None and kept.sha256 == image.sha256
 
@@ -201,17 +199,17 @@ class Supervisor:
 
         A job that begins another attempt has had its preflight.
         """
-        hosts = without(self.hosts, self.around.lost) if self.around else self.hosts
-        if not self.plan.has_preflight or (self.around and self.around.checked):
+        hosts = without(self.hosts, self.job.lost)
+        if not self.plan.has_preflight or self.job.checked:
             return hosts
         from torusrun.orchestrator.nodes.preflight.preflight import passed
 
         return passed(self.plan, self.folder, self.attempt, hosts, starter, self._asked)
 
     def _place(self, hosts: Sequence[str]) -> Placement:
-        if self.around:
+        if len(hosts) > self.plan.run.nodes:
             hosts = spared(hosts, memory.bad(self.plan.run.site), self.plan.run.nodes)
-        if self.around and not self.plan.site.topology:
+        if not self.plan.site.topology:
             hosts = hosts[: self.plan.run.nodes]
         found = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
         if found.unordered:
@@ -222,8 +220,7 @@ class Supervisor:
         self.plan = found.plan
         if self.plan.chosen:
             print(f"torusrun: grid {self.plan.grid}: {self.plan.chosen.reason}", flush=True)
-        given = found.hosts[: self.plan.run.nodes] if self.around else found.hosts
-        return place(self.plan.grid, given, self.plan.ranks_per_node)
+        return place(self.plan.grid, found.hosts[: self.plan.run.nodes], self.plan.ranks_per_node)
 
     def _asked(self) -> End | None:
         """The attempt's end if it has to stop now: on request, at its time limit, or for a newer attempt; else None."""

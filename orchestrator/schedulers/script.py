@@ -27,10 +27,12 @@ def job_script(
     held: bool = False,
     loads: bool = True,
     records_end: bool = True,
+    several: bool = False,
 ) -> str:
     """The script's text: it runs `entry` in the folder `attempt`, where it records its end if it `records_end`.
 
-    If a keeper starts it in a `held` allocation, it has no directives, and its job is the keeper's.
+    If a keeper starts it in a `held` allocation, it has no directives, and its job is the keeper's. If the job may
+    begin `several` attempts, a step that fails before a later attempt is handed to the entry.
 
     If it `loads`, it first loads the site's modules and runs its lines of `setup`, then further ones. A line that fails
     ends the script, and the record names it.
@@ -45,6 +47,8 @@ def job_script(
         directives=[] if held else [Text(line) for line in scheduler.directives(request)],
         attempt=attempt,
         records_end=records_end,
+        several=several,
+        errors=request.stderr.name,
         stdout=request.stdout,
         stderr=request.stderr,
         loads_modules=any(line.startswith("module ") for line in lines),

@@ -15,7 +15,7 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.private import FOLDER
 from torusrun.orchestrator.base.version import __version__
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.run.attempts.script import Scripts, python_path, scripts, submitted
+from torusrun.orchestrator.run.attempts.script import LOOP, python_path, script
 from torusrun.orchestrator.run.attempts.submit import intent, request_of
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Submitting
@@ -70,11 +70,11 @@ def at_work(seen: Sequence[View]) -> AtWork:
 
 @dataclass(frozen=True)
 class MemberAttempt:
-    """An attempt of a member, with its scripts and the event before its submission."""
+    """An attempt of a member, with its script and the event before its submission."""
 
     run: RunFolder
     planned: AttemptPlan
-    texts: Scripts
+    script: str
     event: Submitting
 
     @property
@@ -96,22 +96,20 @@ class Batch:
 
     def script_path(self) -> Path:
         one = self.attempts[0]
-        return self.array.script if self.array else submitted(one.planned.plan, one.attempt)
+        return self.array.script if self.array else one.attempt.script
 
     def text(self, after_any: Sequence[str] = ()) -> str:
         """The script for the scheduler; the job begins after these jobs have ended, too."""
         asked = self.after(after_any)
         if not self.array:
             one = self.attempts[0]
-            return scripts(one.planned, one.attempt, asked).submitted
+            return script(one.planned, one.attempt, asked)
         plan = self.attempts[0].planned.plan
         return job_script(
             plan.site,
             asked,
             attempt=self.array.folder,
-            entry=process.module(
-                plan.python, "torusrun.orchestrator.job.member", self.array.folder, plan.site.scheduler
-            ),
+            entry=process.module(plan.python, LOOP, "--task", self.array.folder, plan.site.scheduler),
             title=f"torusrun {__version__}: {len(self.attempts)} members of the sweep {asked.name}",
             environment=python_path(),
             umask=plan.site.umask,
@@ -191,12 +189,12 @@ def _array(
     prepared = []
     for task, (run, planned) in enumerate(members):
         own = request_of(planned, run, after)
-        texts = scripts(planned, run.attempt(planned.number), own, held=True)
-        prepared.append(MemberAttempt(run, planned, texts, intent(planned, asked, texts, after, task)))
+        text = script(planned, run.attempt(planned.number), own, held=True)
+        prepared.append(MemberAttempt(run, planned, text, intent(planned, asked, after, task=task)))
     return Batch(tuple(prepared), asked, array)
 
 
 def _single(run: RunFolder, planned: AttemptPlan, after: Sequence[Awaited]) -> Batch:
     asked = request_of(planned, run, after)
-    texts = scripts(planned, run.attempt(planned.number), asked)
-    return Batch((MemberAttempt(run, planned, texts, intent(planned, asked, texts, after)),), asked)
+    text = script(planned, run.attempt(planned.number), asked)
+    return Batch((MemberAttempt(run, planned, text, intent(planned, asked, after)),), asked)

@@ -132,7 +132,7 @@ def _make_attempt(one: MemberAttempt) -> None:
             raise UserError(f"another client has resumed {one.run.run_id} at the same time: resume the sweep again")
         settled.forget([one.run.run_id])
         ledger.append(one.run.ledger, one.event)
-        create.attempt(one.attempt, one.planned, one.texts)
+        create.attempt(one.attempt, one.planned, one.script)
 
 
 def _take_back(attempts: Sequence[MemberAttempt], why: str) -> None:

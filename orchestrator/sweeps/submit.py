@@ -120,7 +120,7 @@ def _fill(one: MemberAttempt, image: Image | None, facts: create.Origin, copies:
     first = copies.setdefault(code, made) if code else made
     recipe = {"recipe": plan.recipe} if plan.recipe else {}
     own = replace(facts, provenance={**facts.provenance, **recipe})
-    create.fill(made, one.planned, one.texts, image, own, None if first is made else first)
+    create.fill(made, one.planned, one.script, image, own, None if first is made else first)
     kept_secrets.keep(made, secret_values.read(plan))
     ledger.append(made.ledger, one.event)
 

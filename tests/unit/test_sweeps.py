@@ -21,7 +21,7 @@ from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.cli.api import Sweep, open_sweep, plan_sweep, submit, sweep
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.job.member import _of_this_task
+from torusrun.orchestrator.job.loop import _of_task
 from torusrun.orchestrator.run.folder import index, ledger, sweep_folder
 from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Started, Submitted
 from torusrun.orchestrator.run.folder.records import End
@@ -110,7 +110,7 @@ def test_members_are_the_tasks_of_one_array(cluster: Cluster) -> None:
         submitted.wait(0.0)
     assert submitted.settings()[2] == {"env.X": "3"}
     attempts = [run.attempt(1) for run in submitted.folders]
-    assert [_of_this_task(submitted.folder.array(1), task) for task in range(6)] == attempts
+    assert [_of_task(submitted.folder.array(1), task) for task in range(6)] == attempts
     assert "#SBATCH" not in attempts[0].script.read_text(), "a task's own script has no request"
     plan = json.loads(submitted.folders[2].plan.read_text())
     assert plan["spec"]["env"] == {"X": "3"} and plan["spec"]["sweep"] is None
@@ -161,7 +161,7 @@ def test_the_request_of_each_scheduler(scheduler: str, lines: list[str], cluster
     (cluster.home / "site.yaml").write_text(text)
     (batch,) = batches_of(cluster)
     assert {*lines} <= {*batch.text().splitlines()}
-    assert f"torusrun.orchestrator.job.member {batch.script_path().parent} {scheduler}" in batch.text()
+    assert f"torusrun.orchestrator.job.loop --task {batch.script_path().parent} {scheduler}" in batch.text()
     assert schedulers.get(scheduler).task_id({"pbs": "7[].s"}.get(scheduler, "7"), 0) in ("7_0", "7[0].s", "7.1")
 
 

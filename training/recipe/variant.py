@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from dataclasses import dataclass
 
-from torusrun.training.recipe.names import MODELS, is_own
+from torusrun.training.recipe.names import is_own
 from torusrun.training.recipe.train import DataKeys, ModelKeys, Train
 
 COMPILED, CHANNELS_FIRST, PASSES = "compiled", "channels first", "passes"
-LAYOUT = "channels_last"  # an option of models
+LAYOUT = "channels_last"  # an option of models; on a GPU the built-in ones have it unless it is false
 STARTS = ("init", "last_std", "zero_bias", "zero_gamma")  # options of built-in models for their first weights
 
 
@@ -32,33 +31,25 @@ class Variant:
 
 def variant(train: Train) -> Variant:
     """The variant of a training."""
-    first = train.model.options.get(LAYOUT, not _plain(train.model.name).channels_first) is False
-    return Variant(train.precision, train.compile, first, train.accumulate)
+    return Variant(train.precision, train.compile, train.model.options.get(LAYOUT) is False, train.accumulate)
 
 
 def program(train: Train) -> str:
     """The name under which a measurement is kept: 'resnet50, bf16, compiled', or the model alone without any keys."""
     model, chosen = named(train.model), variant(train)
-    return model if chosen == _plain(train.model.name) else f"{model}, {chosen}"
+    return model if chosen == Variant() else f"{model}, {chosen}"
 
 
 def read_program(text: str, model: ModelKeys) -> Variant | None:
     """The variant in a name that `program` has made for this model; None for another model."""
     name = named(model)
     if text == name:
-        return _plain(model.name)
+        return Variant()
     if not text.startswith(f"{name}, "):
         return None
     precision, *words = text.removeprefix(f"{name}, ").split(", ")
     passes = next((word.partition(" ")[0] for word in words if word.endswith(PASSES)), "1")
     return Variant(precision, COMPILED in words, CHANNELS_FIRST in words, int(passes) if passes.isdecimal() else 1)
-
-
-def _plain(model: str) -> Variant:
-    """The variant of a model without any keys."""
-    module = MODELS.module(model) if model in MODELS.known else None
-    layout = inspect.signature(module.facts).parameters.get(LAYOUT) if module else None
-    return Variant(channels_first=layout is not None and layout.default is False)
 
 
 def named(part: ModelKeys | DataKeys) -> str:

@@ -57,8 +57,8 @@ class Attempt:
     folder: Path
 
     plan = At("plan.json", "what the job of this attempt reads")
-    script = At("job.sh", "the job script")
-    jobs_script = At("jobs.sh", "the script of the jobs that begin attempts, from this one on", "keep_going")
+    script = At("job.sh", "the script of the job that was submitted with this attempt")
+    in_job = At("in_job.json", "the job that began the attempt: its name, its time, the hosts that it has lost")
     jobs_output = Held("jobs.out jobs.err", "the output of these jobs", "keep_going")
     jobs_stdout, jobs_stderr = At("jobs.out"), At("jobs.err")
     jobs_pulse = At("jobs.pulse", "touched every few seconds by the first host of such a job", "keep_going")

@@ -50,9 +50,10 @@ class Local(Scheduler):
         return []
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
+        files = (script, script.parent / request.stdout, script.parent / request.stderr)
         after = (*request.after, *request.after_any)
         return process.module(
-            sys.executable, "torusrun.orchestrator.schedulers.local.detach", script, request.called, *after
+            sys.executable, "torusrun.orchestrator.schedulers.local.detach", *files, request.called, *after
         )
 
     def job_id(self, stdout: str) -> str:

@@ -1,7 +1,7 @@
-"""The job of a run that keeps going: begins attempts one after the other, for as long as it can.
+"""A run as the source of attempts: its own jobs begin them one after the other, for as long as they can.
 
-`orchestrator.job.keep_going ATTEMPT_FOLDER`, with the attempt that was submitted with the job. If this job cannot
-continue the run, the next job of the array does. A job that finds nothing left to do ends at once.
+A run that keeps going has several jobs: if this one cannot continue the run, the next one does. A job that has nothing
+left to do ends at once. The job of any other run begins one attempt.
 """
 
 from __future__ import annotations
@@ -10,94 +10,90 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.job import around, copies
+from torusrun.orchestrator.job import copies
 from torusrun.orchestrator.job.deputy import JobPulse
+from torusrun.orchestrator.job.in_job import InJob
 from torusrun.orchestrator.job.recorded import end_of
+from torusrun.orchestrator.job.turns import LOOK_S, Turn, Turns
 from torusrun.orchestrator.place.hosts.same_host import without
 from torusrun.orchestrator.run.attempts import bad_hosts
 from torusrun.orchestrator.run.attempts.keep_going import Here, close, next_step
-from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder import allocation, ledger
+from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, LeftOut, Started
+from torusrun.orchestrator.run.folder.how_ended import How
 from torusrun.orchestrator.run.folder.records import DISK_FULL, End, has_room
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.run.state import next_job, which
 from torusrun.orchestrator.run.state.decide import Resume, Step, Stop, Wait
 from torusrun.orchestrator.schedulers import allocated, client
 from torusrun.orchestrator.sweeps import study_in_job as study
 from torusrun.orchestrator.upkeep.notices import begin
 from torusrun.training.counted import counted
-from torusrun.training.reporting.output import never_fail
 
-LOOK_S = 0.05
 ROOM_S = 2.0  # between looks for room on a full disk
-LONGER_S = 20.0  # an attempt that has not ended this long after kill_after is killed
 OF_THE_JOB = (Cause.TIME_LIMIT, Cause.PREEMPTED)  # causes that end the job, too
 
 
-def main() -> None:
-    os.umask(private.UMASK)
-    attempt = Attempt(Path(sys.argv[1]))
-    run = RunFolder(attempt.folder.parents[1])
-    try:
-        plan = read_attempt(run, attempt.number).plan
-        os.umask(plan.site.umask)
-        state = Jobs(run, attempt, plan).work()
-    except TorusrunError as error:
-        sys.exit(f"torusrun: {error}")
-    sys.exit(0 if state is State.COMPLETED else 1)
+class OwnRun(Turns):
+    """One of the jobs of a run."""
 
-
-class Jobs:
-    """One of the jobs of a run. Times are those of time.time()."""
-
-    def __init__(self, run: RunFolder, first: Attempt, plan: Plan) -> None:
-        self.run, self.first, self.plan = run, first.number, plan
-        self.scheduler = schedulers.get(plan.site.scheduler)
+    def __init__(self, run: RunFolder, attempt: Attempt, plan: Plan) -> None:
+        super().__init__(run, attempt, plan)
+        folder = os.environ.get(allocation.VARIABLE, "")
+        self.held = str(Attempt(Path(folder)).folder.parents[1]) if folder else ""  # the allocation around this job
+        self.keeps_going = plan.keeps_going and not self.held
         self.hosts = allocated.hosts_of(self.scheduler)
         self.job = self.scheduler.own_job(os.environ)
         self.task = self.scheduler.own_task(os.environ)
-        self.name = self.scheduler.own_name(os.environ)
-        self.until_s = time.time() + plan.run.time_s
+        self.until_s = allocation.until_s() or time.time() + plan.run.time_s
         self.turn = self.task or 0  # of the jobs of the run, from 0
         self.lost: dict[str, None] = {}  # hosts of this job that are gone, or were found bad
-        self.checked = False  # whether ranks began: its other hosts passed the preflight, and have a staged image
-        self.child: subprocess.Popen[bytes] | None = None
+        self.checked = bool(self.held)  # whether its hosts passed the preflight; in an own job, ranks began there
         self.begun = 0  # the newest attempt that this job began
-        self.asked_s = 0.0  # when this job was asked to end; 0.0 if it was not
-        self.pulse = JobPulse(first, plan, self.scheduler, self.name)
+        self.last: tuple[int, End] | None = None  # the attempt that ended last, if it was not considered yet
+        self.failed: tuple[str, int] | None = None  # a step of the job's script that failed, and its exit code
+        self.pulse = JobPulse(attempt, plan, self.scheduler, self.name)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._on_signal)
         process.die_with_parent(signal.SIGTERM)
 
-    def work(self) -> State:
-        """Work for the run as long as this job can; the state of the last attempt."""
+    def run_in_job(self, failed: Sequence[str] = ()) -> State:
+        """Work for the run as long as this job can; the state of the last attempt.
+
+        `failed` are the step of the job's script that failed, if one did, and its exit code.
+        """
+        print(f"torusrun: job {self.name} of {self.run.run_id}, on {socket.gethostname()}", flush=True)
+        self.failed = (failed[0], int(failed[1])) if failed else None
         with contextlib.ExitStack() as held:
-            held.callback(self._remove_copies)
-            if self.plan.outlives_hosts or self.scheduler.traits.outlives_hosts:
+            if not self.held:
+                held.callback(self._remove_copies)
+            if self.keeps_going and (self.plan.outlives_hosts or self.scheduler.traits.outlives_hosts):
                 held.enter_context(self.pulse.given(self._hosts))
-            return self._work()
+            return self.work()
 
     def _remove_copies(self) -> None:
         """Remove what ranks left in the memory of this job's hosts."""
         if self.begun:
             copies.remove(self.run, self.begun, self.lost)
 
-    def _work(self) -> State:
-        """Begin attempts until the run is over or this job cannot continue it; the state of the last attempt."""
-        print(f"torusrun: job {self.name} of {self.run.run_id}, on {socket.gethostname()}", flush=True)
+    def next(self) -> Turn | State:
+        """The next attempt, once it may begin; the state of the last one if this job has nothing left to do."""
+        last, self.last = self.last, None
+        if not self.keeps_going:
+            return last[1].state if last else self._turn(self.first)
+        if last and not self._continues(*last):
+            return self._leave(*last)
         while True:
             self._wait_for_room()
             step = next_step(self.run, self._here(), begin=not self.asked_s)
@@ -109,10 +105,29 @@ class Jobs:
                 return self._nothing_left(step)
             if self.asked_s:
                 return State.CANCELLED  # the next job begins this attempt
-            self.begun = step.attempt
-            end = self._attempt(step.attempt)
-            if not self._continues(step.attempt, end):
-                return self._leave(step.attempt, end)
+            return self._turn(step.attempt)
+
+    def _turn(self, number: int) -> Turn | State:
+        """The turn of this attempt, which reads the job's file; its end if the job's script failed."""
+        attempt = self.run.attempt(number)
+        self.begun = number
+        if self.failed:
+            step, code = self.failed
+            end = ended(How.STEP_FAILED, what=step, exit_code=code, host=socket.gethostname(), certain=False)
+            end.write(attempt.end)
+            return self._leave(number, end)
+        InJob(self.name, self.until_s, self.keeps_going, self.held, tuple(self.lost), checked=self.checked).write(
+            attempt
+        )
+        command = process.module(self.plan.python, "torusrun.orchestrator.job.attempt", attempt.folder)
+        return Turn(attempt, command, os.environ, redirected=self.keeps_going, own_group=self.keeps_going)
+
+    def ended(self, turn: Turn, code: int) -> None:
+        """Note how the attempt ended, also if its supervisor was killed before it could record that."""
+        number, end = turn.attempt.number, end_of(turn.attempt, code)
+        if self.keeps_going:
+            print(f"torusrun: attempt {number}: {end.state.value}: {end.reason}", flush=True)
+        self.last = number, end
 
     def _wait_for_room(self) -> None:
         """While the run's disk is full no attempt can begin: wait, as long as one could in this job."""
@@ -162,21 +177,6 @@ class Jobs:
     def _hosts(self) -> list[str]:
         """The hosts of this job that are not lost."""
         return without(self.hosts, self.lost)
-
-    def _attempt(self, number: int) -> End:
-        """Run an attempt to its end by its script."""
-        attempt = self.run.attempt(number)
-        own = around.variables(self.name, self.until_s, list(self.lost), checked=self.checked)
-        self.child = around.begin(attempt, {**os.environ, **own})
-        if self.asked_s:  # meanwhile
-            self._pass_on(signal.SIGTERM)
-        while self.child.poll() is None:
-            if self.asked_s and time.time() > self.asked_s + self.plan.site.kill_after_s + LONGER_S:
-                self._pass_on(signal.SIGKILL)
-            time.sleep(LOOK_S)
-        end = end_of(attempt)
-        print(f"torusrun: attempt {number}: {end.state.value}: {end.reason}", flush=True)
-        return end
 
     def _continues(self, number: int, end: End) -> bool:
         """Whether the next attempt may begin in this job."""
@@ -283,15 +283,4 @@ class Jobs:
             print(f"torusrun: later jobs stay in the queue, and end as soon as they begin: {error}", file=sys.stderr)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.asked_s = self.asked_s or time.time()
-        self._pass_on(signal.SIGTERM)
-
-    def _pass_on(self, number: signal.Signals) -> None:
-        if self.child and self.child.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.child.pid, number)
-
-
-if __name__ == "__main__":
-    never_fail()
-    main()
+        self.ask_to_end()
