@@ -31,12 +31,12 @@ from benchmarks.shaped_ranks import times_s, together
 from torusrun.orchestrator.forecast.step import ready_s
 from torusrun.orchestrator.forecast.step import resnet50 as tensors
 from torusrun.training.collectives.all_reduce import build
-from torusrun.training.models import resnet50
+from torusrun.training.models import residual
 from torusrun.training.sync import plans
-from torusrun.training.sync.ddp import NO_BUFFERS
 from torusrun.training.sync.gradients import Gradients
 from torusrun.training.sync.planner import PROFILED_STEPS, Planner
 from torusrun.training.sync.plans import Layout, expected_order
+from torusrun.training.sync.synchronization import NO_BUFFERS
 
 NODES = ["n1", "n2"]
 METHODS = ("torch's DDP", "one", "ddp", "equal 5", "fujitsu", "exact")
@@ -78,7 +78,7 @@ def real(bits_per_s: float) -> Case:
     def make() -> tuple[nn.Module, Loss]:
         torch.manual_seed(1)
         images, labels = torch.randn(BATCH, 3, PIXELS, PIXELS), torch.randint(1000, (BATCH,))
-        model = resnet50.build(classes=1000, shape=(3, PIXELS, PIXELS), seed=1)
+        model = residual.build_resnet50(classes=1000, shape=(3, PIXELS, PIXELS), seed=1)
         return model, lambda module: functional.cross_entropy(module(images), labels)
 
     return Case(f"ResNet-50, {BATCH} images of {PIXELS} x {PIXELS}", make, bits_per_s)

@@ -92,12 +92,12 @@ def _makable(folder: Path, mend: str) -> Iterator[None]:
 def check_makable(folder: Path, mend: str = "") -> None:
     """Raise SiteError if `make` would, and make nothing."""
     with _makable(folder, mend):
-        there = next(place for place in (folder, *folder.parents) if place.exists())
-        if there != folder and not there.is_dir():
+        existing = next(place for place in (folder, *folder.parents) if place.exists())
+        if existing != folder and not existing.is_dir():
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if there != folder and not os.access(there, os.W_OK | os.X_OK):
+        if existing != folder and not os.access(existing, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-    check(there, only_above=there != folder)
+    check(existing, only_above=existing != folder)
 
 
 def check(folder: Path, *, only_above: bool = False, owners: Sequence[int] = ()) -> None:

@@ -24,7 +24,7 @@ from torusrun.orchestrator.forecast import constants, epochs
 from torusrun.orchestrator.forecast.device import Device
 from torusrun.orchestrator.forecast.interval import Interval
 from torusrun.orchestrator.place.cost.all_reduce import Cost
-from torusrun.training.models import resnet50 as model
+from torusrun.training.models.residual import facts_resnet50
 from torusrun.training.recipe.facts import DataFacts, Tensor
 from torusrun.training.sync import plans
 
@@ -207,7 +207,7 @@ def photographs() -> DataFacts:
 @lru_cache
 def resnet50() -> tuple[Tensor, ...]:
     """161 tensors with 25,557,032 parameters in backward order: the fully connected layer first, conv1 last."""
-    return tuple(reversed(model.facts(photographs()).tensors))
+    return tuple(reversed(facts_resnet50(photographs()).tensors))
 
 
 def ready_s(tensors: tuple[Tensor, ...], backward_s: float) -> list[float]:

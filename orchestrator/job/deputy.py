@@ -37,7 +37,7 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.run.state import which
 from torusrun.orchestrator.run.state.in_vain import attempts_of_submission
-from torusrun.orchestrator.schedulers import allocated, client
+from torusrun.orchestrator.schedulers import client, interface
 from torusrun.orchestrator.schedulers.interface import Scheduler
 from torusrun.training.reporting.output import never_fail
 
@@ -81,7 +81,7 @@ class JobPulse:
             self._over.wait(BEAT_S)
 
     def _started(self, hosts: Sequence[str]) -> subprocess.Popen[bytes] | None:
-        here, reach = allocated.here(self._scheduler, [*hosts]), self._scheduler.reach.remote_command
+        here, reach = interface.this_host_of(self._scheduler, [*hosts]), self._scheduler.reach.remote_command
         others = [host for host in hosts if host != here]
         if not reach or not others:
             return None

@@ -36,7 +36,7 @@ from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.state import next_job, which
 from torusrun.orchestrator.run.state.decide import Resume, Step, Stop, Wait
-from torusrun.orchestrator.schedulers import allocated, client
+from torusrun.orchestrator.schedulers import client, interface
 from torusrun.orchestrator.sweeps import study_in_job as study
 from torusrun.orchestrator.upkeep.notices import begin
 from torusrun.training.counted import counted
@@ -53,7 +53,7 @@ class OwnRun(Turns):
         folder = os.environ.get(allocation.VARIABLE, "")
         self.held = str(Attempt(Path(folder)).folder.parents[1]) if folder else ""  # the allocation around this job
         self.keeps_going = plan.keeps_going and not self.held
-        self.hosts = allocated.hosts_of(self.scheduler)
+        self.hosts = interface.hosts_of(self.scheduler)
         self.job = self.scheduler.own_job(os.environ)
         self.task = self.scheduler.own_task(os.environ)
         self.until_s = allocation.until_s() or time.time() + plan.run.time_s

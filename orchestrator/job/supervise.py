@@ -49,7 +49,7 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.run.state import dependencies
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
-from torusrun.orchestrator.schedulers import allocated
+from torusrun.orchestrator.schedulers import interface
 from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
 from torusrun.orchestrator.sweeps import study_in_job as study
 from torusrun.orchestrator.upkeep.notices import begin
@@ -106,8 +106,8 @@ class Supervisor:
             how = unmet[1].value if unmet[1] else "not known to have ended"
             return ended(How.DROPPED, awaited=unmet[0], state=how)
         claim.take(self.folder, self.attempt.number)
-        self.hosts = allocated.hosts_of(self.scheduler)
-        self.here = allocated.here(self.scheduler, self.hosts)
+        self.hosts = interface.hosts_of(self.scheduler)
+        self.here = interface.this_host_of(self.scheduler, self.hosts)
         write_text(self.attempt.pulse, self.here + "\n")
         earlier = wait_for_earlier(self.folder, self.attempt.number, self.plan.site.kill_after_s, self._asked)
         if end := earlier or settled_end(self.folder, self.attempt):

@@ -27,7 +27,7 @@ def _record(cls: type[Any]) -> dict[str, Any]:
     properties, required, others = {}, [], {}
     for field in dataclasses.fields(cls):
         if field.metadata.get("others"):
-            named, value = (_value(one) for one in get_args(hints[field.name]))
+            named, value = (_value(hint) for hint in get_args(hints[field.name]))
             others = {"propertyNames": named, "additionalProperties": {**value, "description": described(field)}}
             continue
         properties[key_of(field)] = {**_value(hints[field.name]), "description": described(field)}

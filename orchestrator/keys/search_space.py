@@ -33,14 +33,14 @@ def study(sweep: SweepKeys) -> Study:
     return Study(sweep.metric or "", sweep.goal == "max", sweep.seed, searched)
 
 
-def checked_members(sweep: SweepKeys, found: Study) -> Iterator[Member]:
+def checked_members(sweep: SweepKeys, study: Study) -> Iterator[Member]:
     """Members with the values of each key that are checked before a submission, and the first values of the others."""
-    at = {one.key: sweep.values[one.key].start_mark for one in found.searched}
-    first = {one.key: one.checked[0] for one in found.searched}
+    at = {searched.key: sweep.values[searched.key].start_mark for searched in study.searched}
+    first = {searched.key: searched.checked[0] for searched in study.searched}
     yield tuple(_value(key, text, at[key]) for key, text in first.items())
-    for one in found.searched:
-        for text in one.checked[1:]:
-            yield tuple(_value(key, own, at[key]) for key, own in {**first, one.key: text}.items())
+    for searched in study.searched:
+        for text in searched.checked[1:]:
+            yield tuple(_value(key, own, at[key]) for key, own in {**first, searched.key: text}.items())
 
 
 def _value(key: str, text: str, at: yaml.Mark) -> KeyValue:

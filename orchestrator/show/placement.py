@@ -20,8 +20,7 @@ from torusrun.orchestrator.run.plan.auto_grid import best_grids, placed, with_gr
 from torusrun.orchestrator.run.plan.forecast import PLACED
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.rates import charge_of, summed
-from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts
-from torusrun.orchestrator.schedulers.topology import cluster
+from torusrun.orchestrator.schedulers.topology import ExpectedHosts, cluster
 from torusrun.orchestrator.show.map import Map, map_of
 from torusrun.training.counted import counted
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from torusrun.orchestrator.keys.kinds import GPU_TYPE
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind
+from torusrun.orchestrator.sites.choices import Certainty, Setting
 from torusrun.orchestrator.sites.machine import Machine
-from torusrun.orchestrator.sites.setting import Certainty, Setting
 from torusrun.training.counted import counted
 
 # The architectures of NVIDIA's GPUs by type (developer.nvidia.com/cuda-gpus).

@@ -15,8 +15,17 @@ from PIL import Image
 
 from tests.images_tree import CLASSES, write_tree
 from torusrun.training.data.images import decode
-from torusrun.training.data.images.crops import Box, draws, random_crop, random_place
-from torusrun.training.data.images.rectangles import Cut, middle, of_rank, rectangles, squares
+from torusrun.training.data.images.crops import (
+    Box,
+    Cut,
+    draws,
+    middle,
+    of_rank,
+    random_crop,
+    random_place,
+    rectangles,
+    squares,
+)
 from torusrun.training.data.normal import IMAGENET, Normal
 
 SIDES = st.integers(1, 1000)

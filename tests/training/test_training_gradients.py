@@ -132,7 +132,7 @@ def test_or_its_gradient_is_zero_also_where_only_some_ranks_have_none(
 ONE_RANK_SKIPS = """
 import os
 from torch import nn
-from torusrun.training.models import resnet_digits
+from torusrun.training.models import resnet_small
 
 
 class Skips(nn.Module):
@@ -146,7 +146,7 @@ class Skips(nn.Module):
 
 
 def build(classes, shape, seed):
-    return Skips(resnet_digits.build(classes=classes, shape=shape, seed=seed))
+    return Skips(resnet_small.build_digits(classes=classes, shape=shape, seed=seed))
 """
 
 

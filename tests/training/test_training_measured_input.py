@@ -9,7 +9,7 @@ from phased import group as group
 
 from tests.images_tree import write_tree
 from torusrun.training import measure
-from torusrun.training.data import imagefolder
+from torusrun.training.data import image_files
 from torusrun.training.data.view import View
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import Parts
@@ -27,7 +27,7 @@ def rows(folder: Path, data: DataSet) -> list[dict[str, Any]]:
 
 def test_images_are_read_read_again_and_decoded(group: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    images = imagefolder.build(seed=1, root=str(write_tree(tmp_path / "tree")))
+    images = image_files.build_imagefolder(seed=1, root=str(write_tree(tmp_path / "tree")))
     images.look(View(size=24))
     found = rows(tmp_path, images)
     assert [row["operation"] for row in found] == ["read", "read_again", "decode"]

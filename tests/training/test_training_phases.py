@@ -106,12 +106,6 @@ def test_the_rate_stops_half_way_where_it_would_reach_its_end_later() -> None:
     assert step == 7799
 
 
-def test_a_cosine_between_two_rates() -> None:
-    course = Course(Train(epochs=10, phases=(PhaseKeys(10, lr=(3.0, 1.0), shape="cosine"),)), 64 * 10)
-    rates = [holds[1] for _, holds in all_steps(course)]
-    assert rates == pytest.approx([2.0 + math.cos(math.pi * step / 100) for step in range(100)])
-
-
 phases = st.lists(st.tuples(st.floats(0.05, 3.0), st.integers(1, 40)), min_size=1, max_size=5)
 
 

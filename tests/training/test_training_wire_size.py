@@ -4,7 +4,7 @@ import torch.distributed as dist
 
 from torusrun.orchestrator.forecast.workload import workload
 from torusrun.training.collectives import all_reduce
-from torusrun.training.models.resnet_digits import build
+from torusrun.training.models.resnet_small import build
 from torusrun.training.sync.gradients import Gradients
 
 

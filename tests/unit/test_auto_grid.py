@@ -27,8 +27,7 @@ from torusrun.orchestrator.run.plan.host_order import ordered
 from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.run.plan.rates import gradient_of
 from torusrun.orchestrator.run.state.poll import views
-from torusrun.orchestrator.schedulers.expected_hosts import expected
-from torusrun.orchestrator.schedulers.topology import cluster
+from torusrun.orchestrator.schedulers.topology import cluster, expected
 from torusrun.orchestrator.show.listing import listing
 from torusrun.orchestrator.show.placement import outlook
 from torusrun.orchestrator.show.screen.final_table import rows

@@ -30,7 +30,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import attempt_plan
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.poll import views
-from torusrun.orchestrator.schedulers.launchers import spawner
+from torusrun.orchestrator.schedulers.launchers import spawn
 
 FULL = "the disk that holds the run is full: free space and resume"
 
@@ -139,7 +139,7 @@ def test_a_job_waits_for_room_before_it_makes_the_next_attempt(
 def test_no_program_of_a_job_is_ended_by_output_that_is_lost() -> None:
     job = Path(own_run.__file__).parent
     programs = [
-        file.read_text() for file in (*job.rglob("*.py"), Path(spawner.__file__)) if file.name != "beside_rank.py"
+        file.read_text() for file in (*job.rglob("*.py"), Path(spawn.__file__)) if file.name != "beside_rank.py"
     ]
     mains = [text for text in programs if '__name__ == "__main__"' in text]
     assert len(mains) > 5 and all("\n    never_fail()\n" in text for text in mains), "beside a rank, a user sees it"

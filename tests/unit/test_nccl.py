@@ -20,7 +20,7 @@ from torusrun.orchestrator.place.cost.links import Level, Network
 from torusrun.orchestrator.place.cost.phases import PhaseLinks
 from torusrun.orchestrator.place.placement.rings import Rings
 from torusrun.orchestrator.place.placement.timing import timing
-from torusrun.orchestrator.schedulers.expected_hosts import on_one_switch
+from torusrun.orchestrator.schedulers.topology import on_one_switch
 
 POWERS = (10, 13, 15, 18, 20, 23, 26, 29)
 # The network, its nodes, and the microseconds of an all-reduce of 2^POWERS bytes over all their GPUs.

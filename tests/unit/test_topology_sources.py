@@ -23,10 +23,10 @@ from torusrun.orchestrator.place.placement.arrange import arrange
 from torusrun.orchestrator.place.placement.binding import bindings, share
 from torusrun.orchestrator.run.plan.job_request import of_site
 from torusrun.orchestrator.schedulers import topology as profile
-from torusrun.orchestrator.schedulers.expected_hosts import expected
-from torusrun.orchestrator.schedulers.gridengine import topology as gridengine
+from torusrun.orchestrator.schedulers.gridengine import facts as gridengine
 from torusrun.orchestrator.schedulers.pbs import topology as pbs
 from torusrun.orchestrator.schedulers.slurm import topology as slurm
+from torusrun.orchestrator.schedulers.topology import expected
 
 RECORDED = Path(__file__).parent / "recorded" / "topology"
 NODE = NodeType(4, (), Link(25e9, 5e-6), Link(50e9))

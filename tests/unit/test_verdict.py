@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import Cause, State
@@ -270,6 +270,7 @@ ENDS = st.builds(
 )
 
 
+@example([end(0, 0), end(1, 0), end(2, 0, told=True), end(3, CUT_OFF)], set(), "")
 @given(st.lists(ENDS, max_size=4), st.sets(st.sampled_from(ALL)), st.sampled_from(["", ORTE, NOTICED, SRUN]))
 def test_whatever_is_known_there_is_one_end_and_no_rank_asked_to_stop_is_its_cause(
     ends: list[RankEnd], told: set[int], text: str

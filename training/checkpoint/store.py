@@ -30,17 +30,12 @@ class Point(NamedTuple):
 
 
 def kept(points: Iterable[Point], keys: CheckpointKeys) -> set[int]:
-    """The steps of the checkpoints that stay: the newest, the first in each period of epochs, the best.
+    """The steps of the checkpoints that stay: the newest, and the best.
 
     Of equally good ones the newest stays.
     """
     ordered = sorted(points)
     found = {point.step for point in ordered[-keys.last :]}
-    if keys.every_epochs:
-        periods: dict[int, int] = {}
-        for point in ordered:
-            periods.setdefault(int(point.epoch // keys.every_epochs), point.step)
-        found |= {step for period, step in periods.items() if period}
     evaluated = [point for point in ordered if point.accuracy is not None]
     if keys.best and evaluated:
         found.add(max(evaluated, key=lambda point: (point.accuracy, point.step)).step)

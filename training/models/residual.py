@@ -122,3 +122,11 @@ def _halved(image: list[int]) -> list[int]:
 def _norms(tensors: list[Tensor]) -> tuple[int, ...]:
     """The channels of each batch norm. Its scale and its shift are the tensors without multiply-adds."""
     return tuple(tensor.parameters for tensor in tensors if not tensor.work)[::2]
+
+
+RESNET18 = Architecture("resnet18", (2, 2, 2, 2), bottleneck=False)
+build_resnet18, facts_resnet18 = RESNET18.build, RESNET18.facts
+
+
+RESNET50 = Architecture("resnet50", (3, 4, 6, 3), bottleneck=True)
+build_resnet50, facts_resnet50 = RESNET50.build, RESNET50.facts

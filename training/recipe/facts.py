@@ -48,8 +48,8 @@ class ModelFacts:
 
 def data_facts(train: Train) -> DataFacts | None:
     """The facts of the recipe's data set; None for the user's own, and for files that this machine cannot see."""
-    module = DATA_SETS.module(train.data.name)
-    facts: DataFacts | None = module and module.facts(train.data)
+    facts_of = DATA_SETS.function(train.data.name, "facts")
+    facts: DataFacts | None = facts_of and facts_of(train.data)
     return facts
 
 
@@ -58,12 +58,12 @@ def model_facts(train: Train, data: DataFacts) -> ModelFacts | None:
 
     Raises ConfigError for options that the model does not have.
     """
-    module = MODELS.module(train.model.name)
-    if module is None:
+    facts_of = MODELS.function(train.model.name, "facts")
+    if facts_of is None:
         return None
     try:
-        inspect.signature(module.facts).bind(data, **train.model.options)
+        inspect.signature(facts_of).bind(data, **train.model.options)
     except TypeError as error:
         raise ConfigError(f"train.model.options: {train.model.name} does not take them: {error}") from None
-    facts: ModelFacts = module.facts(data, **train.model.options)
+    facts: ModelFacts = facts_of(data, **train.model.options)
     return facts

@@ -151,7 +151,7 @@ def _rates(train: Train) -> Iterator[Misfit]:
     for number, phase in enumerate(train.phases):
         if phase.lr is not None and len(phase.lr) == 2:
             continue
-        given = {"reach": phase.reach is not None, "shape": phase.shape != "polynomial", "power": phase.power != 1.0}
+        given = {"reach": phase.reach is not None, "power": phase.power != 1.0}
         for key in (key for key, is_given in given.items() if is_given):
             yield Misfit(_key(number, key), "is for a rate that changes", "write 'lr: [from, to]', or leave it out")
 

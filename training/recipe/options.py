@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator
 
-from torusrun.training.data.images.image_options import check_options, facts_of
+from torusrun.training.data.images.stored import check_options, facts_of
 from torusrun.training.data.packed.sources import SOURCES
 from torusrun.training.recipe.facts import DataFacts, data_facts, model_facts
 from torusrun.training.recipe.fits import OF_FILES
@@ -42,8 +42,8 @@ def complaints(train: Train) -> Iterator[tuple[str, str]]:
 
 def _taken(names: Names, name: str, *given: str) -> tuple[str, ...] | None:
     """The options of a built-in, beside the `given` arguments; None if `name` is not a built-in."""
-    module = names.module(name)
-    return module and tuple(each for each in inspect.signature(module.build).parameters if each not in given)
+    build = names.function(name, "build")
+    return build and tuple(each for each in inspect.signature(build).parameters if each not in given)
 
 
 def _unknown(key: str, name: str, options: Iterable[str], taken: tuple[str, ...] | None) -> Iterator[tuple[str, str]]:

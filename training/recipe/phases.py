@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from torusrun.training.recipe.key import Items, Limits, key, needed
 
@@ -29,7 +29,6 @@ class PhaseKeys:
     power: Annotated[float, Limits(above=0, at_most=100)] = key(
         1.0, "the rate is to + (from - to) * (1 - x)^power; x goes from 0 at the start of the phase to 1 at `reach`"
     )
-    shape: Literal["polynomial", "cosine"] = key("polynomial", "shape of the change between two rates")
     reach: Annotated[float, EPOCHS] | None = key(
         None, "epoch at which the second rate would be reached; default: `until`", unit="epochs"
     )

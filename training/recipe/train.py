@@ -213,9 +213,6 @@ class CheckpointKeys:
     """Which checkpoints stay; the others are deleted."""
 
     last: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(3, "number of the newest ones", short=True)
-    every_epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = key(
-        None, "keep also the first one in each interval of this many epochs", unit="epochs"
-    )
     best: bool = key(False, "save after an evaluation that is better than all before; the best one is kept")
     memory: bool = key(
         False,

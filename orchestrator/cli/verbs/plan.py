@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.forecast.by_size import ProgramForecast
     from torusrun.orchestrator.forecast.forecast import Forecast
     from torusrun.orchestrator.run.plan.plan import Plan
-    from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts
+    from torusrun.orchestrator.schedulers.topology import ExpectedHosts
     from torusrun.training.recipe.train import Train
 
 
@@ -94,11 +94,11 @@ def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
 def _start(planned: Plan) -> float | None:
     """When the job would start if it were submitted now (of time.time()), by its scheduler; None if it does not say."""
     from torusrun.orchestrator.run.attempts.submit import proposed
-    from torusrun.orchestrator.schedulers import client, starts
+    from torusrun.orchestrator.schedulers import answers, client
 
     shared_arguments.here(planned.site, "plan --ask")
     request, script = proposed(planned)
-    return starts.before_submission(client.of(planned.site), script, request)
+    return answers.start_before_submission(client.of(planned.site), script, request)
 
 
 def _sweep(args: argparse.Namespace) -> int:

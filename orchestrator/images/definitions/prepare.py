@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images.definitions import lint, own_definition, package_lock
+from torusrun.orchestrator.images.definitions import definition_file, package_lock
 from torusrun.orchestrator.images.definitions.definition import Variant, render
 from torusrun.orchestrator.images.definitions.dockerfile import definition as dockerfile
 from torusrun.orchestrator.images.definitions.image_file import load
@@ -80,7 +80,7 @@ def _read(path: Path, context: Path | None) -> ImageFile:
 def _collected(image_file: ImageFile, path: Path, variant: Variant, compression: str) -> Inputs:
     """All that is read but once for the definitions of several variants."""
     if image_file.definition:
-        return own_definition.collect(
+        return definition_file.own_inputs(
             image_file.definition, path.parent, image_file.training, compression, variant.offline
         )
     return collect(image_file, path.parent, compression)
@@ -96,7 +96,7 @@ def _rendered(
         return dockerfile.convert(image_file, path.parent, variant, inputs)
     found = brought(image_file.python, path.parent)
     definition = render(image_file, variant, found, locked)
-    lint.lint(definition)
+    definition_file.lint(definition)
     texts = locked.requirements([name for name, _ in found.archives]) if locked else found.texts
     built_s = locked.built_s if locked else 0
     return replace(inputs, definition=definition, texts=tuple(texts), archives=found.archives, built_s=built_s)
@@ -127,7 +127,7 @@ def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path
 
 def _check_stages(definition: str, path: Path) -> None:
     """Raise UserError if a stage of an offline build, as of COPY --from=IMAGE, starts from an image of a registry."""
-    for stage in lint.stages(definition):
+    for stage in definition_file.stages(definition):
         if stage.header.get("bootstrap") in ONLINE_BASES:
             image = stage.header.get("from", "")
             raise UserError(f"{path}: an offline build cannot copy from {image}, which needs the network; COPY a file")
@@ -141,7 +141,7 @@ def _advice(image_file: ImageFile, inputs: Inputs) -> Iterator[str]:
         yield f"the base {reference} is named without 'digest': its tag can become another image"
     if (inputs.directory or image_file.dockerfile) and any(
         stage.header.get("bootstrap") in ("docker", "oras") and "@sha256:" not in stage.header.get("from", "")
-        for stage in lint.stages(inputs.definition)
+        for stage in definition_file.stages(inputs.definition)
     ):
         what = "Dockerfile" if image_file.dockerfile else "definition"
         yield f"the {what} names a base without its digest (NAME@sha256:...): its tag can become another image"

@@ -12,8 +12,7 @@ from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.schedulers.interface import Request
-from torusrun.orchestrator.schedulers.script import job_script
-from torusrun.orchestrator.schedulers.software import activating
+from torusrun.orchestrator.schedulers.script import activating, job_script
 
 LOOP = "torusrun.orchestrator.job.loop"
 

@@ -78,11 +78,11 @@ def runs() -> list[RunFolder]:
     For runs that are known to be over (settled.py), it does not check whether the folder exists.
     """
     known = settled.runs()
-    found: list[tuple[int, RunFolder]] = []
+    dated: list[tuple[int, RunFolder]] = []
     gone: list[RunFolder] = []
     for link in _links():
         if row := known.get(link.name):
-            found.append((int(row.made_ns), RunFolder(Path(row.folder))))
+            dated.append((int(row.made_ns), RunFolder(Path(row.folder))))
             continue
         try:
             run, made = RunFolder(Path(os.readlink(link))), link.stat(follow_symlinks=False).st_mtime_ns
@@ -91,9 +91,9 @@ def runs() -> list[RunFolder]:
         if is_gone(run):
             gone.append(run)
         else:
-            found.append((made, run))
+            dated.append((made, run))
     _clean(gone)
-    return [run for _, run in sorted(found, key=lambda made: (made[0], len(made[1].run_id), made[1].run_id))]
+    return [run for _, run in sorted(dated, key=lambda made: (made[0], len(made[1].run_id), made[1].run_id))]
 
 
 def made_ns(run: RunFolder) -> int | None:
@@ -180,9 +180,9 @@ def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder
 def own(run: RunFolder) -> None:
     """Raise UserError unless the run belongs to the user of this process: another user's run is never acted on."""
     with explained(f"{run.folder}: cannot be read"):
-        found, others = run.folder.stat().st_uid, _replaceable(run)
-    if found != os.geteuid():
-        raise UserError(f"{run.folder}: this run belongs to user {found}; you can only look at it")
+        user, others = run.folder.stat().st_uid, _replaceable(run)
+    if user != os.geteuid():
+        raise UserError(f"{run.folder}: this run belongs to user {user}; you can only look at it")
     if others:
         raise UserError(f"{others}; you can only look at the run there")
 
@@ -190,8 +190,8 @@ def own(run: RunFolder) -> None:
 def owner(run: RunFolder) -> int | None:
     """The user id of the folder's owner; ANYBODY if it is ours but others can replace it; None if it is unreadable."""
     try:
-        found = run.folder.stat().st_uid
-        return ANYBODY if found == os.geteuid() and _replaceable(run) else found
+        user = run.folder.stat().st_uid
+        return ANYBODY if user == os.geteuid() and _replaceable(run) else user
     except OSError:
         return None
 

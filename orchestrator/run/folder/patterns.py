@@ -86,13 +86,13 @@ def _meant(run: RunFolder, pattern: Pattern) -> Pattern:
     if word == LAST:
         complete = newest_complete(run.checkpoints)
         foreign = None if candidates(run.checkpoints) else newest(run.checkpoints)
-        found = complete.path if complete else foreign
+        chosen = complete.path if complete else foreign
     else:
-        found = _best(run.checkpoints)
-    if found is None:
+        chosen = _best(run.checkpoints)
+    if chosen is None:
         why = "complete checkpoint" if word == LAST else "checkpoint with an accuracy"
         raise UserError(f"{run.run_id} has no {why}: {shown(pattern.text)} names nothing")
-    return Pattern(pattern.text, (top, found.name, *filter(None, below)), True)
+    return Pattern(pattern.text, (top, chosen.name, *filter(None, below)), True)
 
 
 def _best(folder: Path) -> Path | None:

@@ -170,8 +170,8 @@ def listed(kind: type[Attempt | RunFolder]) -> list[Held]:
 
 def files(kinds: set[str]) -> dict[str, str]:
     """Name in the run folder -> its line, for a run of these `kinds` and its first attempt."""
-    found = {held.name: held.what for held in listed(RunFolder) if not held.of or held.of in kinds}
+    lines = {held.name: held.what for held in listed(RunFolder) if not held.of or held.of in kinds}
     for held in listed(Attempt):
         if not held.of or held.of in kinds:
-            found[" ".join(f"attempts/1/{name}" for name in held.name.split())] = held.what
-    return found
+            lines[" ".join(f"attempts/1/{name}" for name in held.name.split())] = held.what
+    return lines

@@ -36,7 +36,7 @@ from torusrun.orchestrator.run.plan.rates import (
     train_of,
 )
 from torusrun.orchestrator.schedulers import topology
-from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts, expected, on_one_switch
+from torusrun.orchestrator.schedulers.topology import ExpectedHosts, expected, on_one_switch
 from torusrun.training.counted import counted
 from torusrun.training.recipe.train import Train
 from torusrun.training.schedule.phases import Course

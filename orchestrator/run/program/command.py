@@ -64,7 +64,6 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program
         exit_codes=_meanings(plan.run.exit_codes),
         metrics=MetricsSource(
             str(attempt.metrics),
-            str(directory / sources.tensorboard) if sources.tensorboard else "",
             sources.pattern or "",
         ),
     )

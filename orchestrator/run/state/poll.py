@@ -26,10 +26,10 @@ from torusrun.orchestrator.run.state import dependencies, ended, next_job
 from torusrun.orchestrator.run.state.held_allocations import in_hold, told_by_keeper
 from torusrun.orchestrator.run.state.lookup import look_up, look_up_added
 from torusrun.orchestrator.run.state.view import Record, View, read_record
-from torusrun.orchestrator.schedulers import answers, last_action
+from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.answers import Answer
-from torusrun.orchestrator.schedulers.arrays import whole
-from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.client import Client, note_action
+from torusrun.orchestrator.schedulers.words import whole
 from torusrun.orchestrator.upkeep.notices import begin
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -131,7 +131,7 @@ def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status
         try:
             client = Client(schedulers.get(name), timeout_s, until_s=until_s)
             if fresh:
-                last_action.note(client.scheduler)
+                note_action(client.scheduler)
             answer = answers.states(client, jobs, interval_s)
         except TorusrunError as error:  # a scheduler that this version does not know
             answer = Answer(time.time(), {job: Status(State.UNKNOWN, str(error)) for job in jobs})

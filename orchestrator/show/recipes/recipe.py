@@ -161,8 +161,8 @@ def _rates(phase: Phase) -> str:
 
 
 def _also(phase: Phase, keys: Any) -> Iterator[str]:
-    if phase.lr and len(phase.lr) > 1 and (phase.shape == "cosine" or phase.power != 1):
-        yield phase.shape if phase.shape == "cosine" else f"power {phase.power:g}"
+    if phase.lr and len(phase.lr) > 1 and phase.power != 1:
+        yield f"power {phase.power:g}"
     if keys.augment is False:
         yield "augment off"
     elif keys.area:

@@ -1,20 +1,125 @@
-"""Whether the MPI of a program in the image works with the program that starts its ranks, and a bound one loads.
+"""Rules about GPUs, InfiniBand and MPI: whether the image's libraries work with the nodes and the launcher.
 
-torusrun's own training calls no MPI. A mismatch is an error for a program that is linked with MPI, and a warning for a
-command whose libraries are unknown.
+NCCL needs libibverbs and the adapters' driver. torusrun's own training calls no MPI: a mismatch of MPI is an error for
+a program that is linked with MPI, and a warning for a command whose libraries are unknown.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from torusrun.orchestrator.images.checks.answers import Library, MpiLibrary, family_of, same_abi
-from torusrun.orchestrator.images.checks.compat import PMIX_MEETS, SLURM_PMI, version
-from torusrun.orchestrator.images.checks.findings import Finding, Severity, fits, unknown
-from torusrun.orchestrator.images.checks.needs import Wanted
-from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.checks.answers import (
+    PMIX_MEETS,
+    SLURM_PMI,
+    Library,
+    MpiLibrary,
+    family_of,
+    oldest_driver,
+    runs_on,
+    same_abi,
+    version,
+)
+from torusrun.orchestrator.images.checks.facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.checks.findings import Finding, Severity, Wanted, fits, unknown
+from torusrun.orchestrator.images.runtime import dotted
 from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
+
+
+def cuda(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """CUDA in torch, torch's kernels, and the nodes' driver."""
+    if not wanted.uses_gpus:
+        if wanted.training and image.torch:
+            yield fits("torch-without-cuda", "the run uses no GPU: any torch works", "'node.gpus' and 'train.device'")
+        return
+    severity: Severity = "error" if wanted.training else "warning"
+    evidence = image.evidence("torch")
+    if not image.torch:
+        if wanted.training and not image.torch_error and image.has_python is not False:
+            yield unknown("torch-without-cuda", "whether torch of the image can use the GPUs", evidence)
+        return
+    if not image.cuda:
+        what = f"torch {image.torch} of the image is built without CUDA, and the site's nodes have GPUs"
+        yield Finding("torch-without-cuda", what, severity, evidence)
+        return
+    yield fits("torch-without-cuda", f"torch {image.torch} of the image is built with CUDA {image.cuda}", evidence)
+    yield from _driver(wanted, host, image, severity)
+    yield from _architecture(wanted, host, image, severity)
+
+
+def _driver(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severity) -> Iterator[Finding]:
+    of_nodes = None if wanted.cluster else host.driver  # a login node may have another one
+    driver, floor = wanted.driver or of_nodes, oldest_driver(version(image.cuda or ""))
+    evidence = f"'container.driver' of the site: {driver}" if wanted.driver else host.evidence("gpus")
+    if not driver:
+        what = f"whether the nodes' driver supports CUDA {image.cuda}: 'container.driver' of the site can name it"
+        yield unknown("driver-old", what, evidence)
+    elif not floor:
+        what = f"whether driver {driver} supports CUDA {image.cuda}, which is not in the table of drivers"
+        yield unknown("driver-old", what, evidence)
+    elif version(driver) < floor:
+        what = f"the driver {driver} is older than {dotted(floor)}, the oldest for CUDA {image.cuda}"
+        if version(image.compat) >= floor:
+            # From memory: NVIDIA, CUDA compatibility: forward compatibility is for data-centre GPUs alone.
+            what += f"; cuda-compat {image.compat} of the image supports data-centre GPUs, if LD_LIBRARY_PATH names it"
+            severity = "warning"
+        yield Finding("driver-old", what, severity, evidence)
+    else:
+        yield fits("driver-old", f"the driver {driver} supports CUDA {image.cuda}", evidence)
+
+
+def _architecture(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severity) -> Iterator[Finding]:
+    of_nodes = () if wanted.cluster else host.gpus  # a login node may have others
+    gpus, has = wanted.gpus or of_nodes, " ".join(image.architectures)
+    named = f"'node.architecture' of the site: {' '.join(gpus)}" if wanted.gpus else host.evidence("gpus")
+    evidence = f"{image.evidence('torch')}, kernels for {has or 'unknown'}; {named}"
+    if not gpus:
+        what = "whether torch has kernels for the nodes' GPUs: 'node.architecture' of the site can name them"
+        yield unknown("gpu-architecture", what, evidence)
+        return
+    if not has:
+        yield unknown("gpu-architecture", f"for which GPUs torch {image.torch} of the image has kernels", evidence)
+        return
+    for gpu in gpus:
+        if runs_on(image.architectures, gpu):
+            yield fits("gpu-architecture", f"torch {image.torch} has kernels for {gpu}", evidence)
+        else:
+            what = f"torch {image.torch} of the image has no kernels for {gpu}, only {has}"
+            yield Finding("gpu-architecture", what, severity, evidence)
+
+
+NAMED_BY_DRIVER = re.compile("mlx[45]|bnxt_re|irdma|hns|efa")  # mlx5 drives mlx5_0; other names may be anything
+
+
+def verbs(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """An error if NCCL would cross nodes; a warning if no need for the adapters is known."""
+    if not wanted.hcas:
+        return
+    severity: Severity = "error" if wanted.uses_gpus and wanted.nodes > 1 else "warning"
+    evidence = f"'node.hcas' of the site: {', '.join(wanted.hcas)}; {image.evidence('verbs')}"
+    if wanted.training and not wanted.uses_gpus:
+        yield fits("verbs-missing", "the training uses no GPU, and so no InfiniBand", "'node.gpus' and 'train.device'")
+    elif image.verbs is None:
+        yield unknown("verbs-missing", "whether libibverbs loads in the image", evidence)
+    elif not image.verbs:
+        why = f" ({image.verbs_error})" if image.verbs_error else ""
+        what = f"the nodes have {', '.join(wanted.hcas)}, and libibverbs does not load in the image{why}"
+        yield Finding("verbs-missing", what, severity, evidence)
+    else:
+        yield from _providers(wanted, image, evidence, severity)
+
+
+def _providers(wanted: Wanted, image: ImageFacts, evidence: str, severity: Severity) -> Iterator[Finding]:
+    needed = {match[0] for name in wanted.hcas if (match := NAMED_BY_DRIVER.match(name))}
+    has = set(image.providers or ())
+    evidence = f"{evidence}; drivers of libibverbs in the image: {' '.join(sorted(has)) or 'none'}"
+    lacks = sorted(needed - has) or (["any adapter"] if not has else [])
+    if lacks:
+        what = f"libibverbs of the image has no driver for {', '.join(lacks)}"
+        yield Finding("verbs-missing", what, severity, evidence)
+    else:
+        yield fits("verbs-missing", "libibverbs loads in the image, with the adapters' driver", evidence)
 
 
 def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
