@@ -47,7 +47,7 @@ def measure(place: Place, asked: argparse.Namespace) -> dict[str, object]:
     assert said.returncode == 0, said.stderr
     rates = ",".join(f"{0.02 * (1 + number):.2f}" for number in range(asked.members))
     words = ("run.yaml", "--site", f"./{site}", "--set", f"train.epochs={asked.epochs}", "--sweep",
-             f"train.optimizer.lr={rates}", "--at-once", str(asked.at_once))  # fmt: skip
+             f"train.optimizer.lr={rates}", "--set", f"sweep.at_once={asked.at_once}")  # fmt: skip
     alone = place.torusrun("submit", *words[:5], "--wait", timeout_s=WITHIN_S)
     assert alone.returncode == 0, alone.stderr
     begun_s = time.time()

@@ -25,7 +25,6 @@ every value has a mark. `torusrun recipes show NAME` prints its schedule and cur
 
 ```sh
 torusrun recipes
-torusrun recipes show fastai-18min --ranks 4 --data digits --epochs 20
 torusrun plan examples/recipes/digits.yaml --set train.recipe=fujitsu-70s --set train.epochs=20
 torusrun submit examples/recipes/imagenet.yaml --set nodes=512 --set grid=4x512 --dry-run
 ```

@@ -25,7 +25,7 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.run.bad_nodes.noted import note
+from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
@@ -148,7 +148,7 @@ def _record(run: RunFolder, job: str, silent_s: float, *, lives: bool) -> None:
         end = replace(ended(how, hosts=hosts, silent=host, silent_s=silent_s), kept_going=True)
         end.write(attempt.end)
         ledger.append(run.ledger, Ended.by(attempt.number, end))
-        note(run, attempt.number, end)
+        hooks.ended(run, attempt.number, end)
 
 
 def _lost(run: RunFolder) -> int:

@@ -27,7 +27,7 @@ from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.supervise import Supervisor
 from torusrun.orchestrator.job.turns import Turn, Turns
 from torusrun.orchestrator.job.wire.starting import starter
-from torusrun.orchestrator.run.bad_nodes.noted import note
+from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import allocation, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState
 from torusrun.orchestrator.run.folder.end_words import ended
@@ -200,7 +200,7 @@ class Inbox(Turns):
             print(f"torusrun: attempt {attempt.number} of {run.run_id}: {end.state.value}", flush=True)
             if certain and not ledger.last(ledger.events(run.ledger), Ended, attempt.number):
                 ledger.append(run.ledger, Ended.by(attempt.number, end))
-                note(run, attempt.number, end)
+                hooks.ended(run, attempt.number, end)
 
     def _close(self) -> None:
         """Take no more requests; those already in the inbox are taken."""

@@ -25,6 +25,7 @@ from torusrun.orchestrator.job.in_job import InJob
 from torusrun.orchestrator.job.recorded import end_of
 from torusrun.orchestrator.job.turns import LOOK_S, Turn, Turns
 from torusrun.orchestrator.place.hosts.same_host import without
+from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.attempts import bad_hosts
 from torusrun.orchestrator.run.attempts.keep_going import Here, close, next_step
 from torusrun.orchestrator.run.folder import allocation, ledger
@@ -37,8 +38,6 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.state import next_job, which
 from torusrun.orchestrator.run.state.decide import Resume, Step, Stop, Wait
 from torusrun.orchestrator.schedulers import client, interface
-from torusrun.orchestrator.sweeps import study_in_job as study
-from torusrun.orchestrator.upkeep.notices import begin
 from torusrun.training.counted import counted
 
 ROOM_S = 2.0  # between looks for room on a full disk
@@ -214,24 +213,23 @@ class OwnRun(Turns):
             self._nothing_left(step)
         elif self._is_last:
             close(self.run, number, self._last_is_over())
-            self._send_notices()
+            self._call_hooks()
         else:
             self._avoid_bad_hosts()
         return end.state
 
-    def _send_notices(self) -> None:
-        """Send the notices of the run's end, if it is over, and report that to its study."""
+    def _call_hooks(self) -> None:
+        """Call the hooks of a run that is over, if it is."""
         number = which.newest_of(self.run)
         if not next_job.may_begin_another(ledger.events(self.run.ledger), number):
-            study.close(self.run)
-            begin.from_job(self.run, number, self.plan.notify.moments, ["end", "over"], wait=True)
+            hooks.over(self.run, number, self.plan)
 
     def _refuse(self, step: Wait) -> State:
         """Leave the run to the next job, because of the bad hosts of this one."""
         print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
         if self._is_last:
             close(self.run, which.newest_of(self.run), self._last_is_over(*self._bad_hosts()))
-            self._send_notices()
+            self._call_hooks()
         else:
             self._avoid_bad_hosts()
         return Cause.BAD_HOST.state
@@ -267,7 +265,7 @@ class OwnRun(Turns):
             print(f"torusrun: no further attempt of {self.run.run_id}: {step.why}", flush=True)
         if not (isinstance(step, Stop) and step.later_job):
             self._leave_no_jobs()
-            self._send_notices()
+            self._call_hooks()
         end = ledger.last(ledger.events(self.run.ledger), Ended, which.newest_of(self.run))
         return end.state if end else State.LOST
 

@@ -15,15 +15,14 @@ from torusrun.orchestrator.base.signals import signal_name
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.job.in_job import InJob
 from torusrun.orchestrator.job.place import placed
-from torusrun.orchestrator.run.bad_nodes.noted import note
-from torusrun.orchestrator.run.folder import ledger, shown_plan
+from torusrun.orchestrator.run import hooks
+from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
 from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, Started
 from torusrun.orchestrator.run.folder.how_ended import How
 from torusrun.orchestrator.run.folder.records import End, no_room, on_full_disk
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.upkeep.notices import begin
 
 POLL_S = 0.25
 RECORDED_S = 10.0
@@ -58,16 +57,8 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], job: InJ
     if end.certain:
         with contextlib.suppress(SiteError):  # a full disk; the record is there
             ledger.append(run.ledger, Ended.by(attempt.number, end))
-        note(run, attempt.number, end)
-        _send_notices(run, attempt, end, wait=job is None or not job.has_others)
+    hooks.ended(run, attempt.number, end, wait=job is None or not job.has_others)
     return end
-
-
-def _send_notices(run: RunFolder, attempt: Attempt, end: End, *, wait: bool) -> None:
-    """Send the notices of a recorded end, and `wait` for that if the job ends now."""
-    plan = shown_plan.find(run, [attempt.number])[0]
-    moments = ["end"] if end.kept_going or end.followed_by else ["end", "over"]
-    begin.from_job(run, attempt.number, plan.notices if plan else (), moments, wait=wait)
 
 
 def failed(error: TorusrunError) -> End:

@@ -31,6 +31,7 @@ from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.verdict import Evidence, verdict
 from torusrun.orchestrator.place.hosts.same_host import without
 from torusrun.orchestrator.place.placement.mapping import Placement, place
+from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.bad_nodes import memory
 from torusrun.orchestrator.run.bad_nodes.bad_node import spared
 from torusrun.orchestrator.run.folder import claim, ledger
@@ -51,8 +52,6 @@ from torusrun.orchestrator.run.state import dependencies
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
 from torusrun.orchestrator.schedulers import interface
 from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
-from torusrun.orchestrator.sweeps import study_in_job as study
-from torusrun.orchestrator.upkeep.notices import begin
 
 LOOK_S = 2.0  # between looks for a newer attempt
 
@@ -62,7 +61,6 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
     attempt = run.attempt(number)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
     end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), in_job.read(attempt))
-    study.report(run, number, end)
     for recorder in times:
         recorder.look(last=True)
     return end
@@ -115,7 +113,7 @@ class Supervisor:
         for number in range(1, self.attempt.number):  # of which the supervisor was killed
             end_remains(self.folder.attempt(number), self.plan)
         forget_first(self.folder, self.attempt)
-        self.planned = study.begin(self.folder, self.planned)
+        self.planned = hooks.begins(self.folder, self.planned)
         self.plan = self.planned.plan
         self._count_cores()
         starter = launcher(self.plan, os.environ)
@@ -130,7 +128,7 @@ class Supervisor:
         reason = self.plan.chosen.reason if self.plan.chosen else ""
         dims, hosts = placement.grid.dims, tuple(placement.hosts)
         ledger.append(self.folder.ledger, Started(self.attempt.number, job, hosts, dims, reason))
-        begin.from_job(self.folder, self.attempt.number, self.plan.notify.moments, ["start"], wait=False)
+        hooks.started(self.folder, self.attempt.number, self.plan)
         running = Running(
             self.plan, self.folder, self.attempt, placement, program, self._launched(starter, image), self._asked,
             starter.stop_signal, self.here,
@@ -202,9 +200,7 @@ class Supervisor:
         hosts = without(self.hosts, self.job.lost)
         if not self.plan.has_preflight or self.job.checked:
             return hosts
-        from torusrun.orchestrator.nodes.preflight.preflight import passed
-
-        return passed(self.plan, self.folder, self.attempt, hosts, starter, self._asked)
+        return hooks.sound_hosts(self.plan, self.folder, self.attempt, hosts, starter, self._asked)
 
     def _place(self, hosts: Sequence[str]) -> Placement:
         if len(hosts) > self.plan.run.nodes:

@@ -89,8 +89,7 @@ class ContainerSettings:
     )
     writable: Annotated[str, kinds.WRITABLE] | None = key(
         None,
-        "lets programs write into the image's file system: tmpfs (kept in memory until a rank ends), or a "
-        "node-local folder in which each rank's changes stay; default: read-only",
+        "where changes of the image go: tmpfs (until a rank ends), or a node-local folder; default: read-only",
     )
     verify: Literal["checksum", "signature"] = key(
         "checksum",
@@ -177,15 +176,15 @@ class Site:
         "own as package.module:Class"
     )
     launcher: Literal["srun", "mpirun", "mpiexec", "mpiexec.hydra", "spawn"] = needed(
-        "the program that starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI, recognised by "
-        "its version), mpiexec.hydra (MPICH, Intel MPI), or spawn (processes of this machine)"
+        "the program that starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI), mpiexec.hydra "
+        "(MPICH, Intel MPI), or spawn (processes of this machine)"
     )
     node: Node = key(Node(), "one node")
     preflight: PreflightSettings = key(PreflightSettings(), "checks before the ranks start")
     step_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {},
-        "by model, and by what its training changes, as in 'resnet50, bf16, compiled': microseconds of a step on one "
-        "rank besides its images; torusrun calibrate measures it",
+        "by model, as in 'resnet50, bf16, compiled': microseconds of a step on one rank besides its images; torusrun "
+        "calibrate measures it",
     )
     image_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds of one image on one rank, as in resnet-digits: 85"
@@ -195,8 +194,7 @@ class Site:
     )
     step_spread: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.SPREADS]] = key(
         {},
-        "by model: the standard deviation of a rank's step as a share of its mean; torusrun calibrate measures it, and "
-        "a prediction without it takes that of published runs",
+        "by model: the standard deviation of a rank's step as a share of its mean; default: that of published runs",
     )
     step_batch: dict[Annotated[str, kinds.LINE], Annotated[int, kinds.RANKS]] = key(
         {}, "by model: the images of a rank at which its step was measured, and at twice as many; others are doubtful"
@@ -232,8 +230,8 @@ class Site:
     )
     umask: Annotated[int, kinds.UMASK] = key(
         0o077,
-        "who may read the files of a run: 077 (its user), 027 (the user's group, too) or 022 (everybody); only "
-        "the user may read files with the attempt's token or values of env",
+        "who may read the files of a run: 077 (its user), 027 (the group, too) or 022 (everybody); never those with "
+        "the attempt's token or values of env",
     )
     container: ContainerSettings = key(ContainerSettings(), "images: how to build and run them")
     python: Annotated[str, kinds.LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")
@@ -274,8 +272,8 @@ class Site:
     )
     attempts_by: Literal["array", "dependency"] = key(
         "array",
-        "how these jobs wait for one another: array (one submission), or dependency (each is submitted by itself, and "
-        "waits for the end of the one before it), for a site that forbids arrays or limits their size",
+        "how these jobs are submitted: as an array, or for a site that forbids arrays by dependency, each after the "
+        "end of the one before",
     )
     stop_before_s: Annotated[float, kinds.DURATION] = key(
         60.0, "how long before the time limit ranks get the signal to write a checkpoint", name="stop_before"

@@ -24,9 +24,8 @@ class SweepKeys:
 
     values: dict[Annotated[str, KEY], yaml.Node] = key(
         {},
-        "any key of a run, as in train.optimizer.lr, with its values: a list, or {from: 64, to: 512, log: 4} "
-        "for 4 values of equal ratios, {from: 0.0, to: 1, linear: 5} for 5 of equal distances; with a study a list, "
-        "{from: 1e-3, to: 1.0}, {..., log: true} or {..., step: 0.1}",
+        "any key of a run, as in train.optimizer.lr: a list, {from: 64, to: 512, log: 4} or {..., linear: 5}; with a "
+        "study a list, {from: 1e-3, to: 1.0}, {..., log: true} or {..., step: 0.1}",
         others=True,
     )
     listed: tuple[dict[Annotated[str, KEY], yaml.Node], ...] = key(

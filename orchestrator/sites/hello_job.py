@@ -14,15 +14,17 @@ from typing import Any
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import INHERITED, KEPT
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.keys.load import site_file
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.attempts.cancel import cancel
 from torusrun.orchestrator.run.attempts.submit import first
 from torusrun.orchestrator.run.folder import index
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
+from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.sites import hello
@@ -53,12 +55,12 @@ def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check
     private.write_bytes(folder / "word", talk.word.encode())
     spec = folder / "doctor.yaml"
     private.write_bytes(spec, json.dumps(_spec(name, site, nodes, limit_s, folder)).encode())  # JSON is YAML
-    run, judgement = Run(first(plan(spec), folder)), list[Check]()
+    run, judgement = first(plan(spec), folder), list[Check]()
     try:
         _ask(run, site, folder)
         view = _wait(run, talk, nodes * site.node.ranks, wait_s)
         if view is None:
-            why = f"it had not ended after {wait_s:g} s, and was cancelled: {run.status().reason or 'it ran'}"
+            why = f"it had not ended after {wait_s:g} s, and was cancelled: {views([run])[0].reason or 'it ran'}"
             judgement = [warning("job", why, "the queue may be busy: try again with --wait 1h, or name another queue")]
         else:
             judgement = list(judged(site, nodes, talk, view, _log(run)))
@@ -66,7 +68,9 @@ def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check
         is_gone = _removed(run)
     yield from judgement
     if not is_gone:
-        yield warning("job", f"run {run.id} is not over, and stays", f"`torusrun cancel {run.id}`, once it answers")
+        yield warning(
+            "job", f"run {run.run_id} is not over, and stays", f"`torusrun cancel {run.run_id}`, once it answers"
+        )
 
 
 def _size(site: Site) -> tuple[int, float]:
@@ -94,23 +98,23 @@ def _spec(name: str, site: Site, nodes: int, limit_s: float, folder: Path) -> di
     }
 
 
-def _ask(run: Run, site: Site, folder: Path) -> None:
+def _ask(run: RunFolder, site: Site, folder: Path) -> None:
     """Make rank 0 check, before it gets its answer, whether its node may submit the job."""
-    attempt = run.folder.attempt(1)
-    asked_for = request(read_attempt(run.folder, 1), attempt)
+    attempt = run.attempt(1)
+    asked_for = request(read_attempt(run, 1), attempt)
     if command := client.of(site).scheduler.ask_command(asked_for):
         environment = {"inherited": INHERITED, "kept": sorted(KEPT), "secrets": asked_for.secrets}
         asked = {"argv": command, "script": str(attempt.script), **environment}
         private.write_bytes(folder / "ask", json.dumps(asked).encode())
 
 
-def _wait(run: Run, talk: Talk, ranks: int, wait_s: float) -> View | None:
+def _wait(run: RunFolder, talk: Talk, ranks: int, wait_s: float) -> View | None:
     """The run's last view, or None if it takes longer than `wait_s`; answers the ranks meanwhile."""
     end_s, poll_s = time.monotonic() + wait_s, 0.0
     while True:
         talk.listen(ranks)
         if time.monotonic() >= poll_s:
-            view = run.status()
+            view = views([run])[0]
             if view.state.certain:
                 talk.listen(ranks)
                 return view
@@ -120,23 +124,23 @@ def _wait(run: Run, talk: Talk, ranks: int, wait_s: float) -> View | None:
         time.sleep(LOOK_S)
 
 
-def _removed(run: Run) -> bool:
+def _removed(run: RunFolder) -> bool:
     """End the run if it is not over, remove it from the index, and remove its folder; False if it does not end."""
     end_s = time.monotonic() + ENDING_S
-    if not run.status().state.over:
+    if not views([run])[0].state.over:
         with contextlib.suppress(TorusrunError):
-            run.cancel()
-    while not (is_over := run.status().state.over) and time.monotonic() < end_s:
+            cancel(run)
+    while not (is_over := views([run])[0].state.over) and time.monotonic() < end_s:
         time.sleep(POLL_S)
     if is_over:
-        index.forget(run.folder)
+        index.forget(run)
     return is_over
 
 
-def _log(run: Run) -> str:
+def _log(run: RunFolder) -> str:
     """The last lines of the job's and its first rank's output, for a failure."""
     texts: list[str] = []
-    attempt = run.folder.attempt(1).folder
+    attempt = run.attempt(1).folder
     for path in [*sorted(attempt.glob("**/*.log")), attempt / "job.err"]:
         try:
             texts += path.read_text(encoding="utf-8", errors="replace").splitlines()[-3:]

@@ -33,7 +33,7 @@ OF_RANKS = {
     for rank in (0, 1)
 }  # fmt: skip
 OF_JOB = {"job.sh", "job.out", "job.err", "job.out.times", "job.err.times"}
-OF_ATTEMPT = {"plan.json", "placement.json", "hostfile", "pulse", "end.json"} | OF_JOB | OF_RANKS
+OF_ATTEMPT = {"plan.json", "placement.json", "hostfile", "pulse", "in_job.json", "end.json"} | OF_JOB | OF_RANKS
 LATER = ("attempts/1/ranks/0000.load.json", "attempts/1/ranks/probe")  # in an attempt of a second or more
 GROUPS = {"run.yaml", "plan.json", "provenance.json", "ledger.jsonl"} | {f"attempts/1/{name}" for name in OF_ATTEMPT}
 

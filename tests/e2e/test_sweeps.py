@@ -17,7 +17,7 @@ case $WHICH in 0) other=1;; 1) other=0;; 3) test -d ../2; exit $((3 * $?));; *) 
 for _ in $(seq 600); do test -e ../../../${TORUSRUN_RUN%.*}.$other/attempts/1/here && exit; sleep 0.2; done
 exit 9
 """
-VALUES = ("--sweep", f"env.WHICH={','.join(map(str, range(MEMBERS)))}", "--at-once", "2")
+VALUES = ("--sweep", f"env.WHICH={','.join(map(str, range(MEMBERS)))}", "--set", "sweep.at_once=2")
 
 
 def members(place: Place, sweep: str) -> list[Path]:

@@ -378,7 +378,7 @@ def test_the_cost_has_starts_and_stops_as_in_former_runs_of_the_site(
 ) -> None:
     spec = write_specs(home)
     (home / "site.yaml").write_text(f"{(home / 'site.yaml').read_text()}image_us: {{resnet-digits: 100}}\n")
-    words = ["plan", str(spec), "--sweep", "train.optimizer.lr=0.1,0.2,0.3,0.4", "--at-once", "2"]
+    words = ["plan", str(spec), "--sweep", "train.optimizer.lr=0.1,0.2,0.3,0.4", "--set", "sweep.at_once=2"]
     assert main([*words, "--json"]) == 0
     bare = json.loads(capsys.readouterr().out)
     assert bare["start_s"] is None

@@ -344,7 +344,7 @@ def test_the_rank_that_a_hung_training_waits_for_is_named(where: dict[int, Where
     assert said.reason.startswith(f"no progress for 600 s after step 57{limit}: ")
 
 
-@pytest.mark.parametrize("module", ["collectives.ring", "meeting.agree", "meeting.rendezvous"])
+@pytest.mark.parametrize("module", ["collectives.torus", "meeting.agree", "meeting.rendezvous"])
 def test_a_rank_waits_for_others_in_the_modules_that_do(module: str) -> None:
     found = importlib.util.find_spec(f"torusrun.training.{module}")
     assert found and Where("S", [f"{found.origin}:61 _wait"]).waits_for_others

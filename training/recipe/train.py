@@ -164,9 +164,8 @@ class SyncKeys:
     )
     buckets: Literal["auto", "exact", "fujitsu", "equal", "ddp", "one"] = key(
         "auto",
-        "which gradients are reduced together during backward: exact (the best plan, from times measured in the "
-        "first steps), fujitsu, equal (in bytes), ddp (1 MiB, then 25 MiB), one, or auto: exact on a GPU and one on a "
-        "CPU, so that timing does not change the bits of a result",
+        "which gradients are reduced together during backward: exact (the best plan by measured times), fujitsu, equal "
+        "(in bytes), ddp (1 MiB, then 25 MiB), one, or auto: exact on a GPU, one on a CPU",
     )
     count: Annotated[int, Limits(at_least=1, at_most=10_000)] = key(4, "number of buckets, for equal")
     wire: Literal["fp32", "fp16", "bf16"] = key("fp32", "the type in which gradients are sent")
@@ -181,8 +180,8 @@ class NormKeys:
 
     statistics: Literal["moving", "last"] = key(
         "moving",
-        "evaluation normalizes with moving averages, averaged over the ranks in every step, or the last batch's "
-        "mean and variance, averaged before evaluations and checkpoints only",
+        "evaluation normalizes with moving averages, averaged in every step, or with the last batch's mean and "
+        "variance, averaged before evaluations and checkpoints",
         source="last: Akiba et al. 2017, arXiv 1711.04325",
     )
     momentum: Annotated[float, Limits(above=0, at_most=1)] | None = key(

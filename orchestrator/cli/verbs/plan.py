@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.show.placement import outlook
     from torusrun.orchestrator.sweeps.plans import is_sweep
 
-    if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
+    if args.sweep or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
     planned = plan(args.file, site=args.site, settings=args.settings)
     if args.check and planned.site.host:
@@ -112,7 +112,7 @@ def _sweep(args: argparse.Namespace) -> int:
         raise UserError(
             "--hosts, --svg, --ask and --check are for one run: leave out the sweep, as in --set sweep=null"
         )
-    asked = SweepOptions(tuple(args.sweep), args.at_once)
+    asked = SweepOptions(tuple(args.sweep))
     sweep = plan_sweep(args.file, site=args.site, settings=args.settings, asked=asked)
     if args.json:
         print(json.dumps(preview.as_json(sweep, cost(sweep)), indent=1))

@@ -36,6 +36,12 @@ def note(run: RunFolder, number: int, end: End) -> None:
     _blame(run, number, dict.fromkeys(hosts, end.reason), REASONS[end.cause], certain=False)
 
 
+def ended(run: RunFolder, number: int, end: End, *, wait: bool) -> None:
+    """Blame the suspects of an end that is certain."""
+    if end.certain:
+        note(run, number, end)
+
+
 def found_bad(run: RunFolder, number: int, findings: Mapping[str, str]) -> None:
     """Blame hosts that a check of attempt `number` found bad, with what it found on each: they are bad at once.
 

@@ -164,17 +164,17 @@ def _is_meant(run: RunFolder, word: str) -> bool:
 def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder]:
     """The newest `most` of these runs, by default all, without those that are over and whose folders are gone."""
     known = settled.runs()
-    found: list[RunFolder] = []
+    newest: list[RunFolder] = []
     gone: list[str] = []
     for run in reversed(named):
-        if len(found) == most:
+        if len(newest) == most:
             break
         if run.run_id in known and is_gone(run):
             gone.append(run.run_id)
         else:
-            found.append(run)
+            newest.append(run)
     settled.forget(gone)
-    return found[::-1]
+    return newest[::-1]
 
 
 def own(run: RunFolder) -> None:
@@ -229,11 +229,11 @@ def is_gone(run: RunFolder) -> bool:
 
 def _clean(gone: list[RunFolder]) -> None:
     """Remove the remains of runs that killed clients left, unless a client is just making a run."""
-    there = [run for run in gone if (run.sweep or run.folder).parent.is_dir()]
-    if not there:
+    removable = [run for run in gone if (run.sweep or run.folder).parent.is_dir()]
+    if not removable:
         return
     with contextlib.suppress(SiteError, OSError), _locked(0.0):
-        for run in filter(_is_long_gone, there):
+        for run in filter(_is_long_gone, removable):
             if run.sweep and not os.path.lexists(run.sweep):
                 _forget_member(run)
             elif private.is_mine(run.removed) or not os.path.lexists(run.removed):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import claim, index, ledger, settled
 from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.end_words import ended as end_of
@@ -30,7 +31,6 @@ from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.answers import Answer
 from torusrun.orchestrator.schedulers.client import Client, note_action
 from torusrun.orchestrator.schedulers.words import whole
-from torusrun.orchestrator.upkeep.notices import begin
 
 DEFAULT_TIMEOUT_S = 30.0
 PATIENCE_S = 5.0  # after this a user believes that `status` hangs; a healthy scheduler answers in a second or two
@@ -107,10 +107,12 @@ def standing(
             jobs[id(record)] = answer
     jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs], fresh, until_s))
     found = [_settle(record, jobs.get(id(record)), now_s, until_s, newest=newest) for record in records]
-    begin.from_client(
-        begin.Over(record.folder, record.attempt, record.plan.notices, status.state, record.events)
-        for record, status in found
-        if record.mine and status.state.over and record.plan and record.plan.notices
+    hooks.seen_over(
+        [
+            hooks.Over(record.folder, record.attempt, record.plan.notices, status.state, record.events)
+            for record, status in found
+            if record.mine and status.state.over and record.plan and record.plan.notices
+        ]
     )
     return found
 

@@ -1,38 +1,97 @@
-"""One recipe: the published values, its schedule with marks, the changes of a run, and curves."""
+"""The published recipes: all in one table, and one with its schedule, the marks of its values, and curves."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torusrun.orchestrator.base.shown.curve import LABEL, Axis, Curve, foot
 from torusrun.orchestrator.base.shown.numbers import thousands
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.keys.write import as_written
-from torusrun.orchestrator.show.recipes.listing import WIDTH, facts
-from torusrun.orchestrator.show.recipes.marks import NO_BREAK, legend, weakest, with_mark
 from torusrun.training.counted import counted
-from torusrun.training.recipe.files import Change, Mark, Published
+from torusrun.training.recipe.files import CERTAINTIES, Mark, Published, load, names
 from torusrun.training.recipe.train import Train
-from torusrun.training.schedule.phases import Course, Phase, phases_of
+from torusrun.training.schedule.phases import Course, Phase
+
+NO_BREAK = "\u00a0"
+ORDER = list(CERTAINTIES)
+
+
+def weakest(*marks: Mark | None) -> str:
+    """The letter of the least certain of these marks; '' without marks."""
+    found = [ORDER.index(mark.certainty) for mark in marks if mark]
+    return ORDER[max(found)][0] if found else ""
+
+
+def with_mark(text: str, letter: str) -> str:
+    """The text with its letter, as '224 s v'; lines do not break at the space before the letter."""
+    return f"{text}{NO_BREAK}{letter}" if letter else text
+
+
+def legend() -> str:
+    return "\n".join(f"{word[0]}  {word}: {means}" for word, means in CERTAINTIES.items())
+
+
+WIDTH = 79
+TITLES = {"who": "who", "time": "time", "accuracy": "accuracy", "batch": "batch", "gpus": "GPUs"}
+
+
+def as_text() -> str:
+    """The table, at most 80 columns wide, and the meaning of its marks."""
+    table = _table()
+    errata = [f"* {recipe.name}: {recipe.erratum}" for recipe in table.rows if recipe.erratum]
+    notes = [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in errata]
+    parts = ["\n".join(table.lines()), *notes, legend(), "more: torusrun recipes show NAME"]
+    return "\n\n".join(parts).replace(NO_BREAK, " ")
+
+
+def as_json() -> dict[str, Any]:
+    return {"recipes": _table().as_json()}
+
+
+def facts(recipe: Published) -> dict[str, Any]:
+    """The published facts of a record, each value with its mark."""
+    return {key: {"value": fact.value, **fact.mark._asdict()} for key, fact in recipe.facts.items()}
+
+
+def _table() -> Table[Published]:
+    columns: list[Column[Published]] = [
+        Column("recipe", lambda recipe: recipe.name, key="name"),
+        Column(None, lambda recipe: recipe.title, key="title"),
+        *(Column(title, partial(_cell, fact=fact)) for fact, title in TITLES.items()),
+        Column(None, facts, key="published"),
+    ]
+    return Table(columns, [load(name) for name in names()])
+
+
+def _cell(recipe: Published, fact: str) -> str:
+    found = recipe.facts[fact]
+    star = "*" if fact == "batch" and recipe.erratum else ""
+    return with_mark(f"{found.value}{star}", "" if fact == "who" else weakest(found.mark))
+
 
 CURVE = WIDTH - LABEL - len("|")
 TOP = {"batch": "batch", "size": "data.size", "weight_decay": "optimizer.weight_decay"}  # used if phases do not set it
 ALWAYS = {"epochs", "learning rate"}
-DERIVED = Mark("derived", "the rules of scaling")
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A recipe, its training here, and the numbers of ranks and samples."""
+class ShownRecipe:
+    """A recipe as it was published."""
 
     recipe: Published
-    train: Train
-    changes: tuple[Change, ...]
-    ranks: int
-    train_samples: int
+
+    @property
+    def train(self) -> Train:
+        return self.recipe.train
+
+    @property
+    def train_samples(self) -> int:
+        return self.recipe.scale.epoch_samples
 
     @property
     def course(self) -> Course:
@@ -49,11 +108,10 @@ class Shown:
             "published": facts(recipe),
             "techniques": list(recipe.techniques),
             "left_out": list(recipe.left_out),
-            "ranks": self.ranks,
+            "ranks": recipe.scale.ranks,
             "train_samples": self.train_samples,
             "train": as_written(self.train),
             "marks": marks,
-            "changes": [change._asdict() for change in self.changes],
         }
 
     def as_text(self) -> str:
@@ -67,7 +125,6 @@ class Shown:
             self._curves(),
             _listed("techniques", recipe.techniques),
             _listed("not as published", recipe.left_out),
-            _listed("changed by the rules of scaling", [*map(str, self.changes)]),
             legend(),
         ]
         return "\n\n".join(part for part in parts if part).replace(NO_BREAK, " ")
@@ -80,8 +137,8 @@ class Shown:
             yield _wrapped(f"{'erratum':10}{self.recipe.erratum}", " " * 10)
 
     def _where(self) -> str:
-        data = "as published" if not self.changes else f"on {self.train.data.name}"
-        return f"schedule, {data}: {counted(self.ranks, 'rank')}, {counted(self.train_samples, 'image')} in an epoch"
+        ranks = counted(self.recipe.scale.ranks, "rank")
+        return f"schedule, as published: {ranks}, {counted(self.train_samples, 'image')} in an epoch"
 
     def _schedule(self) -> str:
         """A column for each value that changes, then the constant values."""
@@ -106,16 +163,14 @@ class Shown:
 
     def _mark(self, phase: Phase, key: str) -> str:
         """The letter of a value, from this phase or the last one before it that sets the value."""
-        published = phases_of(self.recipe.train, self.train_samples)[phase.number]
-        computed = [] if _value(phase, key) == _value(published, key) else [DERIVED]
         written = self.recipe.written["phases"]
         for number in range(phase.number, -1, -1):
             if key in written[number]:
                 path = f"phases[{number}].{key}"
                 ends = range(len(written[number][key])) if isinstance(written[number][key], list) else ()
                 marks = [self.recipe.mark(f"{path}[{end}]") for end in ends] or [self.recipe.mark(path)]
-                return weakest(*marks, *computed)
-        return weakest(self.recipe.mark(TOP[key]), *computed)
+                return weakest(*marks)
+        return weakest(self.recipe.mark(TOP[key]))
 
     def _others(self) -> Iterator[str]:
         """The values that are not in the table, one line for each section."""
@@ -126,9 +181,8 @@ class Shown:
 
     def _other(self, key: str, name: str) -> str:
         """A value with its mark, as 'momentum 0.9 v', or '' if the training has no such value."""
-        now, published = (_at(as_written(train), key) for train in (self.train, self.recipe.train))
-        letter = weakest(self.recipe.mark(key), *([] if now == published else [DERIVED]))
-        return "" if now is None else f"{name} {with_mark(_word(now), letter)}".strip()
+        value = _at(as_written(self.train), key)
+        return "" if value is None else f"{name} {with_mark(_word(value), weakest(self.recipe.mark(key)))}".strip()
 
     def _curves(self) -> str:
         course, epochs = self.course, self.train.epochs
@@ -189,11 +243,6 @@ def _at(document: Any, key: str) -> Any:
     for part in key.split("."):
         document = document.get(part) if isinstance(document, dict) else None
     return document
-
-
-def _value(phase: Phase, key: str) -> Any:
-    """The value of a phase by the key of a recipe."""
-    return phase.view.size if key == "size" else getattr(phase, key)
 
 
 def _word(value: Any) -> str:
