@@ -26,8 +26,8 @@ from torusrun.training.meeting import done, rendezvous
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import Parts, build_parts, settle
 from torusrun.training.progress import Progress
+from torusrun.training.recipe.facts import named, program
 from torusrun.training.recipe.protocols import DataSet, lacks
-from torusrun.training.recipe.variant import named, program
 from torusrun.training.reporting import events
 from torusrun.training.reporting.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from torusrun.training.reporting.metrics import Metrics

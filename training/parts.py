@@ -17,10 +17,10 @@ from torusrun.training.models import given
 from torusrun.training.models.compiled import compile_
 from torusrun.training.recipe import names
 from torusrun.training.recipe.build import build, expect
+from torusrun.training.recipe.facts import LAYOUT
 from torusrun.training.recipe.protocols import DataSet, Optimizer, complete, lacks
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import Train
-from torusrun.training.recipe.variant import LAYOUT
 from torusrun.training.reporting.output import warn
 from torusrun.training.schedule.phases import Course, named
 

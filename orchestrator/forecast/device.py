@@ -17,7 +17,7 @@ from typing import Literal
 
 from torusrun.orchestrator.forecast import constants
 from torusrun.orchestrator.forecast.interval import Factor, Interval
-from torusrun.training.recipe.variant import Variant
+from torusrun.training.recipe.facts import Variant
 
 Where = Literal["host", "gpu", "processor"]
 OTHER_HOST = "the rate is that of torusrun on one card of this type, with other versions"

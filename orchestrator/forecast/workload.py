@@ -14,11 +14,10 @@ from torusrun.orchestrator.forecast.step import EXACT, Grouping, InputTime
 from torusrun.orchestrator.place.cost.algorithms import TORUS
 from torusrun.orchestrator.place.cost.all_reduce import Cost
 from torusrun.orchestrator.place.cost.links import Network
-from torusrun.training.recipe.facts import DataFacts, ModelFacts, Tensor, data_facts, model_facts
+from torusrun.training.recipe.facts import DataFacts, ModelFacts, Tensor, data_facts, model_facts, named
 from torusrun.training.recipe.names import MODELS, is_own
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import ModelKeys, SyncKeys, Train
-from torusrun.training.recipe.variant import named
 from torusrun.training.sync import plans
 
 FOR_PHOTOGRAPHS = ("resnet18", "resnet50")
@@ -29,7 +28,7 @@ BESIDE_GRADIENTS = 2  # numbers that training/sync sends along: the loss, and wh
 class MeasuredFacts:
     """What a measuring run has counted: by model the parameters of each tensor, by data set the samples of both parts.
 
-    The names have the options of models and data sets (training/recipe/variant.py).
+    The names have the options of models and data sets (training/recipe/facts.py).
     """
 
     tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -18,10 +18,9 @@ from torusrun.training.data import image_files
 from torusrun.training.data.view import View
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import Parts
-from torusrun.training.recipe.facts import data_facts, model_facts
+from torusrun.training.recipe.facts import data_facts, model_facts, program
 from torusrun.training.recipe.protocols import DataSet
 from torusrun.training.recipe.train import Train
-from torusrun.training.recipe.variant import program
 from torusrun.training.schedule.phases import Course
 
 

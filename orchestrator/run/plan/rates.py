@@ -23,8 +23,8 @@ from torusrun.orchestrator.place.cost.all_reduce import Backend
 from torusrun.orchestrator.place.placement.charge import Charge
 from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.training.recipe.facts import LAYOUT, program, read_program, variant
 from torusrun.training.recipe.train import ModelKeys, Train
-from torusrun.training.recipe.variant import LAYOUT, program, read_program, variant
 from torusrun.training.schedule.phases import Course
 
 GIVEN = "--images-per-s"
