@@ -13,8 +13,8 @@ from optimized import DECAY, MOMENTUM, model, take_at
 from torch import nn
 
 from torusrun.training.recipe.build import build
+from torusrun.training.recipe.fits import OF_OPTIMIZERS
 from torusrun.training.recipe.names import OPTIMIZERS
-from torusrun.training.recipe.options import OF_OPTIMIZERS
 from torusrun.training.recipe.protocols import Optimizer
 from torusrun.training.recipe.train import OptimizerKeys, Train
 

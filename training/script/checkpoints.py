@@ -26,10 +26,10 @@ from torusrun.training.meeting.ranks import too_few
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.train import CheckpointKeys
 from torusrun.training.reporting import events
+from torusrun.training.reporting.exits import StopRequest
 from torusrun.training.reporting.metrics import Metrics
 from torusrun.training.reporting.output import warn
 from torusrun.training.script.given import Given, HeartbeatFile
-from torusrun.training.step.stop import StopRequest
 
 CPU = torch.device("cpu")
 FRESH, FAILED = -1, -2  # in place of a number of steps
