@@ -45,16 +45,16 @@ class Node:
         None, "network interface of the ranks' traffic, as in ib0; default: by host name"
     )
     inter_node_bytes_per_s: Annotated[float, kinds.RATE] = key(
-        12.5e9, "bandwidth of all adapters of a node together, one way", name="inter_node", former="network"
+        12.5e9, "bandwidth of all adapters of a node together, one way", name="inter_node"
     )
     intra_node_bytes_per_s: Annotated[float, kinds.RATE] = key(
-        50e9, "bandwidth from one GPU to another in the same node, one way", name="intra_node", former="inside"
+        50e9, "bandwidth from one GPU to another in the same node, one way", name="intra_node"
     )
     inter_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
-        5.0, "microseconds of a small message between nodes, by NCCL with LL in a tree", former="network_latency_us"
+        5.0, "microseconds of a small message between nodes, by NCCL with LL in a tree"
     )
     intra_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
-        0.6, "microseconds of a small message within a node, by NCCL with LL over NVLink", former="inside_latency_us"
+        0.6, "microseconds of a small message within a node, by NCCL with LL over NVLink"
     )
     mean_time_to_failure_s: Annotated[float, kinds.DURATION] | None = key(
         None,

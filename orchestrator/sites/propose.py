@@ -19,10 +19,17 @@ from torusrun.orchestrator.keys.site import ContainerSettings, Node, Site
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from torusrun.orchestrator.schedulers.launchers import ASKED
 from torusrun.orchestrator.schedulers.words import clock
-from torusrun.orchestrator.sites import nodes
 from torusrun.orchestrator.sites.choices import Certainty, Choices, Chosen, Setting, surest
 from torusrun.orchestrator.sites.detect import SECTIONS, KnownCluster, Reached
-from torusrun.orchestrator.sites.machine import MPI_MODULES, RUNTIME_MODULES, Machine, file_system, is_shared, preferred
+from torusrun.orchestrator.sites.machine import (
+    MPI_MODULES,
+    RUNTIME_MODULES,
+    Machine,
+    file_system,
+    is_shared,
+    node_settings,
+    preferred,
+)
 from torusrun.training.counted import counted
 from torusrun.training.recipe.key import key_of
 
@@ -42,7 +49,7 @@ def propose(found: Reached, known: KnownCluster | None, machine: Machine, choice
         *([Setting("queue", chosen.value, chosen.how)] if chosen and chosen.value else []),
         *_launcher(facts, machine),
         *([environment[0]] if environment else []),
-        *nodes.settings(facts, kind, environment[1] if environment else None, machine, local=found.one_machine),
+        *node_settings(facts, kind, environment[1] if environment else None, machine, local=found.one_machine),
         *_account(found, known, choices),
         *([Setting("topology", dict(facts.topology), facts.commands["topology"])] if facts.topology else []),
         *_folders(found, choices),

@@ -170,7 +170,6 @@ SITES = [
     ("a rate without end", f"node: {{inter_node: {'9' * 400}GB/s}}\n", "4:20", "is not a bandwidth"),
     ("a rate too large", "node: {inter_node: 9999999999999TB/s}\n", "4:20", "must be at most 1e+18"),
     ("no rate", "node: {inter_node: 0GB/s}\n", "4:20", "must be at least 1 bytes per second; write it as 12.5GB/s"),
-    ("a key of an earlier version", "node: {inside: 60GB/s}\n", "4:8", "did you mean 'intra_node', its new name?"),
     ("a share without end", f"topology: {{source: slurm, uplink: 1/{'9' * 400}}}\n", "4:35", "is not a share"),
     ("a share too small", "topology: {source: slurm, uplink: 1e-300}\n", "4:35", "must be at least 1e-06"),
     ("ranks without end", "node: {ranks: 1000000}\n", "4:15", "'node.ranks' must be at most 1024"),

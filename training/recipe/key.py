@@ -21,18 +21,16 @@ def key(
     unit: str = "",
     source: str = "",
     short: bool = False,
-    former: str = "",
     mistaken: tuple[str, ...] = (),
     others: bool = False,
 ) -> T:
     """A dataclass field with its `default`, meaning, `name` in a file if it has another, unit and published source.
 
-    The value of a `short` key may be written in place of its whole section. `former` is its name in earlier files,
-    `mistaken` are keys that users write for it. A field of `others` is a dict of all keys of its section that are not
-    declared.
+    The value of a `short` key may be written in place of its whole section. `mistaken` are keys that users write for
+    it. A field of `others` is a dict of all keys of its section that are not declared.
     """
     metadata = {
-        "help": help_, "key": name, "unit": unit, "source": source, "short": short, "former": former,
+        "help": help_, "key": name, "unit": unit, "source": source, "short": short,
         "mistaken": mistaken, "others": others,
     }  # fmt: skip
     if isinstance(default, dict):

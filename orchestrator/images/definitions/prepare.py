@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,6 @@ from torusrun.orchestrator.images.definitions.dockerfile import definition as do
 from torusrun.orchestrator.images.definitions.image_file import load
 from torusrun.orchestrator.images.definitions.image_keys import Base, ImageFile
 from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, collect
-from torusrun.orchestrator.images.definitions.mirror import completed
 from torusrun.orchestrator.images.definitions.package_lock import PackageLock
 from torusrun.orchestrator.images.definitions.requirements import brought
 
@@ -54,7 +54,7 @@ def prepare(
 
 def sources(path: Path, host_mpi: bool, compression: str) -> list[str]:
     """The keys by which a run finds the images of the image file at `path`, built with or without network."""
-    image_file = completed(load(path))
+    image_file = with_mirror(load(path))
     collected = _collected(image_file, path, Variant(host_mpi=host_mpi), compression)
     variants = [Variant(host_mpi=host_mpi, offline=offline) for offline in (False, True)]
     return [_rendered(collected, image_file, path, variant).key for variant in variants]
@@ -71,7 +71,7 @@ def rendered(path: Path, variant: Variant, context: Path | None = None) -> tuple
 
 def _read(path: Path, context: Path | None) -> ImageFile:
     """The image file at `path`; the folder `context`, if it is given, is the one of its Dockerfile."""
-    image_file = completed(load(path))
+    image_file = with_mirror(load(path))
     if context and not image_file.dockerfile:
         raise UserError(f"--context: {path} is not a Dockerfile and names none; leave it out")
     return replace(image_file, context=str(context)) if context else image_file
@@ -145,3 +145,23 @@ def _advice(image_file: ImageFile, inputs: Inputs) -> Iterator[str]:
     ):
         what = "Dockerfile" if image_file.dockerfile else "definition"
         yield f"the {what} names a base without its digest (NAME@sha256:...): its tag can become another image"
+
+
+SOURCES = Path("/etc/apt")
+
+
+def with_mirror(image_file: ImageFile, sources: Path = SOURCES) -> ImageFile:
+    """The image file with the mirror for its build. Raises UserError if this machine has none."""
+    if image_file.base.debootstrap is None or image_file.base.mirror:
+        return image_file
+    return replace(image_file, base=replace(image_file.base, mirror=own_mirror(sources)))
+
+
+def own_mirror(sources: Path = SOURCES) -> str:
+    """The first mirror in this machine's apt sources, in either of their two forms."""
+    files = [sources / "sources.list", *sorted((sources / "sources.list.d").glob("*"))]
+    text = "\n".join(f.read_text(encoding="utf-8", errors="replace") for f in files if f.is_file())
+    found = re.search(r"^(?:deb(?:\s+\[[^\]]*\])?|URIs:)\s+(https?://\S+)", text, re.MULTILINE)
+    if not found:
+        raise UserError("this machine has no Debian mirror configured; name one in 'base.mirror' of the image file")
+    return found[1].rstrip("/")
