@@ -40,7 +40,7 @@ def is_mine(path: Path) -> bool:
 
 @contextmanager
 def umask(mask: int) -> Iterator[None]:
-    """Within, files are created with this umask, in all threads of the process."""
+    """Create files with this umask in the block, in all threads of the process."""
     before = os.umask(mask)
     try:
         yield
@@ -79,7 +79,7 @@ def new(folder: Path, mask: int = UMASK) -> None:
 
 @contextmanager
 def _makable(folder: Path, mend: str) -> Iterator[None]:
-    """Within, an OSError becomes a SiteError that says what can be done for a folder of the home folder."""
+    """Turn an OSError in the block into a SiteError; for a folder below the home folder it has the remedy."""
     try:
         with explained(f"{folder}: this folder cannot be made"):
             yield

@@ -200,7 +200,7 @@ def join(argv: Sequence[str | Path], streams: Streams) -> int:
 
 @contextmanager
 def _interrupting(program: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Within, ctrl-C reaches only the program. A terminal sends it there by itself."""
+    """Let ctrl-C reach only the program during the block. A terminal sends it to the program by itself."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if not os.isatty(0):

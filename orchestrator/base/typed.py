@@ -34,7 +34,7 @@ def read_record(path: Path, kind: type[Kind]) -> Kind | None:
 
 
 def kept_record(path: Path, kind: type[Kind], kept: Mapping[str, Any], /, **known: Any) -> Kind:
-    """As `record_of`, for the content of `path`, with fields that are already `known`.
+    """The record in the content of `path`, as `record_of` reads it, with fields that are already `known`.
 
     Raises SiteError if a field is missing or damaged.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -56,18 +55,11 @@ def members(sweep: SweepKeys) -> list[Member]:
     if not axes:
         raise SpecError([Problem(Mark("sweep"), f"it has no values; give a key {HOW}")])
     total = math.prod(map(len, axes))
-    if sweep.random is None and total > MOST_MEMBERS:
-        raise SpecError([Problem(Mark("sweep"), f"{total:,} combinations are more than {MOST_MEMBERS:,}; use random")])
-    if sweep.random is not None and sweep.random > total:
-        raise SpecError([Problem(Mark("sweep.random"), f"{sweep.random} is more than all {total} combinations")])
-    chosen = range(total) if sweep.random is None else _chosen(total, sweep.random, sweep.seed)
-    members = [_combination(axes, number) for number in chosen]
+    if total > MOST_MEMBERS:
+        raise SpecError([Problem(Mark("sweep"), f"{total:,} combinations are more than {MOST_MEMBERS:,}")])
+    members = [_combination(axes, number) for number in range(total)]
     _refuse_equal(members)
     return members
-
-
-def _chosen(total: int, many: int, seed: int) -> list[int]:
-    return sorted(random.Random(seed).sample(range(total), many))
 
 
 def _combination(axes: Sequence[Sequence[Member]], number: int) -> Member:
@@ -96,7 +88,7 @@ def _values(key: str, node: yaml.Node) -> list[yaml.Node]:
     if isinstance(node, yaml.SequenceNode) and node.value:
         return list(node.value)
     given = "an empty list" if isinstance(node, yaml.SequenceNode) else form(node)
-    hint = did_you_mean(key, ("at_once", "random", "seed", "list")) if "." not in key else ""
+    hint = did_you_mean(key, ("at_once", "seed", "list")) if "." not in key else ""
     raise SpecError([Problem(mark_of(node), f"{shown(key)} must have {HOW}, not {given}{hint}")])
 
 

@@ -150,20 +150,11 @@ class PreflightSettings:
         "least TCP bandwidth between two nodes, one way; default: a third of that of the fast pairs",
         name="pair",
     )
-    nvlinks: Annotated[int, kinds.PER_NODE] | None = key(
-        None, "active NVLinks of each GPU; default: as many as this GPU has on most nodes"
-    )
-    pcie_lanes: Annotated[int, kinds.PER_NODE] | None = key(
-        None, "PCIe lanes of each GPU; default: as many as this GPU has on most nodes"
-    )
     free_memory_bytes: Annotated[int, kinds.SIZE] | None = key(
         None, "free memory of a node; default: half of node.memory", name="free_memory"
     )
     free_disk_bytes: Annotated[int, kinds.SIZE] = key(
         256 * 1024**2, "free space of a node's folder for temporary files", name="free_disk"
-    )
-    clock_s: Annotated[float, kinds.DURATION] = key(
-        10.0, "largest difference between the clock of a node and those of most nodes", name="clock"
     )
 
 

@@ -31,8 +31,7 @@ class SweepKeys:
     listed: tuple[dict[Annotated[str, KEY], yaml.Node], ...] = key(
         (), "whole settings, each of them combined with all of the values above", name="list"
     )
-    random: Annotated[int, MEMBERS] | None = key(None, "take only so many of all combinations, chosen at random")
-    seed: Annotated[int, SEEDS] = key(0, "of that choice, or of a study: the same seed chooses the same ones")
+    seed: Annotated[int, SEEDS] = key(0, "of a study: the same seed chooses the same values")
     study: Literal["optuna"] | None = key(
         None, "choose values of train and env in the jobs, by the results of earlier members: optuna (an extra)"
     )

@@ -32,19 +32,18 @@ def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
     """
     if not site.topology:
         return None
-    wanted, slow, dead_gpus = dict.fromkeys(hosts), site.topology.slow, site.topology.dead_gpus
+    wanted, slow = dict.fromkeys(hosts), site.topology.slow
     if site.topology.by_name:  # the tree has only these hosts, and the faults of others do not matter
         slow = {name: share for name, share in slow.items() if name in wanted}
-        dead_gpus = {name: count for name, count in dead_gpus.items() if name in wanted}
     tree = tree_of(site.topology, list(wanted), site.command_timeout_s)
-    return of_tree(tree, site, slow, dead_gpus)
+    return of_tree(tree, site, slow)
 
 
-def of_tree(tree: Tree, site: Site, slow: Mapping[str, float], dead_gpus: Mapping[str, int]) -> Cluster:
+def of_tree(tree: Tree, site: Site, slow: Mapping[str, float]) -> Cluster:
     """The cluster of a site that has a topology, with the hosts and switches in `tree`."""
     assert site.topology
     share, source = site.topology.uplink, f"the topology ({site.topology.source})"
-    made = cluster_of(tree, node_type(site.node), share, source, slow, dead_gpus)
+    made = cluster_of(tree, node_type(site.node), share, source, slow)
     if not (site.topology.by_name and site.topology.rack_nodes):
         return made
     # These may be a few hosts of a rack, whose uplink has room for all of its nodes.
@@ -142,15 +141,14 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
             return on_one_switch(site, made_up, "the names of hosts contain their rack, but not how large racks are")
         racks = {f"<rack {i // size + 1}>": made_up[i : i + size] for i in range(0, nodes, size)}
         assumed = f"on {counted(len(racks), 'rack')} of {size} nodes, if the site has so many"
-        return ExpectedHosts(made_up, of_tree(Tree(racks), site, {}, {}), assumed)
+        return ExpectedHosts(made_up, of_tree(Tree(racks), site, {}), assumed)
     try:
         tree = tree_of(topology, (), site.command_timeout_s)
-        found = of_tree(tree, site, topology.slow, topology.dead_gpus)
+        found = of_tree(tree, site, topology.slow)
     except SiteError as error:
         return on_one_switch(site, made_up, str(error))
     largest = sorted(tree.leaves.values(), key=len, reverse=True)
-    broken = {*topology.slow, *topology.dead_gpus}
-    sound = ([name for name in leaf if name not in broken] for leaf in largest)
+    sound = ([name for name in leaf if name not in topology.slow] for leaf in largest)
     segment = topology.segment(nodes)
     names = tuple(_in_segments([*sound], segment) if segment else chain.from_iterable(sound))[:nodes]
     if len(names) < nodes:

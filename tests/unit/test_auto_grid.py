@@ -145,7 +145,7 @@ def test_without_a_topology_the_job_continues(auto: Plan) -> None:
         ),
         (Topology("switches", switches={"a": "a[1-2]", "b": "b[1-4]"}), ("b1", "b2", "b3"), "largest racks"),
         (
-            Topology("switches", switches={"a": "a[1-2]", "b": "b[1-4]"}, slow={"b2": 0.5}, dead_gpus={"b3": 1}),
+            Topology("switches", switches={"a": "a[1-2]", "b": "b[1-4]"}, slow={"b2": 0.5, "b3": 0.5}),
             ("b1", "b4", "a1"),
             "largest racks",
         ),

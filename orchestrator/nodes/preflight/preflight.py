@@ -206,7 +206,7 @@ class Preflight:
             for host in self.hosts
         ]
         clocks = {host: (node.ahead_s, node.within_s) for host, node in [*nodes.known.items()]}
-        return compared(found, clocks, limits.clock_s, limits.port_bytes_per_s is not None)
+        return compared(found, clocks, limits.port_bytes_per_s is not None)
 
 
 def _end(launched: subprocess.Popen[bytes], patience_s: float) -> None:
