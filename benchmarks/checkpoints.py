@@ -32,7 +32,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.step import learner
-from torusrun.orchestrator.predict.model.checkpoints import mean_time_to_failure_s
+from torusrun.orchestrator.forecast.checkpoints import mean_time_to_failure_s
 from torusrun.training.checkpoint import writer
 from torusrun.training.checkpoint.interval import daly_s
 from torusrun.training.checkpoint.manifest import compose

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from torusrun.orchestrator.forecast import doubts, step
+from torusrun.orchestrator.forecast.interval import Interval
 from torusrun.orchestrator.place.hosts.model import Cluster, Host, Link, NodeType, Switch
 from torusrun.orchestrator.place.placement.arrange import arrange
 from torusrun.orchestrator.place.placement.rings import Rings
 from torusrun.orchestrator.place.placement.timing import timing
-from torusrun.orchestrator.predict.model import doubts, tensors
-from torusrun.orchestrator.predict.model.calibration import Fit
-from torusrun.orchestrator.predict.model.interval import Interval
-from torusrun.training.sync.buckets import exact, shapes
+from torusrun.orchestrator.predict.measurements import Fit
+from torusrun.training.sync import plans
 
 NODE_BITS_PER_S = 50e6
 UPLINKS_BITS_PER_S = {"uplink-25": 25e6, "uplink-50": 50e6, "uplink-100": 100e6}
@@ -101,19 +101,19 @@ def drawn_step(drawn: Case, links: Mapping[str, Fit], chance: random.Random) -> 
     ours = arrange(drawn.grid, names, drawn.per_node, known).hosts
     hosts = {"ours": ours, "alphabetical": names, "random": chance.sample(names, len(names))}[drawn.order_by]
     cost_s = timing(Rings(drawn.grid, drawn.per_node), known, hosts, "gloo")
-    layers = tensors.resnet50()
+    layers = step.resnet50()
     scale = drawn.bytes_ / sum(layer.parameters for layer in layers)
     sizes = [4 * max(1, round(layer.parameters * scale / 4)) for layer in layers]
-    ready_s = tensors.ready_s(layers, drawn.backward_s * cost_s(sum(sizes)))
+    ready_s = step.ready_s(layers, drawn.backward_s * cost_s(sum(sizes)))
     groups = {
-        "exact": lambda: exact.best_buckets(ready_s, sizes, cost_s),
+        "exact": lambda: plans.best_buckets(ready_s, sizes, cost_s),
         "one": lambda: (len(sizes),),
-        "3 equal": lambda: shapes.equal_buckets(sizes, 3),
+        "3 equal": lambda: plans.equal_buckets(sizes, 3),
         "random": lambda: _cut(len(sizes), chance),
     }[drawn.plan_by]()
     factor = doubts.links_factor(max(fit.worst_percent for name, fit in links.items() if name != "intra_node") / 100)
     low_s, time_s, high_s = (
-        exact.end_s(ready_s, sizes, partial(_times, cost_s, by), groups) for by in (factor.low, 1.0, factor.high)
+        plans.end_s(ready_s, sizes, partial(_times, cost_s, by), groups) for by in (factor.low, 1.0, factor.high)
     )
     return Drawn(known, hosts, ready_s, sizes, groups, time_s, Interval(low_s, high_s))
 

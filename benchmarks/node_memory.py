@@ -2,9 +2,9 @@
 
 `python -m benchmarks.node_memory [--rounds 15]`, with room in /dev/shm; a minute
 
-One rank copies its share of a node with 1, 2 or 4 ranks, as after a step: the median of the rounds, and the fastest,
-which says more on a busy machine. The first copies, which also get the memory, do not count. `CPU ms` is the CPU time
-of a copy, and of a step. On a GPU node the device copies beside the next step; that has not been measured.
+The median of the rounds, and the fastest, which says more on a busy machine. The first copies, which also get the
+memory, do not count. `CPU ms` is the CPU time of a copy, and of a step. On a GPU node the device copies beside the next
+step; that has not been measured.
 """
 
 from __future__ import annotations
@@ -24,19 +24,11 @@ import torch.distributed as dist
 from benchmarks.checkpoints import CASES
 from benchmarks.step import learner
 from torusrun.training.checkpoint import node_memory
-from torusrun.training.checkpoint.copies import Copies, Share
+from torusrun.training.checkpoint.node_state import Copies
 from torusrun.training.checkpoint.snapshot import tensors_of
 from torusrun.training.learner import Learner
 
-SHARES = (1, 2, 4)
 STEPS = 3
-
-
-class Alone(Copies):
-    """A share whose mates are not there."""
-
-    def _wait_for_mates(self) -> None:
-        return None
 
 
 def main() -> None:
@@ -46,28 +38,24 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     print(f"load {os.getloadavg()[0]:.1f}")
-    print(f"{'state':12} {'MB':>7} {'ranks':>5} {'copy ms':>16} {'plain copy ms':>16} {'CPU ms':>15}")
+    print(f"{'state':12} {'MB':>7} {'copy ms':>16} {'plain copy ms':>16} {'CPU ms':>15}")
     for name, (train, _) in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
             trained, _ = learner(train, torch.device("cpu"), Path(folder))
             trained.step(stop=False)
             step_s = min(seconds(partial(trained.step, False), time.process_time) for _ in range(STEPS))
-            for shares in SHARES:
-                print(f"{name:12} {row(trained, shares, rounds, step_s)}", flush=True)
+            print(f"{name:12} {row(trained, rounds, step_s)}", flush=True)
 
 
-def row(trained: Learner, shares: int, rounds: int, step_s: float) -> str:
-    """The times of the largest share: the first, which also has the rest of the state."""
+def row(trained: Learner, rounds: int, step_s: float) -> str:
     size_bytes = sum(tensor.nbytes for tensor in tensors_of(trained.state()))
-    one, other = (torch.ones(size_bytes // 4 // shares) for _ in range(2))
+    one, other = (torch.ones(size_bytes // 4) for _ in range(2))
     with tempfile.TemporaryDirectory(dir=node_memory.SHARED) as folder:
-        copies = Alone(Path(folder), Share(0, shares), bytes(32), attempt=1, first=0)
+        copies = Copies(Path(folder), run="0" * 64, attempt=1)
         copied_s = [seconds(lambda: copies.put(trained.state(), 1)) for _ in range(rounds + 2)][2:]
         cpu_s = min(seconds(lambda: copies.put(trained.state(), 1), time.process_time) for _ in range(rounds))
     plain_s = [seconds(lambda: other.copy_(one)) for _ in range(rounds)]
-    return (
-        f"{size_bytes / 1e6:7.1f} {shares:5} {words(copied_s)} {words(plain_s)} {1e3 * cpu_s:6.2f} {1e3 * step_s:8.2f}"
-    )
+    return f"{size_bytes / 1e6:7.1f} {words(copied_s)} {words(plain_s)} {1e3 * cpu_s:6.2f} {1e3 * step_s:8.2f}"
 
 
 def words(times_s: Sequence[float]) -> str:

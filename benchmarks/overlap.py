@@ -28,14 +28,15 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.replayed import Replayed
 from benchmarks.shaped_racks import ShapedRacks
 from benchmarks.shaped_ranks import times_s, together
-from torusrun.orchestrator.predict.model import tensors
+from torusrun.orchestrator.forecast.step import ready_s
+from torusrun.orchestrator.forecast.step import resnet50 as tensors
 from torusrun.training.collectives.all_reduce import build
-from torusrun.training.models import resnet50
-from torusrun.training.sync.buckets import shapes
-from torusrun.training.sync.buckets.layout import Layout, expected_order
-from torusrun.training.sync.buckets.planner import PROFILED_STEPS, Planner
-from torusrun.training.sync.ddp import NO_BUFFERS
+from torusrun.training.models import residual
+from torusrun.training.sync import plans
 from torusrun.training.sync.gradients import Gradients
+from torusrun.training.sync.planner import PROFILED_STEPS, Planner
+from torusrun.training.sync.plans import Layout, expected_order
+from torusrun.training.sync.synchronization import NO_BUFFERS
 
 NODES = ["n1", "n2"]
 METHODS = ("torch's DDP", "one", "ddp", "equal 5", "fujitsu", "exact")
@@ -43,7 +44,7 @@ PIXELS, BATCH = (
     96,
     24,
 )  # backward is long enough to hide links below 1 Gbit/s: faster links keep the two cores busy
-RESNET50_BYTES = 4 * sum(tensor.parameters for tensor in tensors.resnet50())
+RESNET50_BYTES = 4 * sum(tensor.parameters for tensor in tensors())
 
 Loss = Callable[[nn.Module], Tensor]
 
@@ -66,18 +67,18 @@ class Found:
 
 
 def replayed(scale: float, backward_s: float, bits_per_s: float) -> Case:
-    layers = tensors.resnet50()
+    layers = tensors()
     sizes = [max(1, round(layer.parameters * scale)) for layer in layers]
-    ready_s = tensors.ready_s(layers, backward_s)
+    ready = ready_s(layers, backward_s)
     title = f"replayed, {4 * sum(sizes) / 1e6:.1f} MB"
-    return Case(title, lambda: (Replayed(sizes, ready_s), lambda module: module()), bits_per_s, scale)
+    return Case(title, lambda: (Replayed(sizes, ready), lambda module: module()), bits_per_s, scale)
 
 
 def real(bits_per_s: float) -> Case:
     def make() -> tuple[nn.Module, Loss]:
         torch.manual_seed(1)
         images, labels = torch.randn(BATCH, 3, PIXELS, PIXELS), torch.randint(1000, (BATCH,))
-        model = resnet50.build(classes=1000, shape=(3, PIXELS, PIXELS), seed=1)
+        model = residual.build_resnet50(classes=1000, shape=(3, PIXELS, PIXELS), seed=1)
         return model, lambda module: functional.cross_entropy(module(images), labels)
 
     return Case(f"ResNet-50, {BATCH} images of {PIXELS} x {PIXELS}", make, bits_per_s)
@@ -110,7 +111,7 @@ def synchronized(method: str, model: nn.Module, scale: float, folder: Path) -> t
     order = expected_order(len(gradients.parameters))
     sizes = [gradients.parameters[number].nbytes / scale for number in order]
     name, _, count = method.partition(" ")
-    gradients.lay_out(Layout(order, shapes.by_shape(name, sizes, int(count or 1))))  # type: ignore[arg-type]
+    gradients.lay_out(Layout(order, plans.by_shape(name, sizes, int(count or 1))))  # type: ignore[arg-type]
     return gradients, None
 
 

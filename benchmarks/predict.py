@@ -35,9 +35,9 @@ from benchmarks.packets import stream
 from benchmarks.packets.recorded import packets_s, summary
 from benchmarks.shaped_racks import LEAST_TIMEOUT_S, ShapedRacks
 from benchmarks.shaped_ranks import times_s, together
-from torusrun.orchestrator.predict.model.calibration import Fit, MeasuredTime, fits
+from torusrun.orchestrator.predict.measurements import Fit, MeasuredTime, fits
 from torusrun.training.collectives import chunks
-from torusrun.training.collectives.phases import Way
+from torusrun.training.collectives.interface import Way
 from torusrun.training.collectives.pipeline import Pipeline
 from torusrun.training.collectives.torus import Torus
 

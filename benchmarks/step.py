@@ -35,7 +35,7 @@ PROFILED = 10
 ALONE = Ranks(0, 1, 0)
 HEAD = f"{'batch':>6}{'images/s':>10}{'ms':>10}{'waiting for data':>18}{'not computing':>15}"
 
-Act = Callable[[], None]
+Act = Callable[[], object]
 
 
 class Timed:
@@ -92,22 +92,23 @@ def kernels_s(step: Act) -> float:
 
 def row(train: Train, device: torch.device, steps: int, wrap: Callable[[Any], Timed] = Timed) -> str:
     """The measurements at one batch, after the steps that choose kernels."""
-    gpu = device.type == "cuda"
     with tempfile.TemporaryDirectory() as folder:
         made, data = learner(train, device, Path(folder), wrap=wrap)
+        return row_of(lambda: made.step(stop=False), train.batch, device, steps, data)
 
-        def step() -> None:
-            made.step(stop=False)
 
-        wait = torch.cuda.synchronize if gpu else lambda: None
-        seconds(step, max(1, steps // 3), wait)
-        data.waited_s = 0.0
-        took_s = seconds(step, steps, wait)
-        waiting = data.waited_s / took_s
-        idle = f"{max(0.0, 1 - kernels_s(step) * steps / took_s):15.1%}" if gpu else f"{'-':>15}"
-    rate = steps * train.batch / took_s
+def row_of(step: Act, batch: int, device: torch.device, steps: int, data: Timed) -> str:
+    """The measurements of a step; `data` counts its waits for images."""
+    gpu = device.type == "cuda"
+    wait = torch.cuda.synchronize if gpu else lambda: None
+    seconds(step, max(1, steps // 3), wait)
+    data.waited_s = 0.0
+    took_s = seconds(step, steps, wait)
+    waiting = data.waited_s / took_s
+    idle = f"{max(0.0, 1 - kernels_s(step) * steps / took_s):15.1%}" if gpu else f"{'-':>15}"
+    rate = steps * batch / took_s
     shares = "".join(f"{rate / goal:8.2f}" for goal in GOALS)
-    return f"{train.batch:6}{rate:10.1f}{took_s / steps * 1e3:10.2f}{waiting:18.1%}{idle}{shares}"
+    return f"{batch:6}{rate:10.1f}{took_s / steps * 1e3:10.2f}{waiting:18.1%}{idle}{shares}"
 
 
 def option(given: str) -> tuple[str, str | int | float | bool]:

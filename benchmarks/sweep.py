@@ -47,7 +47,7 @@ def measure(place: Place, asked: argparse.Namespace) -> dict[str, object]:
     assert said.returncode == 0, said.stderr
     rates = ",".join(f"{0.02 * (1 + number):.2f}" for number in range(asked.members))
     words = ("run.yaml", "--site", f"./{site}", "--set", f"train.epochs={asked.epochs}", "--sweep",
-             f"train.optimizer.lr={rates}", "--at-once", str(asked.at_once))  # fmt: skip
+             f"train.optimizer.lr={rates}", "--set", f"sweep.at_once={asked.at_once}")  # fmt: skip
     alone = place.torusrun("submit", *words[:5], "--wait", timeout_s=WITHIN_S)
     assert alone.returncode == 0, alone.stderr
     begun_s = time.time()
@@ -61,7 +61,7 @@ def measure(place: Place, asked: argparse.Namespace) -> dict[str, object]:
     said = place.torusrun("resume", sweep, "--wait", timeout_s=WITHIN_S)
     assert said.returncode == 0, said.stderr
     submitted = [len(ledger(Path(run["folder"]), "submitted")) for run in _members(place, sweep)]
-    print(place.torusrun("sweep", sweep).stdout)
+    print(place.torusrun("status", sweep).stdout)
     return {
         "failed": states.count("FAILED"),
         "submitted again": [number for number, times in enumerate(submitted) if times > 1],
@@ -102,7 +102,7 @@ def _members(place: Place, sweep: str) -> list[dict[str, Any]]:
 
 
 def _table(place: Place, sweep: str) -> dict[str, Any]:
-    said = place.torusrun("sweep", sweep, "--json")
+    said = place.torusrun("status", sweep, "--json")
     assert said.returncode == 0, said.stderr
     found: dict[str, Any] = json.loads(said.stdout)
     return found

@@ -103,7 +103,7 @@ def main() -> None:
         os.environ["HOME"] = home
         run, sweep = interrupted(), swept()
         terminal("status", "torusrun status", "torusrun status 'interrupted*' --long", home=home)
-        terminal("sweep", "torusrun sweep last --best accuracy", home=home)
+        terminal("sweep", "torusrun status digits --best accuracy", home=home)
         racks = "torusrun plan examples/racks/run.yaml --hosts examples/racks/hosts.txt"
         terminal("plan", racks, home=home, columns=PLAN_COLUMNS)
         torusrun(*racks.split()[1:], "--svg", str(GALLERY / "placement.svg"))

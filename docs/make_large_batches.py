@@ -41,8 +41,8 @@ PAGE = f"""# Large batches on real images
 
 <!-- Made by docs/make_large_batches.py from benchmarks/results/large-batch.jsonl: do not edit. -->
 
-The recipes are made for batches of tens of thousands of images and few steps. This page trains in that regime on two cores: MNIST's 60,000
-images, reduced to {MNIST.size} x {MNIST.size} pixels, `resnet-small` with {" ".join(map(str, MNIST.widths))} channels, {MNIST.epochs} epochs. At {LARGE:,}
+The recipes are made for batches of tens of thousands of images and few steps. This page trains in that regime on two cores: MNIST's
+60,000 images, reduced to {MNIST.size} x {MNIST.size} pixels, `resnet-small` with {" ".join(map(str, MNIST.widths))} channels, {MNIST.epochs} epochs. At {LARGE:,}
 images a step that is {math.ceil(60000 * MNIST.epochs / LARGE)} steps. Percent of the 10,000 test images.
 
 <!-- not executed: takes hours -->
@@ -51,18 +51,14 @@ images a step that is {math.ceil(60000 * MNIST.epochs / LARGE)} steps. Percent o
     python -m benchmarks.large_batch benchmarks/results/large-batch.jsonl
     python docs/make_large_batches.py
 
-Every row has its own best rate. Seed {CHOOSES} begins at the rate of the row's rule, or of the whole recipe if a technique is left out, and climbs until neither
-twice nor half the best rate is better, nor, if the best has less than {UNSTABLE:g} %, a quarter of it. Other seeds, {SEEDS[0]} to {SEEDS[-1]}, train with that rate, and the mean and its standard error are of these alone. The rules are 0.1 for 256 images and in proportion
-to the batch for SGD (Goyal et al. 2017), 10 for 3,328 and with the square root of the batch for LARS (NVIDIA's MLPerf submissions), and a recipe's own.
-Rates are chosen by the accuracy on the same test images, since nothing is held out: best rates flatter every row a little, and rows with more rates
-tried a little more. No other key was tuned, not even the warm-up or the decay.
+Every row has its own best rate, and no other key was tuned. Seed {CHOOSES} climbs from the rule's rate until neither twice nor half the
+best is better, nor, below {UNSTABLE:g} %, a quarter. Seeds {SEEDS[0]} to {SEEDS[-1]} train with that rate; mean and standard error are of these alone. The
+rules: 0.1 for 256 images and in proportion to the batch for SGD (Goyal et al. 2017), 10 for 3,328 and with its square root for LARS
+(NVIDIA's MLPerf submissions), [its own fit](recipes.md#how-a-recipe-is-fitted-to-a-run) for a recipe. "x 4" is a rate as a multiple
+of its rule's; it says nothing about the recipe at its own size. Nothing is held out: best rates flatter every row a little.
 
-"x 4" is a row's rate, as a multiple of its rule's. For a recipe the rule is [its own fit](recipes.md#how-a-recipe-is-fitted-to-a-run) to this batch. x 1/8
-or x 8 says that this rate is not the one for {math.ceil(60000 * MNIST.epochs / LARGE)} steps on small images. It says nothing about the recipe at its own size.
-
-The first {MNIST.warm_up:g} epochs of SGD and LARS are a warm-up, the others follow a cosine. A training that diverged
-counts as 10 %, a guess, and is named. One process computes the whole batch. The command continues where it was
-interrupted: COMPLETE.
+The first {MNIST.warm_up:g} epochs of SGD and LARS are a warm-up, the others follow a cosine. A training that diverged counts as 10 %, a
+guess, and is named. One process computes the whole batch: COMPLETE.
 
 ## Accuracy over the batch
 
@@ -82,16 +78,15 @@ RATES
 
 ## The recipes, whole and without one technique
 
-Leaving out batch-size control takes the largest batch from the start, and so fewer steps: STEPS. Its row shows both.
-Leaving out image sizes takes {MNIST.size} pixels for all images, of training and test. fastai-18min, fitted, has 8, then {MNIST.size}, then 18: its first phases see almost nothing.
+Without batch-size control the largest batch is taken from the start, and so fewer steps: STEPS. Without image sizes all images have
+{MNIST.size} pixels; fastai-18min, fitted, has 8, then {MNIST.size}, then 18: its first phases see almost nothing.
 
-At {LARGE:,} images a step (the largest batch of a recipe that changes it), each with its own best rate; points against the whole recipe. A difference in
-bold is more than twice its standard error: it shows. Empty: the recipe has no such technique. `...`: not measured yet.FEW
+At {LARGE:,} images a step, each with its own best rate; points against the whole recipe. Bold: more than twice its standard error.
+Empty: the recipe has no such technique. `...`: not measured yet.FEW
 
 RECIPES
 
-What several ranks do (batch norm over ranks, gradients in 16 bits) is not part of it. surfsara-28min was measured with momentum correction, which its
-recipe no longer has.
+What several ranks do (batch norm over ranks, gradients in 16 bits) is not part of it. surfsara-28min had momentum correction here.
 """
 
 

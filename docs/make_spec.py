@@ -19,10 +19,15 @@ the first two as JSON schema.
 """
 
 
-def table(title: str, described: dict[str, Any], defaults: dict[str, Any]) -> str:
-    rows = [f"\n## {title}\n\n| key | meaning | default |\n|---|---|---|"]
-    rows += list(_rows("", described, defaults))
-    return "\n".join(rows) + "\n"
+def table(title: str, rows: list[str]) -> str:
+    return "\n".join([f"\n## {title}\n\n| key | meaning | default |\n|---|---|---|", *rows]) + "\n"
+
+
+def _without(rows: list[str], known: list[str]) -> list[str]:
+    """The rows that are not `known`, and one row that names the sections of the others."""
+    sections = dict.fromkeys(row.split("`")[1].partition(".")[0] for row in rows if row in known)
+    named = ", ".join(f"`{section}.KEY`" for section in sections)
+    return [*(row for row in rows if row not in known), f"| {named} | as in a run, for all runs of the site |  |"]
 
 
 def _rows(prefix: str, described: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
@@ -60,14 +65,10 @@ def _default(value: Any) -> str:
 
 
 def text() -> str:
-    run, site = as_written(RunSpec(name="x", site="x")), as_written(Site(scheduler="local", launcher="spawn"))
-    image_file = as_written(ImageFile(name="x", base=Base()))
-    return (
-        HEAD
-        + table("A run", schema(RunSpec, "run"), run)
-        + table("A site", schema(Site, "site"), site)
-        + table("An image file", schema(ImageFile, "image file"), image_file)
-    )
+    run = _rows("", schema(RunSpec, "run"), as_written(RunSpec(name="x", site="x")))
+    site = _rows("", schema(Site, "site"), as_written(Site(scheduler="local", launcher="spawn")))
+    image = _rows("", schema(ImageFile, "image file"), as_written(ImageFile(name="x", base=Base())))
+    return HEAD + table("A run", run) + table("A site", _without(site, run)) + table("An image file", image)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,9 @@ from torusrun.training.checkpoint import writer
 from torusrun.training.checkpoint.manifest import OtherSchema
 from torusrun.training.collectives.cut_off import cut_off
 from torusrun.training.config import Config, ConfigError, load
-from torusrun.training.meeting.descriptors import too_few
-from torusrun.training.meeting.ranks import Ranks
-from torusrun.training.reporting.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED, TrainingError
+from torusrun.training.meeting.ranks import Ranks, too_few
+from torusrun.training.reporting.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED, StopRequest, TrainingError
 from torusrun.training.reporting.output import never_fail, warn
-from torusrun.training.step.stop import StopRequest
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from torusrun.training.recipe import fits
-from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.key import Limits, Pattern
 from torusrun.training.recipe.reading import ConfigError as ConfigError
 from torusrun.training.recipe.reading import record
 from torusrun.training.recipe.train import Train

@@ -8,25 +8,50 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from torusrun.training.collectives.cut_off import PeerLost
 from torusrun.training.collectives.device import without_trials
 from torusrun.training.config import Config
 from torusrun.training.data.feed import Feed
-from torusrun.training.evaluation.ensemble import Members
-from torusrun.training.evaluation.evaluate import Evaluation, evaluate
+from torusrun.training.evaluation import Evaluation, Members, evaluate
+from torusrun.training.meeting import agree
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.models.compiled import uncompiled
-from torusrun.training.norm.convert import convert, layers, running
+from torusrun.training.norm import convert, layers, running
 from torusrun.training.parts import Parts
 from torusrun.training.progress import Progress
 from torusrun.training.recipe import fits
 from torusrun.training.recipe.reading import ConfigError
-from torusrun.training.reporting.trace import Trace
+from torusrun.training.reporting.metrics import Trace
 from torusrun.training.step.backward import Backward
-from torusrun.training.step.late import Late
 from torusrun.training.step.mean_gradient import MeanGradient, Waiting
-from torusrun.training.sync import alike
+
+
+class Late:
+    """The newest numbers that have arrived: on a CPU those of the last `put`, on a GPU those of the one before.
+
+    All ranks must put the same numbers at the same steps; then all get the same, and may base decisions on them.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self._coming: tuple[Tensor, torch.cuda.Event] | None = None
+
+    def put(self, numbers: Tensor) -> None:
+        """Begin to copy `numbers` [N] to `values`."""
+        if numbers.device.type != "cuda":
+            self.values = numbers.tolist()
+            return
+        if self._coming:  # the numbers of the last `put`
+            before, event = self._coming
+            event.synchronize()
+            self.values = before.tolist()
+        pinned = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+        pinned.copy_(numbers, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        self._coming = pinned, event
 
 
 class Diverged(RuntimeError):
@@ -168,7 +193,7 @@ class Learner:
     def start_alike(self) -> list[int]:
         """Take rank 0's weights if any rank drew others from the seed; returns those ranks. All ranks must call it."""
         tensors = self.model.state_dict().values()
-        others = alike.differing(tensors)
+        others = agree.differing(tensors)
         if others:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
@@ -180,7 +205,7 @@ class Learner:
         All ranks must call it together. Statistics of the last batch differ, so they are averaged first.
         """
         self.norms.before_evaluation()
-        others = alike.differing(self.model.state_dict().values())
+        others = agree.differing(self.model.state_dict().values())
         if not others:
             return
         who = f"rank {', '.join(map(str, others))} of {self._ranks.world}"

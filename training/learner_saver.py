@@ -8,21 +8,19 @@ from typing import NoReturn
 import torch
 
 from torusrun.training.checkpoint.interval import Interval
-from torusrun.training.checkpoint.loading import load
+from torusrun.training.checkpoint.loading import Plain, load
 from torusrun.training.checkpoint.manifest import STATE, name_of, step_of
 from torusrun.training.checkpoint.node_state import NodeState
-from torusrun.training.checkpoint.plain import Plain
 from torusrun.training.checkpoint.saver import Saver
 from torusrun.training.checkpoint.store import CheckpointFolder
 from torusrun.training.checkpoint.writer import Writer, Written
-from torusrun.training.complete import lacks
 from torusrun.training.config import Config
 from torusrun.training.learner import Learner
 from torusrun.training.meeting.agree import agreed, agreed_number
 from torusrun.training.meeting.rendezvous import wait_for_rank_0
 from torusrun.training.meeting.signed_store import SignedStore
 from torusrun.training.parts import Parts
-from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.recipe.protocols import Optimizer, lacks
 from torusrun.training.reporting.exits import TrainingError
 from torusrun.training.reporting.output import warn
 from torusrun.training.reporting.reporter import Reporter

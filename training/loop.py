@@ -11,10 +11,8 @@ from torusrun.training.learner_saver import LearnerSaver, check_parts
 from torusrun.training.meeting import done, rendezvous
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import build_parts, check_alike, settle
-from torusrun.training.reporting.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED
-from torusrun.training.reporting.meter import Meter
-from torusrun.training.reporting.reporter import Reporter
-from torusrun.training.step.stop import StopRequest
+from torusrun.training.reporting.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED, StopRequest
+from torusrun.training.reporting.reporter import Meter, Reporter
 
 
 def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) -> int:
@@ -37,6 +35,7 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
     if code != EXIT_NO_CHECKPOINT:
         saver.end()
     reporter.end(code)
+    learner.steps.end()
     rendezvous.leave()
     return code
 

@@ -8,29 +8,70 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
-from torusrun.training import measured_input
 from torusrun.training.__main__ import read
 from torusrun.training.checkpoint.snapshot import Snapshot
 from torusrun.training.collectives import device as devices
 from torusrun.training.config import Config, ConfigError
+from torusrun.training.data.feed import Feed
 from torusrun.training.learner import Learner
-from torusrun.training.measured_input import timed_s
 from torusrun.training.meeting import done, rendezvous
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import Parts, build_parts, settle
 from torusrun.training.progress import Progress
-from torusrun.training.recipe.variant import named, program
+from torusrun.training.recipe.facts import named, program
+from torusrun.training.recipe.protocols import DataSet, lacks
 from torusrun.training.reporting import events
 from torusrun.training.reporting.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from torusrun.training.reporting.metrics import Metrics
 from torusrun.training.schedule.phases import Course
-from torusrun.training.sync.buckets.cost_table import slowest_s
+from torusrun.training.sync.planner import slowest_s
+
+BATCHES = 5
+
+
+def times(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> Iterator[dict[str, object]]:
+    """The times of some batches, each of other samples: read, read again, and decoded from the cache.
+
+    `cpu_s` is the time of cores for decoding: of a rank, in all its threads.
+    """
+    data, course = parts.data, parts.course
+    feed = Feed(data, course, ranks, config.train, device)
+    if not feed.reads_ahead:
+        return
+    reads = () if lacks(data, DataSet, "read") else (events.READ, events.READ_AGAIN)
+    found: dict[str, list[float]] = {name: [0.0] for name in (*reads, events.DECODE, "cpu")}  # the first never counts
+    progress = Progress()
+    while len(found["cpu"]) <= BATCHES and not course.finished(progress):
+        samples = feed.samples(progress)
+        for name in reads:
+            found[name].append(timed_s(partial(data.read, samples), device))
+        began_s = time.process_time()
+        found[events.DECODE].append(timed_s(partial(feed.alone, progress), device))
+        found["cpu"].append(time.process_time() - began_s)
+        progress = progress.after(course.batch_at(progress))
+    row = {"data": config.train.data.name, "batch": course.batch_at(Progress()) // ranks.world}
+    seconds = {name: slowest_s(each, device) for name, each in found.items()}
+    cpu_s = seconds.pop("cpu")
+    for name, time_s in seconds.items():
+        yield {**row, "operation": name, "time_s": time_s, **({"cpu_s": cpu_s} if name == events.DECODE else {})}
+
+
+def timed_s(act: Callable[[], object], device: torch.device) -> float:
+    """The seconds of an act that all ranks begin together."""
+    dist.barrier()
+    started_s = time.perf_counter()
+    act()
+    devices.wait(device)
+    return time.perf_counter() - started_s
+
 
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
 ENOUGH_S = 1.0  # no larger messages after one that took so long: they would add nothing new
@@ -54,7 +95,7 @@ def main(arguments: list[str]) -> int:
     for found in (
         _facts(config, parts),
         *_compute(*own),
-        *measured_input.times(*own),
+        *times(*own),
         *_save(*own),
         *_links(ranks, device),
     ):

@@ -11,14 +11,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from torusrun.training.complete import complete, lacks
 from torusrun.training.data.view import View, view_of
 from torusrun.training.meeting.agree import everyones, on_all_ranks
 from torusrun.training.models import given
 from torusrun.training.models.compiled import compile_
 from torusrun.training.recipe import names
 from torusrun.training.recipe.build import build, expect
-from torusrun.training.recipe.protocols import DataSet, Optimizer
+from torusrun.training.recipe.facts import LAYOUT
+from torusrun.training.recipe.protocols import DataSet, Optimizer, complete, lacks
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import Train
 from torusrun.training.reporting.output import warn
@@ -45,8 +45,11 @@ def build_parts(train: Train, device: torch.device) -> Parts:
     data.use(train.data.workers)
     data.look(view_of(train.data))
     model = _model(train, data).to(device)
+    lays_out = train.model.name in names.MODELS.known and train.model.options.get(LAYOUT) is not False
+    if device.type == "cuda" and lays_out:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # twice as fast in 16 bits
     if train.compile:
-        compile_(model, device)
+        compile_(model, device, train.precision)
     optimizer = _optimizer(train, model)
     if train.checkpoints.memory and not lacks(optimizer, Optimizer, "gather"):
         why = f"{train.optimizer.name} gathers its state, so no rank has the whole state after a step"

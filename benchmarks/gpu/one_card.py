@@ -1,9 +1,8 @@
 """Several ranks on the cards of this machine, more ranks than cards if need be, or on its CPU.
 
 NCCL refuses two ranks with one card, unless they are on different hosts. NCCL_HOSTID names a rank's host, so each rank
-gets a host of its own, and they exchange data through sockets on the loopback interface (NCCL's documentation of its
-variables, from memory; not tried on a card yet). Such ranks share the card by time slices, so their times are not those
-of ranks with cards of their own.
+gets a host of its own, and they exchange data through sockets on the loopback interface (tried with NCCL 2.28.9). Such
+ranks share the card by time slices, so their times are not those of ranks with cards of their own.
 """
 
 from __future__ import annotations

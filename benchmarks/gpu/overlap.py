@@ -27,7 +27,7 @@ from torusrun.training.collectives import device as devices
 from torusrun.training.collectives.all_reduce import build
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, SyncKeys, Train
-from torusrun.training.sync.buckets.planner import PROFILED_STEPS
+from torusrun.training.sync.planner import PROFILED_STEPS
 
 LIMIT_S = 540.0  # for all plans
 
@@ -89,7 +89,7 @@ def slowest_ms(act: Callable[[], object], rounds: int, device: torch.device) -> 
     times_s = []
     for _ in range(rounds + 1):
         devices.wait(device)
-        dist.barrier()
+        dist.barrier(device_ids=[device.index] if device.type == "cuda" else None)
         devices.wait(device)
         started_s = time.perf_counter()
         act()

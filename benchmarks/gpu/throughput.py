@@ -1,8 +1,8 @@
-"""Images per second of ResNet-50 on one card, from the plainest form to ours, one change at a time.
+"""Images per second of ResNet-50 on one card, ours beside torchvision's, and what each choice is worth.
 
-`python -m benchmarks.gpu.throughput [--batch 256] [--steps 30]`. Images are random bytes of 224 x 224 in the memory of
-the host. "fp32 images" normalizes them on the host and sends four times the bytes. `--device cpu --small` shows on a
-CPU that it runs.
+`python -m benchmarks.gpu.throughput [--choices] [--steps 30]`. Images are random bytes of 224 x 224 in the memory of
+the host; few are 32 a step. "fp32 images" normalizes them on the host and sends four times the bytes. With
+`--device cpu --small` it runs on a CPU.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks.gpu import card
-from benchmarks.step import HEAD, Timed, row
+from benchmarks.gpu import card, peer
+from benchmarks.step import HEAD, Timed, row, row_of
 from torusrun.training.collectives import device as devices
 from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 
@@ -37,46 +37,60 @@ class Form:
     name: str
     precision: str = "bf16"
     channels_last: bool = True
-    trials: bool = True  # cudnn.benchmark
     data: type[Timed] = Timed
     compile: bool = False
+    batch: int = 256
+    torchvision: bool = False
 
 
+# The most valuable first. A compiled form takes a minute, at first.
 FORMS = (
-    Form("fp32, channels first", "fp32", channels_last=False),
-    Form("fp32", "fp32"),
-    Form("tf32", "tf32"),
-    Form("fp16", "fp16"),
+    Form("compiled", compile=True),
+    Form("torchvision, compiled", compile=True, torchvision=True),
+    Form("compiled, few", compile=True, batch=32),
+    Form("torchvision, compiled, few", compile=True, batch=32, torchvision=True),
     Form("bf16"),
-    Form("bf16, channels first", channels_last=False),
-    Form("bf16, no cudnn.benchmark", trials=False),
-    Form("bf16, fp32 images", data=OnHost),
-    Form("bf16, compiled", compile=True),
+    Form("torchvision", torchvision=True),
+    Form("few", batch=32),
+    Form("torchvision, few", batch=32, torchvision=True),
+    Form("fp16", "fp16"),
+    Form("torchvision, fp16", "fp16", torchvision=True),
 )
-SMALL = ("fp32, channels first", "bf16, no cudnn.benchmark", "bf16, fp32 images")
+CHOICES = (
+    Form("channels first", channels_last=False),
+    Form("fp32 images", data=OnHost),
+    Form("tf32", "tf32"),
+    Form("fp32", "fp32"),
+    Form("fp32, channels first", "fp32", channels_last=False),
+)
+SMALL = ("bf16", "channels first", "fp32 images")
 
 
-def measured(form: Form, device: torch.device, batch: int, steps: int, small: bool) -> str:
+def measured(form: Form, device: torch.device, steps: int, small: bool) -> str:
     """The row of one form."""
     if device.type == "cuda":
         devices.prepare("cuda", 0, form.precision)
-    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, form.trials
-    train = Train(
-        model=ModelKeys("resnet-small" if small else "resnet50", {"channels_last": form.channels_last}),
-        data=DataKeys("synthetic", size=32 if small else 224),
-        optimizer=OptimizerKeys("lars"), epochs=1_000_000, batch=batch, compile=form.compile,
-        precision=form.precision,  # type: ignore[arg-type]
-    )  # fmt: skip
+    batch = 2 if small else form.batch
     try:
+        if form.torchvision:
+            step = peer.step_of(form.precision, batch, device, form.compile)
+            return row_of(step, batch, device, steps, Timed(None))
+        train = Train(
+            model=ModelKeys("resnet-small" if small else "resnet50", {"channels_last": form.channels_last}),
+            data=DataKeys("synthetic", size=32 if small else 224),
+            optimizer=OptimizerKeys("lars"), epochs=1_000_000, batch=batch, compile=form.compile,
+            precision=form.precision,  # type: ignore[arg-type]
+        )  # fmt: skip
         return row(train, device, steps, form.data)
+    except ImportError as error:
+        return f"  left out: {error}"
     finally:
-        torch.backends.cudnn.benchmark = before
         torch.cuda.empty_cache()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.throughput")
-    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--choices", action="store_true", help="other layouts, precisions and inputs")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--small", action="store_true", help="a small network at 32 x 32, in three forms")
@@ -85,9 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     dist.init_process_group(devices.backend(device), store=dist.HashStore(), rank=0, world_size=1)
     try:
         print(f"{card.facts(device)}\n\n{'':26}{HEAD}    of the goals, 3,600 and 5,000 a second")
-        for form in FORMS:
+        for form in CHOICES if chosen.choices else FORMS:
             if not chosen.small or form.name in SMALL:
-                print(f"{form.name:26}{measured(form, device, chosen.batch, chosen.steps, chosen.small)}", flush=True)
+                print(f"{form.name:26}{measured(form, device, chosen.steps, chosen.small)}", flush=True)
     finally:
         dist.destroy_process_group()
 

@@ -2,5 +2,5 @@
 
 `wire` carries packets, `stream` is one direction of a TCP connection, `gloo` matches messages, `schedule` has the steps
 of an all-reduce, `simulate` puts ranks on hosts, `cost` makes a function of bytes of it, and
-`recorded` holds it against recorded steps. docs/concepts/prediction-errors.md says why no forecast uses it.
+`recorded` holds it against recorded steps. docs/concepts/prediction.md says why no forecast uses it.
 """

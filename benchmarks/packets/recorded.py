@@ -26,7 +26,7 @@ from benchmarks.packets.schedule import ITEM_BYTES, Half, Job, gloo_ring, pass_o
 from benchmarks.packets.simulate import Placed, Programs
 from benchmarks.shaped_racks import LEAST_TIMEOUT_S
 from torusrun.orchestrator.place.hosts.model import Cluster, Link
-from torusrun.orchestrator.predict.model.calibration import Fit
+from torusrun.orchestrator.predict.measurements import Fit
 from torusrun.training.collectives import chunks
 from torusrun.training.collectives.mesh import Mesh
 

@@ -8,7 +8,7 @@ from functools import partial
 from benchmarks.published.model import CLOSE_PERCENT, Duration, PublishedRun, durations, rows
 from torusrun.orchestrator.base.shown.numbers import between, thousands
 from torusrun.orchestrator.base.shown.table import Column, Table
-from torusrun.orchestrator.predict.model.interval import Interval
+from torusrun.orchestrator.forecast.interval import Interval
 
 WORDS = {"baseline": "baseline", "close": "", "off": "over 5 %", "outside": "OUTSIDE", "unpredicted": "not predicted"}
 SIGNED, TENTH = "{:+.1f}".format, "{:.1f}".format

@@ -15,14 +15,13 @@ from typing import Any, Literal
 import yaml
 
 from benchmarks.published import schemes
+from torusrun.orchestrator.forecast import constants, doubts, epochs
+from torusrun.orchestrator.forecast.constants import Value
+from torusrun.orchestrator.forecast.device import Device, device, measured
+from torusrun.orchestrator.forecast.interval import Interval, around, largest, middle, of_next
+from torusrun.orchestrator.forecast.networks import network
+from torusrun.orchestrator.forecast.step import EXACT, Grouping, Step, Stragglers, expected_maximum, step
 from torusrun.orchestrator.place.cost.all_reduce import Cost
-from torusrun.orchestrator.predict.model import constants, doubts, epochs
-from torusrun.orchestrator.predict.model.compute import Device, device, measured
-from torusrun.orchestrator.predict.model.constants import Value
-from torusrun.orchestrator.predict.model.interval import Interval, around, largest, middle, of_next
-from torusrun.orchestrator.predict.model.networks import network
-from torusrun.orchestrator.predict.model.step import EXACT, Grouping, Step, step
-from torusrun.orchestrator.predict.model.stragglers import Stragglers, expected_maximum
 
 CLOSE_PERCENT = 5.0
 

@@ -14,7 +14,7 @@ ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def in_order() -> Iterator[None]:
-    """Within, the first SIGTERM or SIGHUP raises SystemExit, and later ones do not disturb what follows from it.
+    """Let the first SIGTERM or SIGHUP in the block raise SystemExit; later ones do not disturb the end.
 
     A signal that this process ignores stays ignored, as SIGHUP under nohup. Only the main thread gets signals; in
     another one nothing changes.

@@ -35,7 +35,7 @@ class ImageError(SiteError):
 
 @contextmanager
 def explained(what: str, kind: type[TorusrunError] = SiteError) -> Iterator[None]:
-    """Within, an OSError becomes an error of this kind; its message has `what` (the failed action) and the reason."""
+    """Turn an OSError in the block into an error of this kind: `what` (the failed action) and the reason."""
     try:
         yield
     except OSError as error:

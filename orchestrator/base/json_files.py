@@ -52,8 +52,8 @@ def required(path: Path, record: Mapping[str, Any], key: str, *kinds: type) -> A
     value = record.get(key)
     if type(value) not in kinds:
         wanted = " or ".join(kind.__name__ for kind in kinds)
-        found = f"is of type {type(value).__name__}, not {wanted}" if key in record else "is missing"
-        raise damaged(path, f"{key!r} {found}")
+        problem = f"is of type {type(value).__name__}, not {wanted}" if key in record else "is missing"
+        raise damaged(path, f"{key!r} {problem}")
     return value
 
 

@@ -15,7 +15,7 @@ from torusrun.training.files import lock
 def held(
     path: Path, *, shared: bool = False, wait_s: float = math.inf, waiting: Callable[[], None] = lambda: None
 ) -> Iterator[bool | None]:
-    """As `training.files.lock.held`. Raises SiteError if the file cannot be opened."""
+    """Hold the lock of a file, as `training.files.lock.held` does. Raises SiteError if the file cannot be opened."""
     with ExitStack() as stack:
         with explained(f"{path}: the lock cannot be opened"):
             mine = stack.enter_context(lock.held(path, shared=shared, wait_s=wait_s, waiting=waiting))

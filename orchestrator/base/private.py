@@ -40,7 +40,7 @@ def is_mine(path: Path) -> bool:
 
 @contextmanager
 def umask(mask: int) -> Iterator[None]:
-    """Within, files are created with this umask, in all threads of the process."""
+    """Create files with this umask in the block, in all threads of the process."""
     before = os.umask(mask)
     try:
         yield
@@ -79,7 +79,7 @@ def new(folder: Path, mask: int = UMASK) -> None:
 
 @contextmanager
 def _makable(folder: Path, mend: str) -> Iterator[None]:
-    """Within, an OSError becomes a SiteError that says what can be done for a folder of the home folder."""
+    """Turn an OSError in the block into a SiteError; for a folder below the home folder it has the remedy."""
     try:
         with explained(f"{folder}: this folder cannot be made"):
             yield
@@ -92,12 +92,12 @@ def _makable(folder: Path, mend: str) -> Iterator[None]:
 def check_makable(folder: Path, mend: str = "") -> None:
     """Raise SiteError if `make` would, and make nothing."""
     with _makable(folder, mend):
-        there = next(place for place in (folder, *folder.parents) if place.exists())
-        if there != folder and not there.is_dir():
+        existing = next(place for place in (folder, *folder.parents) if place.exists())
+        if existing != folder and not existing.is_dir():
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if there != folder and not os.access(there, os.W_OK | os.X_OK):
+        if existing != folder and not os.access(existing, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-    check(there, only_above=there != folder)
+    check(existing, only_above=existing != folder)
 
 
 def check(folder: Path, *, only_above: bool = False, owners: Sequence[int] = ()) -> None:

@@ -31,11 +31,11 @@ class Work:
 
 def children(pid: int) -> list[int]:
     """The processes that `pid` started and that still run."""
-    found: list[int] = []
+    pids: list[int] = []
     for thread in _entries(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):  # that thread has ended
-            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
-    return found
+            pids += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return pids
 
 
 def _entries(folder: str) -> list[str]:
@@ -48,10 +48,10 @@ def _entries(folder: str) -> list[str]:
 
 def descendants(pid: int) -> list[int]:
     """`pid`, the processes that it started, those that they started, and so on, as far as their parents still run."""
-    found = [pid]
-    for each in found:
-        found += children(each)
-    return found
+    pids = [pid]
+    for each in pids:
+        pids += children(each)
+    return pids
 
 
 def child_of(pid: int) -> int:
@@ -61,24 +61,24 @@ def child_of(pid: int) -> int:
 
 def with_in_environment(text: str) -> list[int]:
     """The other processes whose environment has `text`, as far as this user may read it."""
-    found = []
+    pids = []
     for pid in _all():
         with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
             if os.fsencode(text) in Path(f"/proc/{pid}/environ").read_bytes() and pid != os.getpid():
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def with_shared_lock(path: Path) -> list[int]:
     """The processes of this user that hold a shared lock of a file (flock), or have inherited it."""
-    found, real = [], os.path.realpath(path)
+    pids, real = [], os.path.realpath(path)
     for pid, descriptor in ((each, name) for each in _all() for name in _entries(f"/proc/{each}/fd")):
         with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
             place = Path(f"/proc/{pid}")
             if os.readlink(place / "fd" / descriptor) == real and place.stat().st_uid == os.geteuid():
                 locks = (place / "fdinfo" / descriptor).read_text()
-                found += [pid] if re.search(r"^lock:.*\bREAD\b", locks, re.MULTILINE) else []
-    return [*dict.fromkeys(found)]
+                pids += [pid] if re.search(r"^lock:.*\bREAD\b", locks, re.MULTILINE) else []
+    return [*dict.fromkeys(pids)]
 
 
 def _all() -> list[int]:

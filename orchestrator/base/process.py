@@ -72,10 +72,10 @@ class Finished:
         """Return self, or raise SiteError with the failed action and the program's output."""
         if self.exit_code == 0:
             return self
-        said = self.stderr.strip() or self.stdout.strip() or "it said nothing"
-        if len(said) > LONGEST_SAID:
-            said = f"{said[: LONGEST_SAID // 2]} [...] {said[-LONGEST_SAID // 2 :]}"
-        raise SiteError(f"{doing}: {self.argv[0]} ended with exit code {self.exit_code}: {said}")
+        output = self.stderr.strip() or self.stdout.strip() or "it said nothing"
+        if len(output) > LONGEST_SAID:
+            output = f"{output[: LONGEST_SAID // 2]} [...] {output[-LONGEST_SAID // 2 :]}"
+        raise SiteError(f"{doing}: {self.argv[0]} ended with exit code {self.exit_code}: {output}")
 
 
 def module(python: str | Path, name: str, *arguments: str | Path, root: str | Path = ROOT) -> list[str]:
@@ -163,17 +163,17 @@ def login_environment() -> dict[str, str]:
     """
     shell = os.environ.get("SHELL", "/bin/sh")
     try:
-        asked = subprocess.run(
+        shown = subprocess.run(
             [f"-{Path(shell).name}", "-c", f"echo {SHELL_MARK}; env -0"], executable=shell, timeout=SHELL_S,
             stdin=subprocess.DEVNULL, capture_output=True, env=safe(os.environ),
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return dict(os.environ)
-    pairs = asked.stdout.partition(f"{SHELL_MARK}\n".encode())[2].split(b"\0")
-    found = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
+    pairs = shown.stdout.partition(f"{SHELL_MARK}\n".encode())[2].split(b"\0")
+    variables = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
     own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    rest = [entry for entry in found.get("PYTHONPATH", "").split(os.pathsep) if entry not in own]
-    return {**os.environ, **found, "PYTHONPATH": os.pathsep.join([*own, *rest])}
+    rest = [entry for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry not in own]
+    return {**os.environ, **variables, "PYTHONPATH": os.pathsep.join([*own, *rest])}
 
 
 def interact(argv: Sequence[str | Path]) -> int:
@@ -200,7 +200,7 @@ def join(argv: Sequence[str | Path], streams: Streams) -> int:
 
 @contextmanager
 def _interrupting(program: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Within, ctrl-C reaches only the program. A terminal sends it there by itself."""
+    """Let ctrl-C reach only the program during the block. A terminal sends it to the program by itself."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if not os.isatty(0):

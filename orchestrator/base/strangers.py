@@ -28,20 +28,20 @@ def objection(folder: str, only_above: bool = False, owners: "tuple[int, ...]" =
             return reason
     place, trusted = os.path.realpath(folder), not only_above
     while True:
-        found = os.stat(place)
-        if not stat.S_ISDIR(found.st_mode):
+        status = os.stat(place)
+        if not stat.S_ISDIR(status.st_mode):
             return place + ": this is not a folder"
-        shared = not trusted and found.st_mode & stat.S_IWGRP and found.st_gid in [os.getegid()] + os.getgroups()
-        if is_stranger(found.st_uid, owners) and not shared:
-            reason = f"this folder belongs to user {found.st_uid}, who can replace its files"
+        shared = not trusted and status.st_mode & stat.S_IWGRP and status.st_gid in [os.getegid()] + os.getgroups()
+        if is_stranger(status.st_uid, owners) and not shared:
+            reason = f"this folder belongs to user {status.st_uid}, who can replace its files"
             return f"{place}: {reason}; name one of your own"
-        mine = found.st_uid == os.geteuid()
+        mine = status.st_uid == os.geteuid()
         others = stat.S_IWOTH | (stat.S_IWGRP if trusted else 0)
-        if found.st_mode & others and not found.st_mode & stat.S_ISVTX:
-            mode = f"{stat.S_IMODE(found.st_mode):04o}"
+        if status.st_mode & others and not status.st_mode & stat.S_ISVTX:
+            mode = f"{stat.S_IMODE(status.st_mode):04o}"
             reason = f"other users can write to this folder (mode {mode}) and replace torusrun's files in it"
             return f"{place}: {reason}; {'`chmod go-w` it, or ' if mine else ''}name another folder"
-        listed = "" if found.st_mode & stat.S_ISVTX else _listed_writer(place, owners)
+        listed = "" if status.st_mode & stat.S_ISVTX else _listed_writer(place, owners)
         if listed:
             reason = f"its access list lets {listed} write to this folder and replace torusrun's files in it"
             return f"{place}: {reason}; {'`setfacl -b` it, or ' if mine else ''}name another folder"
@@ -52,20 +52,20 @@ def objection(folder: str, only_above: bool = False, owners: "tuple[int, ...]" =
 
 def _links(folder: str) -> "list[str]":
     """The symbolic links on the way to a folder, by their names in real folders. Raises OSError if too many."""
-    place, found = os.sep, []  # type: str, list[str]
+    place, links = os.sep, []  # type: str, list[str]
     left = (folder if os.path.isabs(folder) else os.path.join(os.getcwd(), folder)).split(os.sep)
     while left:
         path = os.path.normpath(os.path.join(place, left.pop(0)))
         if not os.path.islink(path):
             place = path
             continue
-        if len(found) == MOST_LINKS:
+        if len(links) == MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        found.append(path)
+        links.append(path)
         target = os.readlink(path)
         left = target.split(os.sep) + left
         place = os.sep if os.path.isabs(target) else place
-    return found
+    return links
 
 
 def _objection_to_link(link: str, owners: "tuple[int, ...]") -> str:

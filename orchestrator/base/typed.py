@@ -34,7 +34,7 @@ def read_record(path: Path, kind: type[Kind]) -> Kind | None:
 
 
 def kept_record(path: Path, kind: type[Kind], kept: Mapping[str, Any], /, **known: Any) -> Kind:
-    """As `record_of`, for the content of `path`, with fields that are already `known`.
+    """The record in the content of `path`, as `record_of` reads it, with fields that are already `known`.
 
     Raises SiteError if a field is missing or damaged.
     """
@@ -58,10 +58,10 @@ def record_of(hint: Any, value: Any, text: Callable[[str], str] = plain, name: s
     if hint is Any:
         return value
     if kind is Annotated:
-        found = record_of(parts[0], value, text, name)
-        if complaint := parts[1].complaint(found):
+        inner = record_of(parts[0], value, text, name)
+        if complaint := parts[1].complaint(inner):
             raise ValueError(f"{name!r} {complaint}")
-        return found
+        return inner
     if kind in (types.UnionType, typing.Union):
         (wanted,) = (part for part in parts if part is not types.NoneType)
         return None if value is None else record_of(wanted, value, text, name)
@@ -86,13 +86,13 @@ def record_of(hint: Any, value: Any, text: Callable[[str], str] = plain, name: s
 def _fields(
     kind: Any, row: Mapping[str, Any], text: Callable[[str], str], known: Mapping[str, Any], of: str = ""
 ) -> dict[str, Any]:
-    hints, found = hints_of(kind), dict(known)
+    hints, values = hints_of(kind), dict(known)
     for field in dataclasses.fields(kind):
         if field.name in row:
-            found[field.name] = record_of(hints[field.name], row[field.name], text, f"{of}{field.name}")
+            values[field.name] = record_of(hints[field.name], row[field.name], text, f"{of}{field.name}")
         elif field.name not in known and field.default is field.default_factory is dataclasses.MISSING:
             raise ValueError(f"{of + field.name!r} is missing")
-    return found
+    return values
 
 
 def _checked(value: Any, kind: type[Kind], name: str) -> Kind:

@@ -14,14 +14,14 @@ from torusrun.orchestrator.cli.handles_there import RunThere, SweepThere
 from torusrun.orchestrator.cli.sweep_handle import Sweep
 from torusrun.orchestrator.keys.load import RunSource, folder_of
 from torusrun.orchestrator.keys.paths import absolute
-from torusrun.orchestrator.nodes.bad import memory
-from torusrun.orchestrator.nodes.bad.bad_node import BlamedNode
 from torusrun.orchestrator.remote import remote_runs as known_runs
 from torusrun.orchestrator.run.attempts.create import Origin
 from torusrun.orchestrator.run.attempts.in_hold import find as find_held
 from torusrun.orchestrator.run.attempts.make_hold import duration, held_plan
 from torusrun.orchestrator.run.attempts.make_hold import hold as make_hold
 from torusrun.orchestrator.run.attempts.submit import first as submit_first
+from torusrun.orchestrator.run.bad_nodes import memory
+from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
 from torusrun.orchestrator.run.folder import index
 from torusrun.orchestrator.run.folder.sweep_folder import find as find_sweep
 from torusrun.orchestrator.run.plan.plan import Plan, plan
@@ -115,7 +115,7 @@ def sweep(
 
         options = known_runs.awaited_on(of(planned.site), after, after_any)
         options += [f"--sweep={value}" for value in values]
-        options += [] if at_once is None else [f"--at-once={at_once}"]
+        options += [] if at_once is None else [f"--set=sweep.at_once={at_once}"]
         return SweepThere(submit_there("submit", planned, path, options, site=site, settings=settings))
     awaited = to_wait_for(planned.site.scheduler, after, after_any)
     submit_members(planned, absolute(folder_of(path)), awaited, origin)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 OF_SITE = ("doctor", "gc", "nodes")
 ACTS = ("cancel", "resume", "rm")  # on runs: they end there without a link, too
-REPORTS = ("explain", "logs", "show", "sweep", "watch")
+REPORTS = ("explain", "logs", "show", "status", "watch")
 ON_TERMINAL = ("watch",)  # drawn there, if this program is on a terminal
-RUNS, OTHER = ("run_id", "run_ids", "sweep_id"), "other"  # the arguments that name runs, and the run of --compare
+RUNS, OTHER = ("run_id", "run_ids"), "other"  # the arguments that name runs, and the run of --compare
 
 
 def run(verb: str, words: Sequence[str], args: argparse.Namespace) -> int | None:
@@ -70,8 +70,10 @@ def _meant(verb: str, args: argparse.Namespace) -> list[Known]:
     """The runs on a login node that the arguments name, or a sweep as a whole; [] if they are here."""
     from torusrun.orchestrator.remote import remote_runs
 
-    if verb == "sweep":
-        return [sweep] if (sweep := remote_runs.sweep(args.sweep_id, of_any=True)) else []
+    if verb == "status":  # of several hosts it merges the rows
+        is_plain = not (args.long or args.disk or args.if_there or args.state or args.site)
+        one_word = args.run_ids[0] if is_plain and len(args.run_ids) == 1 else ""
+        return [sweep] if (sweep := remote_runs.sweep(one_word)) else []
     if hasattr(args, "run_id"):
         named = [args.run_id, *([args.other] if verb == "reproduce" else [])]
         known = [run for word in named if (run := remote_runs.find(word))]

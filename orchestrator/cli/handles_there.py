@@ -65,9 +65,7 @@ class RunThere(Run):
         with tempfile.TemporaryDirectory(prefix="torusrun-") as folder:
             copy = RunFolder(Path(folder))
             with opened(copy.folder) as into:
-                fetch(
-                    self.known, into, "none", [patterns.parse(f"*{copy.metrics.suffix}", from_top=True)]
-                )  # a run has others
+                fetch(self.known, into, "none", patterns.parse_list(f"{copy.metrics.name},{copy.ledger.name}"))
             return metrics.read(copy.metrics)
 
     def account(self) -> Account:
@@ -176,7 +174,7 @@ class SweepThere(Sweep):
 
     def _column(self, name: str, kind: Any) -> list[Any]:
         """A column of the table of its members."""
-        request = call.words("sweep", self.id, "--json", buffered=True)
+        request = call.words("status", self.id, "--json", buffered=True)
         table = call.answer(self.known.host, request, dict[str, Any])
         rows = program.typed(self.known.host, tuple[dict[str, Any], ...], table.get("members"))
         return [program.typed(self.known.host, kind, row.get(name)) for row in rows]

@@ -72,7 +72,7 @@ def of(plan: Plan) -> ImageFit:
     if image is not None:
         return ImageFit(image.path, image.path, tuple(checking.findings(plan, image)))
     if plan.run.software.given or plan.site.software.given:
-        from torusrun.orchestrator.sites.checks import software
+        from torusrun.orchestrator.sites.checks import images
 
-        return ImageFit("the software", software=tuple(software.checks(plan.site, plan.run.software)))
+        return ImageFit("the software", software=tuple(images.software_checks(plan.site, plan.run.software)))
     return ImageFit("the run has no image, so there is nothing to check")

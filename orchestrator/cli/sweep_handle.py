@@ -15,8 +15,8 @@ from torusrun.orchestrator.run.plan.attempt_plan import changes
 from torusrun.orchestrator.run.state.follow import follow_all
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.sweeps.results import results
 from torusrun.orchestrator.sweeps.resume import resume
+from torusrun.orchestrator.sweeps.table import results
 from torusrun.training.counted import counted
 
 

@@ -160,7 +160,7 @@ def _collect(request: Request, reads: IO[bytes]) -> int:
 
     run = index.find(request["run"])
     copy = _staged(run.folder.parent, request["name"])
-    only = [patterns.parse(pattern["text"], from_top=pattern["from_top"]) for pattern in request["only"]]
+    only = [patterns.parse(pattern["text"]) for pattern in request["only"]]
     if not copy.exists():
         collect(run, copy, request["checkpoints"], lambda text: print(f"torusrun: {text}", file=sys.stderr), only)
     return _printed([asdict(entry) for entry in store.listing(copy)])

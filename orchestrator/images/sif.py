@@ -1,6 +1,6 @@
-"""The root file system in a SIF: where its squashfs begins and ends.
+"""SIF files: what a file of an image is, where the squashfs in it lies, and fixed times in it.
 
-The format: sylabs/sif, pkg/sif/sif.go (verified with SIFs of Apptainer 1.4.5). All numbers are little-endian.
+The format: sylabs/sif v2, pkg/sif/sif.go (verified with SIFs of Apptainer 1.4.5). All numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -8,11 +8,67 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images.architecture import SIF_MAGIC
+
+SIF_MAGIC = b"SIF_MAGIC\0"
+SQUASHFS_MAGIC = b"hsqs"  # linux/fs/squashfs/squashfs_fs.h
+# The header of a SIF: a line that starts it (32 bytes), the magic (10), a version (3), and this code (3).
+# Verified: sylabs/sif, pkg/sif/arch.go and sif.go.
+SIF_CODE_AT = 45
+SIF_CODES = {
+    "01": "i686", "02": "x86_64", "03": "armv7l", "04": "aarch64", "05": "ppc64", "06": "ppc64le", "11": "s390x",
+    "12": "riscv64",
+}  # fmt: skip
+# Source: elf.h
+ELF_MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+DOCKER_NAMES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm/v7", "i686": "386"}
+HEAD_BYTES = 64
+
+
+def is_sif(path: Path) -> bool:
+    """Whether a file is a SIF, by its header; False if it cannot be read."""
+    return _head(path)[32:42] == SIF_MAGIC
+
+
+def is_squashfs(path: Path) -> bool:
+    """Whether a file is a file system of squashfs, by its header; False if it cannot be read."""
+    return _head(path)[:4] == SQUASHFS_MAGIC
+
+
+def machine(path: Path) -> tuple[str | None, str]:
+    """(the processor as `uname -m` names it, or None if the file does not name one; the evidence)."""
+    head = _head(path)
+    if head[32:42] != SIF_MAGIC:
+        return None, f"{path} does not have the header of a SIF"
+    code = head[SIF_CODE_AT : SIF_CODE_AT + 2].decode("ascii", "replace")
+    found = SIF_CODES.get(code)
+    return found, f"the header of {path} names the architecture {code} ({found or 'unknown'})"
+
+
+def own_platform() -> str:
+    """This machine as Docker names it, as in linux/amd64."""
+    machine = os.uname().machine
+    return f"linux/{DOCKER_NAMES.get(machine, machine)}"
+
+
+def of_program(path: Path) -> str | None:
+    """The processor of a program, or None if the file cannot be read or is not an ELF file."""
+    head = _head(path)
+    if head[:4] != b"\x7fELF":
+        return None
+    return ELF_MACHINES.get(int.from_bytes(head[18:20], "big" if head[5] == 2 else "little"))
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
+            return stream.read(HEAD_BYTES)
+    except OSError:
+        return b""
+
 
 HEADER = struct.Struct("<32s10s3s3s16s8q")  # of its eight numbers, the fourth and fifth: count and place of descriptors
 DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128sii")  # then the rest of 384 bytes that depend on its type
@@ -55,3 +111,35 @@ def squashfs(path: Path) -> Extent:
                     )
                 return Extent(offset, length)
     raise UserError(f"{path}: the SIF has no squashfs, so it cannot be converted for Pyxis")
+
+
+HEADER_BYTES = 128
+MAGIC_AT, VERSION_AT, IDENTITY_AT, DESCRIPTORS_AT = 32, 42, 48, 88
+VERSION = b"01\0"
+IDENTITY_BYTES = 16  # then the times of creation and of the last change
+TIMES_AT = 41  # in a descriptor: its times of creation and of the last change
+
+
+def fix_times(image: Path, time_s: int) -> None:
+    """Set all times of the SIF to `time_s` (seconds since the epoch), and its identity to zeros.
+
+    A file of another format or version stays as it is. Raises OSError if the file cannot be written.
+    """
+    with open(private.open_regular(image, os.O_RDWR), "r+b") as file:
+        head = file.read(HEADER_BYTES)
+        magic, version = head[MAGIC_AT:VERSION_AT], head[VERSION_AT : VERSION_AT + len(VERSION)]
+        if len(head) < HEADER_BYTES or (magic, version) != (SIF_MAGIC, VERSION):
+            return
+        times = struct.pack("<qq", time_s, time_s)
+        _write(file, IDENTITY_AT, bytes(IDENTITY_BYTES) + times)
+        parts, first = struct.unpack_from("<qq", head, DESCRIPTORS_AT)
+        for number in range(min(parts, MOST_DESCRIPTORS)):
+            at = first + number * DESCRIPTOR_BYTES
+            file.seek(at)
+            if any(file.read(DESCRIPTOR_BYTES)):  # else there is no such part
+                _write(file, at + TIMES_AT, times)
+
+
+def _write(file: BinaryIO, at: int, content: bytes) -> None:
+    file.seek(at)
+    file.write(content)

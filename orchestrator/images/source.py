@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images.architecture import is_sif, is_squashfs
 from torusrun.orchestrator.images.definitions.dockerfile.instructions import is_name
+from torusrun.orchestrator.images.sif import is_sif, is_squashfs
 from torusrun.orchestrator.keys.paths import absolute, expanded
 
 LONGEST_NAME = 255  # bytes (limits.h, NAME_MAX)
@@ -22,18 +22,16 @@ FORMS = (
     "oci:FOLDER, docker://REFERENCE, oras://REFERENCE or library://REFERENCE"
 )
 REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
-TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 @dataclass(frozen=True)
 class NamedImage:
-    """An image as a run names it. `place` is a path or a registry's reference; `tag` chooses one of several images."""
+    """An image as a run names it. `place` is a path or a registry's reference."""
 
     kind: Kind
     text: str
     transport: str = ""
     place: str = ""
-    tag: str = ""
 
     @property
     def converted(self) -> bool:
@@ -45,11 +43,11 @@ def parse(text: str) -> NamedImage:
     """The image that `text` names; looks at paths. Raises UserError for a form that torusrun cannot run."""
     if wrong := misfit(text):
         raise UserError(f"the image {text!r}: {wrong}")
-    transport, place, tag = _split(text)
+    transport, place = _split(text)
     if transport in REGISTRIES:
         return NamedImage("registry", text, transport, place)
     if transport:
-        return NamedImage(TRANSPORTS[transport], text, transport, place, tag)
+        return NamedImage(TRANSPORTS[transport], text, transport, place)
     if not is_path(text) or text.endswith((".yaml", ".yml", ".def")) or is_name(text):
         return NamedImage("image file", text)
     path = absolute(text)
@@ -82,21 +80,23 @@ def has_text(word: str) -> bool:
 
 def beside(text: str, folder: Path) -> str:
     """`text` with an absolute path, a relative one from `folder`; unchanged if it holds no path."""
-    transport, place, tag = _split(text)
+    transport, place = _split(text)
     if transport in TRANSPORTS:
-        return ":".join(filter(None, (transport, str(absolute(place, folder)), tag)))
+        return f"{transport}:{absolute(place, folder)}"
     return str(absolute(text, folder)) if is_path(text) else text
 
 
 def misfit(text: str) -> str | None:
     """Why `text` cannot name an image, by its form alone; None if it may name one."""
-    transport, place, _ = _split(text)
+    transport, place = _split(text)
     if transport not in REGISTRIES and any(len(part.encode()) > LONGEST_NAME for part in place.split("/")):
         return f"a part of its path is longer than {LONGEST_NAME} bytes, which no file system takes"
     if transport in REGISTRIES:
         return (
             None if REFERENCE.fullmatch(place) else f"{place!r} is not a reference, as in docker://debian:bookworm-slim"
         )
+    if transport in TRANSPORTS and ":" in place:
+        return f"it takes no tag; copy this image alone: skopeo copy {transport}:{place} oci:NEW"
     if transport in TRANSPORTS:
         return _no_path(place)
     if re.match(r"[a-z][a-z0-9+.-]*:", text):
@@ -106,14 +106,13 @@ def misfit(text: str) -> str | None:
     return _no_path(text) if is_path(text) else None
 
 
-def _split(text: str) -> tuple[str, str, str]:
-    """(transport, place, tag) of an image with a transport; else ('', text, '')."""
+def _split(text: str) -> tuple[str, str]:
+    """(transport, place) of an image with a transport; else ('', text)."""
     if match := re.fullmatch(rf"({'|'.join(REGISTRIES)})://(.*)", text):
-        return match[1], match[2], ""
+        return match[1], match[2]
     if match := re.fullmatch(rf"({'|'.join(TRANSPORTS)}):(?!//[^/])(.*)", text):
-        place, _, tag = match[2].partition(":")
-        return match[1], place, tag
-    return "", text, ""
+        return match[1], match[2]
+    return "", text
 
 
 def _no_path(text: str) -> str | None:

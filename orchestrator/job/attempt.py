@@ -1,4 +1,4 @@
-"""The program that a job's script starts for one attempt of a run. Its only argument is the attempt's folder.
+"""The program that runs one attempt of a run, started by its job. Its only argument is the attempt's folder.
 
 `orchestrator.job.attempt ATTEMPT_FOLDER`. It exits with a failure unless the run completed.
 """
@@ -14,8 +14,8 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.job import around
-from torusrun.orchestrator.run.folder import allocation
+from torusrun.orchestrator.job import in_job
+from torusrun.orchestrator.job.supervise import supervise
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.training.reporting.output import never_fail
@@ -27,18 +27,13 @@ def main() -> None:
     run = RunFolder(attempt.folder.parents[1])
     try:
         site = read_attempt(run, attempt.number).plan.site
-        scheduler = schedulers.get(site.scheduler)
+        own = in_job.read(attempt)
+        job = own.name if own else schedulers.get(site.scheduler).own_name(os.environ)
     except TorusrunError as error:
         sys.exit(f"torusrun: {error}")
     os.umask(site.umask)
-    own = around.found()
-    job = own.job if own and own.job else scheduler.own_name(os.environ)
     print(f"torusrun: attempt {attempt.number} of {run.run_id}, job {job}, on {socket.gethostname()}", flush=True)
-    if allocation.is_held(run):
-        from torusrun.orchestrator.job.keeper import keep as work
-    else:
-        from torusrun.orchestrator.job.supervise import supervise as work
-    end = work(run, attempt.number, job)
+    end = supervise(run, attempt.number, job)
     if end.state is not State.COMPLETED:
         sys.exit(f"torusrun: {end.state.value}: {end.reason}")
 

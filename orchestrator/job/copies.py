@@ -25,7 +25,7 @@ from torusrun.orchestrator.run.folder.records import is_done
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
-from torusrun.orchestrator.schedulers import allocated
+from torusrun.orchestrator.schedulers import interface
 from torusrun.training.checkpoint import node_memory
 from torusrun.training.counted import first_of
 
@@ -53,8 +53,8 @@ def _remove(run: RunFolder, plan: Plan, lost: Collection[str]) -> None:
         return
     node_memory.remove(folder)
     scheduler = schedulers.get(plan.site.scheduler)
-    reach, hosts = scheduler.reach.remote_command, allocated.hosts_of(scheduler)
-    others = without(hosts, [*lost, allocated.here(scheduler, hosts)])
+    reach, hosts = scheduler.reach.remote_command, interface.hosts_of(scheduler)
+    others = without(hosts, [*lost, interface.this_host_of(scheduler, hosts)])
     if not others or not reach:
         return
     own = [f"PYTHONPATH={os.environ['PYTHONPATH']}"] if "PYTHONPATH" in os.environ else []

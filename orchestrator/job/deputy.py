@@ -25,7 +25,7 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.nodes.bad.noted import note
+from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
@@ -37,7 +37,7 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.run.state import which
 from torusrun.orchestrator.run.state.in_vain import attempts_of_submission
-from torusrun.orchestrator.schedulers import allocated, client
+from torusrun.orchestrator.schedulers import client, interface
 from torusrun.orchestrator.schedulers.interface import Scheduler
 from torusrun.training.reporting.output import never_fail
 
@@ -81,7 +81,7 @@ class JobPulse:
             self._over.wait(BEAT_S)
 
     def _started(self, hosts: Sequence[str]) -> subprocess.Popen[bytes] | None:
-        here, reach = allocated.here(self._scheduler, [*hosts]), self._scheduler.reach.remote_command
+        here, reach = interface.this_host_of(self._scheduler, [*hosts]), self._scheduler.reach.remote_command
         others = [host for host in hosts if host != here]
         if not reach or not others:
             return None
@@ -148,7 +148,7 @@ def _record(run: RunFolder, job: str, silent_s: float, *, lives: bool) -> None:
         end = replace(ended(how, hosts=hosts, silent=host, silent_s=silent_s), kept_going=True)
         end.write(attempt.end)
         ledger.append(run.ledger, Ended.by(attempt.number, end))
-        note(run, attempt.number, end)
+        hooks.ended(run, attempt.number, end)
 
 
 def _lost(run: RunFolder) -> int:

@@ -1,8 +1,12 @@
-"""Records the end of an attempt, whatever happens, once: its scheduler may start its job again (`scontrol requeue`)."""
+"""Records the end of an attempt, whatever happens, once: its scheduler may start its job again (`scontrol requeue`).
+
+The record names the place where the program failed: the innermost frame of its error, and the step by its heartbeat.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 import traceback
@@ -11,30 +15,33 @@ from dataclasses import replace
 
 from torusrun.orchestrator.base import defect
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
-from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.job import around
-from torusrun.orchestrator.job.place import placed
-from torusrun.orchestrator.nodes.bad.noted import note
-from torusrun.orchestrator.run.folder import ledger, shown_plan
+from torusrun.orchestrator.base.private import read_bytes
+from torusrun.orchestrator.base.signals import signal_name
+from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.job.in_job import InJob
+from torusrun.orchestrator.run import hooks
+from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
 from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, Started
 from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.log_errors.kinds import LineKind
+from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, no_room, on_full_disk
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.upkeep.notices import begin
 
 POLL_S = 0.25
 RECORDED_S = 10.0
 READABLE_S = 5.0  # how long the record of an end may be unreadable
 LOOK_S = 0.05
+FRAMES = (re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+)'), re.compile(r"(?:\S*/)?(\S+\.py):(\d+) in "))
+LARGEST_HEARTBEAT = 100
 
 
-def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps_going: bool = False) -> End:
+def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], job: InJob | None = None) -> End:
     """The end that `work` returns, or that of its failure, recorded for the attempt; an end that is settled stays.
 
-    Only completion replaces it: the job may have been silent for a while, and at work. `keeps_going` says that the run
-    does.
+    Only completion replaces it: the job may have been silent for a while, and at work. `job` is the one around it.
     """
     if end := settled_end(run, attempt):
         print(f"torusrun: attempt {attempt.number} has ended, and its job was begun again: nothing is started")
@@ -52,21 +59,14 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], *, keeps
     if earlier and (earlier.state is State.COMPLETED or end.state is not State.COMPLETED):
         print(f"torusrun: attempt {attempt.number} is known to have ended: {earlier.reason}")
         return earlier
-    end = replace(placed(attempt, end), kept_going=keeps_going and end.state is not State.COMPLETED)
+    goes_on = job is not None and job.keeps_going and end.state is not State.COMPLETED
+    end = replace(placed(attempt, end), kept_going=goes_on)
     end.write(attempt.end)
     if end.certain:
         with contextlib.suppress(SiteError):  # a full disk; the record is there
             ledger.append(run.ledger, Ended.by(attempt.number, end))
-        note(run, attempt.number, end)
-        _send_notices(run, attempt, end)
+    hooks.ended(run, attempt.number, end, wait=job is None or not job.has_others)
     return end
-
-
-def _send_notices(run: RunFolder, attempt: Attempt, end: End) -> None:
-    """Send the notices of a recorded end. A job around this one waits for them itself."""
-    plan = shown_plan.find(run, [attempt.number])[0]
-    moments = ["end"] if end.kept_going or end.followed_by else ["end", "over"]
-    begin.from_job(run, attempt.number, plan.notices if plan else (), moments, wait=around.found() is None)
 
 
 def failed(error: TorusrunError) -> End:
@@ -84,8 +84,8 @@ def settled_end(run: RunFolder, attempt: Attempt) -> End | None:
     return None
 
 
-def end_of(attempt: Attempt) -> End:
-    """The recorded end of an attempt that is over; without a record, for example if its script was killed, NO_END.
+def end_of(attempt: Attempt, code: int) -> End:
+    """The recorded end of an attempt that is over; without a record, one by the exit `code` of its supervisor.
 
     A record that cannot be read stays: it may only be unreadable for a moment.
     """
@@ -94,13 +94,21 @@ def end_of(attempt: Attempt) -> End:
         try:
             if end := End.read(attempt.end):
                 return end
-            end = ended(How.NO_END, supervisor=supervised_on(attempt), certain=False)
+            end = _of_supervisor(attempt, code)
             end.write(attempt.end)
             return end
         except SiteError:
             if time.time() >= until_s:
-                return ended(How.NO_END, supervisor=supervised_on(attempt), certain=False)
+                return _of_supervisor(attempt, code)
         time.sleep(LOOK_S)
+
+
+def _of_supervisor(attempt: Attempt, code: int) -> End:
+    """The end of an attempt whose supervisor ended by this code (negative: a signal), and recorded nothing."""
+    if code < 0:
+        host = supervised_on(attempt)
+        return ended(How.SUPERVISOR_KILLED, signal=signal_name(-code), supervisor=host, certain=False)
+    return ended(How.SUPERVISOR_ENDED, exit_code=code, certain=False)
 
 
 def forget_first(run: RunFolder, attempt: Attempt) -> None:
@@ -115,3 +123,32 @@ def forget_first(run: RunFolder, attempt: Attempt) -> None:
     with contextlib.suppress(OSError):
         attempt.end.unlink(missing_ok=True)
     shutil.rmtree(attempt.ranks, ignore_errors=True)
+
+
+# A frame as Python writes it, and as rich does in its boxes. The folder may differ between attempts.
+
+
+def placed(attempt: Attempt, end: End) -> End:
+    """The end of an attempt; if its program failed, with the place of the error and the step, if they are known."""
+    if end.cause is not Cause.PROGRAM or not end.ranks:
+        return end
+    place = _place(attempt, end.ranks[0])
+    evidence = {**end.evidence, "place": place} if place else end.evidence
+    return replace(end, step=_heartbeat(attempt) if end.step is None else end.step, evidence=evidence)
+
+
+def _place(attempt: Attempt, rank: int) -> str:
+    """The innermost frame of the error in a rank's log, as 'train.py:30'; '' if it is no traceback."""
+    error = read_last(attempt.rank_log(rank))
+    frames = (match for line in reversed(error.lines) for frame in FRAMES if (match := frame.search(line)))
+    found = next(frames, None) if error.kind is LineKind.TRACEBACK else None
+    return f"{found[1]}:{found[2]}" if found else ""
+
+
+def _heartbeat(attempt: Attempt) -> int | None:
+    """The step that a command wrote into its heartbeat; None if it wrote none."""
+    try:
+        wrote = read_bytes(attempt.heartbeat, LARGEST_HEARTBEAT).strip()
+    except (OSError, SiteError):
+        return None
+    return int(wrote) if wrote.isdigit() and len(wrote) < 16 else None

@@ -12,8 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.run.program.sources.lines import JsonLines, LineSource, PatternSource
-from torusrun.orchestrator.run.program.sources.tensorboard import TensorBoard
+from torusrun.orchestrator.run.program.progress import JsonLines, LineSource, PatternSource
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.training.reporting import events
 from torusrun.training.reporting.metrics import Metrics
@@ -28,15 +27,11 @@ class Relay:
         self, program: Program, run: RunFolder, attempt: Attempt, clock: Callable[[], float] = time.time
     ) -> None:
         self._metrics = Metrics(run.metrics, attempt.number)
-        self._sources: list[LineSource | TensorBoard] = []
+        self._sources: list[LineSource] = []
         self._unmatched: list[PatternSource] = []
         where = program.metrics
         if where and where.file:
             self._sources.append(JsonLines(Path(where.file), clock))
-        if where and where.tensorboard:
-            event_files = TensorBoard(Path(where.tensorboard))
-            event_files.new_rows()  # rows of earlier attempts are in the run's metrics already
-            self._sources.append(event_files)
         if where and where.pattern:
             self._unmatched.append(PatternSource(attempt.rank_log(0), re.compile(where.pattern), clock))
             self._sources += self._unmatched

@@ -10,27 +10,29 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.job import around, copies, gather
-from torusrun.orchestrator.job.daemon import Daemon
-from torusrun.orchestrator.job.earlier import wait_for_earlier
+from torusrun.orchestrator.job import gather, in_job
+from torusrun.orchestrator.job.earlier import end_remains, wait_for_earlier
+from torusrun.orchestrator.job.gather import Daemon
 from torusrun.orchestrator.job.image.made_ready import made_ready
+from torusrun.orchestrator.job.in_job import InJob
 from torusrun.orchestrator.job.recorded import failed, forget_first, recorded, settled_end
-from torusrun.orchestrator.job.remains import end_remains
 from torusrun.orchestrator.job.running import Running
 from torusrun.orchestrator.job.start.launch import command, environment, launcher
 from torusrun.orchestrator.job.start.prepare import prepare
 from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.verdict import Evidence, verdict
-from torusrun.orchestrator.nodes.bad import memory
-from torusrun.orchestrator.nodes.bad.bad_node import spared
 from torusrun.orchestrator.place.hosts.same_host import without
 from torusrun.orchestrator.place.placement.mapping import Placement, place
+from torusrun.orchestrator.run import hooks
+from torusrun.orchestrator.run.bad_nodes import memory
+from torusrun.orchestrator.run.bad_nodes.bad_node import spared
 from torusrun.orchestrator.run.folder import claim, ledger
 from torusrun.orchestrator.run.folder.claim import Superseded
 from torusrun.orchestrator.run.folder.end_words import ended
@@ -47,10 +49,8 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.run.state import dependencies
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
-from torusrun.orchestrator.schedulers import allocated
+from torusrun.orchestrator.schedulers import interface
 from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
-from torusrun.orchestrator.sweeps import study_in_job as study
-from torusrun.orchestrator.upkeep.notices import begin
 
 LOOK_S = 2.0  # between looks for a newer attempt
 
@@ -59,12 +59,7 @@ def supervise(run: RunFolder, number: int, job: str) -> End:
     """Run an attempt to its end, and record the end whatever happens."""
     attempt = run.attempt(number)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
-    jobs = around.found()
-    in_jobs = bool(jobs and jobs.job)
-    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), keeps_going=in_jobs)
-    study.report(run, number, end)
-    if not jobs and end.state is not State.COMPLETED:  # a job around the attempt has others, which continue from them
-        copies.remove(run, number)
+    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), in_job.read(attempt))
     for recorder in times:
         recorder.look(last=True)
     return end
@@ -82,9 +77,9 @@ class Supervisor:
         self.planned = read_attempt(run, attempt.number)
         self.plan: Plan = self.planned.plan
         self.requests = StopRequests(run, attempt)
-        self.around = around.found()
-        self.held = self.around.held if self.around else None
-        self.limit_s = self.around.left_s if self.around else self.plan.run.time_s
+        self.job = in_job.read(attempt) or InJob("", time.time() + self.plan.run.time_s)
+        self.held = RunFolder(Path(self.job.held)) if self.job.held else None
+        self.limit_s = self.job.left_s
         self.short = ""  # the cores that the scheduler did not give, in words
         self.looked_s = 0.0
         self.scheduler = schedulers.get(self.plan.site.scheduler)
@@ -108,8 +103,8 @@ class Supervisor:
             how = unmet[1].value if unmet[1] else "not known to have ended"
             return ended(How.DROPPED, awaited=unmet[0], state=how)
         claim.take(self.folder, self.attempt.number)
-        self.hosts = allocated.hosts_of(self.scheduler)
-        self.here = allocated.here(self.scheduler, self.hosts)
+        self.hosts = interface.hosts_of(self.scheduler)
+        self.here = interface.this_host_of(self.scheduler, self.hosts)
         write_text(self.attempt.pulse, self.here + "\n")
         earlier = wait_for_earlier(self.folder, self.attempt.number, self.plan.site.kill_after_s, self._asked)
         if end := earlier or settled_end(self.folder, self.attempt):
@@ -117,7 +112,7 @@ class Supervisor:
         for number in range(1, self.attempt.number):  # of which the supervisor was killed
             end_remains(self.folder.attempt(number), self.plan)
         forget_first(self.folder, self.attempt)
-        self.planned = study.begin(self.folder, self.planned)
+        self.planned = hooks.begins(self.folder, self.planned)
         self.plan = self.planned.plan
         self._count_cores()
         starter = launcher(self.plan, os.environ)
@@ -132,7 +127,7 @@ class Supervisor:
         reason = self.plan.chosen.reason if self.plan.chosen else ""
         dims, hosts = placement.grid.dims, tuple(placement.hosts)
         ledger.append(self.folder.ledger, Started(self.attempt.number, job, hosts, dims, reason))
-        begin.from_job(self.folder, self.attempt.number, self.plan.notify.moments, ["start"], wait=False)
+        hooks.started(self.folder, self.attempt.number, self.plan)
         running = Running(
             self.plan, self.folder, self.attempt, placement, program, self._launched(starter, image), self._asked,
             starter.stop_signal, self.here,
@@ -185,8 +180,8 @@ class Supervisor:
 
     def _sent_before(self, image: Image) -> bool:
         """Whether this job has sent the image to its nodes before; the ranks still verify their copy."""
-        if self.around and self.around.job:
-            return self.around.checked
+        if self.job.keeps_going:
+            return self.job.checked
         kept = image_kept.kept(self.held) if self.held else None
         return kept is not None and kept.sha256 == image.sha256
 
@@ -201,17 +196,15 @@ class Supervisor:
 
         A job that begins another attempt has had its preflight.
         """
-        hosts = without(self.hosts, self.around.lost) if self.around else self.hosts
-        if not self.plan.has_preflight or (self.around and self.around.checked):
+        hosts = without(self.hosts, self.job.lost)
+        if not self.plan.has_preflight or self.job.checked:
             return hosts
-        from torusrun.orchestrator.nodes.preflight.preflight import passed
-
-        return passed(self.plan, self.folder, self.attempt, hosts, starter, self._asked)
+        return hooks.sound_hosts(self.plan, self.folder, self.attempt, hosts, starter, self._asked)
 
     def _place(self, hosts: Sequence[str]) -> Placement:
-        if self.around:
+        if len(hosts) > self.plan.run.nodes:
             hosts = spared(hosts, memory.bad(self.plan.run.site), self.plan.run.nodes)
-        if self.around and not self.plan.site.topology:
+        if not self.plan.site.topology:
             hosts = hosts[: self.plan.run.nodes]
         found = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
         if found.unordered:
@@ -222,8 +215,7 @@ class Supervisor:
         self.plan = found.plan
         if self.plan.chosen:
             print(f"torusrun: grid {self.plan.grid}: {self.plan.chosen.reason}", flush=True)
-        given = found.hosts[: self.plan.run.nodes] if self.around else found.hosts
-        return place(self.plan.grid, given, self.plan.ranks_per_node)
+        return place(self.plan.grid, found.hosts[: self.plan.run.nodes], self.plan.ranks_per_node)
 
     def _asked(self) -> End | None:
         """The attempt's end if it has to stop now: on request, at its time limit, or for a newer attempt; else None."""

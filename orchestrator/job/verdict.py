@@ -16,7 +16,7 @@ from typing import Any
 
 from torusrun.orchestrator.base.signals import signal_name
 from torusrun.orchestrator.base.states import Cause
-from torusrun.orchestrator.job.witness import lost_hosts
+from torusrun.orchestrator.job.gather import lost_hosts
 from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.end_words import ended, later, listed
@@ -106,8 +106,9 @@ class Evidence:
         return next(filter(self.cut_off, bad[:MOST_LOGS]), None)
 
     def left_before(self, cut_off: RankEnd) -> RankEnd | None:
-        """The first rank that ended well while others worked, which `cut_off` then lost."""
-        left = [end for end in self.ends.values() if end.good and end.ended_s <= cut_off.ended_s + SKEW_S]
+        """The first rank that ended well by itself while others worked, which `cut_off` then lost."""
+        well = (end for end in self.ends.values() if end.good and not end.told)
+        left = [end for end in well if end.ended_s <= cut_off.ended_s + SKEW_S]
         return min(left, key=lambda end: end.ended_s, default=None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -56,27 +55,20 @@ def members(sweep: SweepKeys) -> list[Member]:
     if not axes:
         raise SpecError([Problem(Mark("sweep"), f"it has no values; give a key {HOW}")])
     total = math.prod(map(len, axes))
-    if sweep.random is None and total > MOST_MEMBERS:
-        raise SpecError([Problem(Mark("sweep"), f"{total:,} combinations are more than {MOST_MEMBERS:,}; use random")])
-    if sweep.random is not None and sweep.random > total:
-        raise SpecError([Problem(Mark("sweep.random"), f"{sweep.random} is more than all {total} combinations")])
-    chosen = range(total) if sweep.random is None else _chosen(total, sweep.random, sweep.seed)
-    found = [_combination(axes, number) for number in chosen]
-    _refuse_equal(found)
-    return found
-
-
-def _chosen(total: int, many: int, seed: int) -> list[int]:
-    return sorted(random.Random(seed).sample(range(total), many))
+    if total > MOST_MEMBERS:
+        raise SpecError([Problem(Mark("sweep"), f"{total:,} combinations are more than {MOST_MEMBERS:,}")])
+    members = [_combination(axes, number) for number in range(total)]
+    _refuse_equal(members)
+    return members
 
 
 def _combination(axes: Sequence[Sequence[Member]], number: int) -> Member:
     """Combination `number` of one entry from each axis."""
-    found: list[Member] = []
+    entries: list[Member] = []
     for axis in reversed(axes):
         number, place = divmod(number, len(axis))
-        found.append(axis[place])
-    return tuple(setting for member in reversed(found) for setting in member)
+        entries.append(axis[place])
+    return tuple(setting for member in reversed(entries) for setting in member)
 
 
 def _listed(sweep: SweepKeys) -> list[Member]:
@@ -96,7 +88,7 @@ def _values(key: str, node: yaml.Node) -> list[yaml.Node]:
     if isinstance(node, yaml.SequenceNode) and node.value:
         return list(node.value)
     given = "an empty list" if isinstance(node, yaml.SequenceNode) else form(node)
-    hint = did_you_mean(key, ("at_once", "random", "seed", "list")) if "." not in key else ""
+    hint = did_you_mean(key, ("at_once", "seed", "list")) if "." not in key else ""
     raise SpecError([Problem(mark_of(node), f"{shown(key)} must have {HOW}, not {given}{hint}")])
 
 
@@ -120,8 +112,8 @@ def _spaced(key: str, node: yaml.MappingNode) -> list[yaml.Node]:
         rules = f"'from' is less than 'to', above 0 for log, and there are 2 to {MOST_MEMBERS} values"
         raise SpecError([Problem(mark_of(node), f"{shown(key)}: {as_text(node)} is not possible: {rules}")])
     integral = all(not {*as_text(given[end])} & {*".eE"} for end in ("from", "to"))
-    found = _numbers(low, high, many, logarithmic=spacing == ["log"])
-    texts = [str(round(value)) if integral else f"{value:.6g}" for value in found]
+    numbers = _numbers(low, high, many, logarithmic=spacing == ["log"])
+    texts = [str(round(value)) if integral else f"{value:.6g}" for value in numbers]
     at = node.start_mark
     return [yaml.ScalarNode("", text, at, at) for text in dict.fromkeys(texts)]
 
@@ -132,9 +124,9 @@ def _numbers(low: float, high: float, many: int, *, logarithmic: bool) -> Iterat
         yield low * (high / low) ** share if logarithmic else low + (high - low) * share
 
 
-def _refuse_equal(found: Sequence[Member]) -> None:
+def _refuse_equal(members: Sequence[Member]) -> None:
     seen: dict[tuple[tuple[str, str], ...], int] = {}
-    for number, member in enumerate(found):
+    for number, member in enumerate(members):
         same = seen.setdefault(tuple(sorted((setting.key, setting.text) for setting in member)), number)
         if same != number:
             where = mark_of(member[-1].node)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torusrun.orchestrator.keys import variables
-from torusrun.training.recipe.limits import Limits as Limits
+from torusrun.training.recipe.key import Limits as Limits
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BINARY_BYTES = {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}

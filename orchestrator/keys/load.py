@@ -93,8 +93,8 @@ def site_file(name: str) -> Path:
 
 def as_measured(site: Site, site_file: Path) -> Site:
     """The site with the measurements of `torusrun calibrate`, if there are any."""
-    found = measured_at(site_file)
-    return found.at(site) if found else site
+    measurements = measured_at(site_file)
+    return measurements.at(site) if measurements else site
 
 
 def measured_at(site_file: Path) -> SiteMeasurements | None:

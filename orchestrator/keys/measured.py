@@ -22,10 +22,10 @@ class SiteMeasurements:
     """Link speeds as in a site's `node`, and compute times as in a site; None if not measured."""
 
     run: Annotated[str, LINE] = needed("where it was measured")
-    inter_node_bytes_per_s: Annotated[float, RATE] | None = key(None, "", name="inter_node", former="network")
-    inter_node_latency_us: Annotated[float, MICROSECONDS] | None = key(None, "", former="network_latency_us")
-    intra_node_bytes_per_s: Annotated[float, RATE] | None = key(None, "", name="intra_node", former="inside")
-    intra_node_latency_us: Annotated[float, MICROSECONDS] | None = key(None, "", former="inside_latency_us")
+    inter_node_bytes_per_s: Annotated[float, RATE] | None = key(None, "", name="inter_node")
+    inter_node_latency_us: Annotated[float, MICROSECONDS] | None = key(None, "")
+    intra_node_bytes_per_s: Annotated[float, RATE] | None = key(None, "", name="intra_node")
+    intra_node_latency_us: Annotated[float, MICROSECONDS] | None = key(None, "")
     step_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
     image_us: dict[Annotated[str, LINE], Annotated[float, MICROSECONDS]] = key({}, "")
     step_ranks: dict[Annotated[str, LINE], Annotated[int, RANKS]] = key({}, "")

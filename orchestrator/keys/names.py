@@ -39,8 +39,6 @@ def one_may_stand_alone(items: tuple[Any, ...]) -> bool:
 
 def near_key(key: str, cls: type[Any]) -> str:
     """'; did you mean X?' for a key that `cls` does not have; X may be a key of one of its sections."""
-    if renamed := [key_of(field) for field in dataclasses.fields(cls) if field.metadata.get("former") == key]:
-        return f"; did you mean {renamed[0]!r}, its new name?"
     if meant := [field for field in dataclasses.fields(cls) if key in field.metadata.get("mistaken", ())]:
         return f"; write {key_of(meant[0])!r} ({described(meant[0])})"
     sections = _sections(cls)  # type: ignore[arg-type]

@@ -75,8 +75,8 @@ def checked(root: yaml.Node) -> yaml.Node:
         else:
             stack += node.value
         if values + len(stack) > MOST_VALUES or characters > MOST_CHARACTERS:
-            said = f"this is too large for a spec: more than {MOST_VALUES} values or {MOST_CHARACTERS} characters"
-            raise SpecError([Problem(mark_of(node), f"{said}, every alias counted")])
+            problem = f"this is too large for a spec: more than {MOST_VALUES} values or {MOST_CHARACTERS} characters"
+            raise SpecError([Problem(mark_of(node), f"{problem}, every alias counted")])
     return root
 
 
@@ -190,8 +190,8 @@ def _entry(place: yaml.Node, key: str, at: yaml.Mark) -> yaml.Node:
         raise SpecError([Problem(_place(at), f"{shown(key)} is not in a group of keys, so it cannot be set")])
     for key_node, value_node in place.value:
         if key_node.value == key:
-            found: yaml.Node = value_node
-            return found
+            existing: yaml.Node = value_node
+            return existing
     added = _mapping(at)
     place.value.append((_key(key, at), added))
     return added

@@ -52,6 +52,3 @@ class MetricsSettings:
         "a regular expression over rank 0's output; its named groups are the values (step, total_steps, epoch, "
         "loss, accuracy, lr), as in 'step (?P<step>\\d+).* loss=(?P<loss>\\S+)'",
     )
-    tensorboard: Annotated[str, LINE] | None = key(
-        None, "the folder of its TensorBoard event files, relative to the code"
-    )

@@ -30,8 +30,7 @@ from torusrun.orchestrator.keys.nodes import (
     override_text,
 )
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError, shown
-from torusrun.training.recipe.key import key_of, may_be_left_out
-from torusrun.training.recipe.limits import Constraint, Limits
+from torusrun.training.recipe.key import Constraint, Limits, key_of, may_be_left_out
 from torusrun.training.recipe.names import Names
 from torusrun.training.recipe.near import did_you_mean
 
@@ -193,8 +192,8 @@ class _Reader:
         if [key.value for key, _ in pairs] != [kind.file_key]:
             file = f"{{{kind.file_key}: PATH}}"
             return self.wrong(node, f"{shown(path)} must be {kind.means}, or {file} with no other key")
-        found = self._annotated(str, dataclasses.replace(kind, file_key=""), pairs[0][1], f"{path}.{kind.file_key}")
-        return found if found is MISSING or "/" in found else f"./{found}"
+        file = self._annotated(str, dataclasses.replace(kind, file_key=""), pairs[0][1], f"{path}.{kind.file_key}")
+        return file if file is MISSING or "/" in file else f"./{file}"
 
     def _constrained(self, base: Any, constraint: Constraint, node: yaml.Node, path: str) -> Any:
         value = self.value(base, node, path)

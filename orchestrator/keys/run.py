@@ -37,8 +37,8 @@ class RunSpec:
     time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of one attempt", name="time")
     hang_timeout_s: Annotated[float, kinds.DURATION] | None = key(
         None,
-        "an attempt without progress for this long is ended, the ranks' stacks are logged; default: 10 to 20 usual "
-        "steps for train, never for a command that shows no progress (docs/guides/hangs.md)",
+        "an attempt without progress for this long is ended; default: 10 to 20 usual steps for train, never for a "
+        "command that shows no progress (docs/guides/hangs.md)",
         name="hang_timeout",
     )
     keep_going: KeepGoing = key(KeepGoing(), "whether and how the run continues after an attempt that ended early")
@@ -70,8 +70,7 @@ class RunSpec:
     )
     code: Annotated[str, kinds.LINE] | None = key(
         None,
-        "folder of your code, for a command or a module:function in train; copied at submit, and the copy is used; "
-        "none: no code; default: the folder of the run's file",
+        "folder of your code, copied at submit; none: no code; default: the folder of the run's file",
     )
     code_limit_bytes: Annotated[int, kinds.SIZE] = key(100_000_000, "size limit of the copied code", name="code_limit")
     software: Software = key(

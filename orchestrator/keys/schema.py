@@ -11,8 +11,7 @@ import yaml
 
 from torusrun.orchestrator.keys.kinds import Kind
 from torusrun.orchestrator.keys.names import one_may_stand_alone, short_key
-from torusrun.training.recipe.key import described, key_of, may_be_left_out
-from torusrun.training.recipe.limits import Constraint
+from torusrun.training.recipe.key import Constraint, described, key_of, may_be_left_out
 
 CLOSED = {"additionalProperties": False}
 NAMES = {int: "integer", float: "number", bool: "boolean", str: "string"}
@@ -28,7 +27,7 @@ def _record(cls: type[Any]) -> dict[str, Any]:
     properties, required, others = {}, [], {}
     for field in dataclasses.fields(cls):
         if field.metadata.get("others"):
-            named, value = (_value(one) for one in get_args(hints[field.name]))
+            named, value = (_value(hint) for hint in get_args(hints[field.name]))
             others = {"propertyNames": named, "additionalProperties": {**value, "description": described(field)}}
             continue
         properties[key_of(field)] = {**_value(hints[field.name]), "description": described(field)}

@@ -25,22 +25,22 @@ def study(sweep: SweepKeys) -> Study:
     for name, means in (("trials", "how many members it has"), ("metric", "what it compares"), ("goal", "max or min")):
         if getattr(sweep, name) is None:
             raise _wrong(Mark("sweep"), f"a study needs {name!r}: {means}")
-    if sweep.listed or sweep.random is not None:
-        raise _wrong(Mark("sweep"), "'list' and 'random' choose members before they are submitted: leave them out")
+    if sweep.listed:
+        raise _wrong(Mark("sweep"), "'list' chooses members before they are submitted: leave it out")
     if not sweep.values:
         raise _wrong(Mark("sweep"), f"its study has nothing to choose; give a key {HOW}")
     searched = tuple(_searched(key, node) for key, node in sweep.values.items())
     return Study(sweep.metric or "", sweep.goal == "max", sweep.seed, searched)
 
 
-def checked_members(sweep: SweepKeys, found: Study) -> Iterator[Member]:
+def checked_members(sweep: SweepKeys, study: Study) -> Iterator[Member]:
     """Members with the values of each key that are checked before a submission, and the first values of the others."""
-    at = {one.key: sweep.values[one.key].start_mark for one in found.searched}
-    first = {one.key: one.checked[0] for one in found.searched}
+    at = {searched.key: sweep.values[searched.key].start_mark for searched in study.searched}
+    first = {searched.key: searched.checked[0] for searched in study.searched}
     yield tuple(_value(key, text, at[key]) for key, text in first.items())
-    for one in found.searched:
-        for text in one.checked[1:]:
-            yield tuple(_value(key, own, at[key]) for key, own in {**first, one.key: text}.items())
+    for searched in study.searched:
+        for text in searched.checked[1:]:
+            yield tuple(_value(key, own, at[key]) for key, own in {**first, searched.key: text}.items())
 
 
 def _value(key: str, text: str, at: yaml.Mark) -> KeyValue:

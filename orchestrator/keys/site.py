@@ -45,16 +45,16 @@ class Node:
         None, "network interface of the ranks' traffic, as in ib0; default: by host name"
     )
     inter_node_bytes_per_s: Annotated[float, kinds.RATE] = key(
-        12.5e9, "bandwidth of all adapters of a node together, one way", name="inter_node", former="network"
+        12.5e9, "bandwidth of all adapters of a node together, one way", name="inter_node"
     )
     intra_node_bytes_per_s: Annotated[float, kinds.RATE] = key(
-        50e9, "bandwidth from one GPU to another in the same node, one way", name="intra_node", former="inside"
+        50e9, "bandwidth from one GPU to another in the same node, one way", name="intra_node"
     )
     inter_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
-        5.0, "microseconds of a small message between nodes, by NCCL with LL in a tree", former="network_latency_us"
+        5.0, "microseconds of a small message between nodes, by NCCL with LL in a tree"
     )
     intra_node_latency_us: Annotated[float, kinds.MICROSECONDS] = key(
-        0.6, "microseconds of a small message within a node, by NCCL with LL over NVLink", former="inside_latency_us"
+        0.6, "microseconds of a small message within a node, by NCCL with LL over NVLink"
     )
     mean_time_to_failure_s: Annotated[float, kinds.DURATION] | None = key(
         None,
@@ -89,8 +89,7 @@ class ContainerSettings:
     )
     writable: Annotated[str, kinds.WRITABLE] | None = key(
         None,
-        "lets programs write into the image's file system: tmpfs (kept in memory until a rank ends), or a "
-        "node-local folder in which each rank's changes stay; default: read-only",
+        "where changes of the image go: tmpfs (until a rank ends), or a node-local folder; default: read-only",
     )
     verify: Literal["checksum", "signature"] = key(
         "checksum",
@@ -151,20 +150,11 @@ class PreflightSettings:
         "least TCP bandwidth between two nodes, one way; default: a third of that of the fast pairs",
         name="pair",
     )
-    nvlinks: Annotated[int, kinds.PER_NODE] | None = key(
-        None, "active NVLinks of each GPU; default: as many as this GPU has on most nodes"
-    )
-    pcie_lanes: Annotated[int, kinds.PER_NODE] | None = key(
-        None, "PCIe lanes of each GPU; default: as many as this GPU has on most nodes"
-    )
     free_memory_bytes: Annotated[int, kinds.SIZE] | None = key(
         None, "free memory of a node; default: half of node.memory", name="free_memory"
     )
     free_disk_bytes: Annotated[int, kinds.SIZE] = key(
         256 * 1024**2, "free space of a node's folder for temporary files", name="free_disk"
-    )
-    clock_s: Annotated[float, kinds.DURATION] = key(
-        10.0, "largest difference between the clock of a node and those of most nodes", name="clock"
     )
 
 
@@ -177,15 +167,15 @@ class Site:
         "own as package.module:Class"
     )
     launcher: Literal["srun", "mpirun", "mpiexec", "mpiexec.hydra", "spawn"] = needed(
-        "the program that starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI, recognised by "
-        "its version), mpiexec.hydra (MPICH, Intel MPI), or spawn (processes of this machine)"
+        "the program that starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI), mpiexec.hydra "
+        "(MPICH, Intel MPI), or spawn (processes of this machine)"
     )
     node: Node = key(Node(), "one node")
     preflight: PreflightSettings = key(PreflightSettings(), "checks before the ranks start")
     step_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {},
-        "by model, and by what its training changes, as in 'resnet50, bf16, compiled': microseconds of a step on one "
-        "rank besides its images; torusrun calibrate measures it",
+        "by model, as in 'resnet50, bf16, compiled': microseconds of a step on one rank besides its images; torusrun "
+        "calibrate measures it",
     )
     image_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
         {}, "by model: microseconds of one image on one rank, as in resnet-digits: 85"
@@ -195,8 +185,7 @@ class Site:
     )
     step_spread: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.SPREADS]] = key(
         {},
-        "by model: the standard deviation of a rank's step as a share of its mean; torusrun calibrate measures it, and "
-        "a prediction without it takes that of published runs",
+        "by model: the standard deviation of a rank's step as a share of its mean; default: that of published runs",
     )
     step_batch: dict[Annotated[str, kinds.LINE], Annotated[int, kinds.RANKS]] = key(
         {}, "by model: the images of a rank at which its step was measured, and at twice as many; others are doubtful"
@@ -232,8 +221,8 @@ class Site:
     )
     umask: Annotated[int, kinds.UMASK] = key(
         0o077,
-        "who may read the files of a run: 077 (its user), 027 (the user's group, too) or 022 (everybody); only "
-        "the user may read files with the attempt's token or values of env",
+        "who may read the files of a run: 077 (its user), 027 (the group, too) or 022 (everybody); never those with "
+        "the attempt's token or values of env",
     )
     container: ContainerSettings = key(ContainerSettings(), "images: how to build and run them")
     python: Annotated[str, kinds.LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")
@@ -274,8 +263,8 @@ class Site:
     )
     attempts_by: Literal["array", "dependency"] = key(
         "array",
-        "how these jobs wait for one another: array (one submission), or dependency (each is submitted by itself, and "
-        "waits for the end of the one before it), for a site that forbids arrays or limits their size",
+        "how these jobs are submitted: as an array, or for a site that forbids arrays by dependency, each after the "
+        "end of the one before",
     )
     stop_before_s: Annotated[float, kinds.DURATION] = key(
         60.0, "how long before the time limit ranks get the signal to write a checkpoint", name="stop_before"

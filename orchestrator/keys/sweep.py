@@ -24,16 +24,14 @@ class SweepKeys:
 
     values: dict[Annotated[str, KEY], yaml.Node] = key(
         {},
-        "any key of a run, as in train.optimizer.lr, with its values: a list, or {from: 64, to: 512, log: 4} "
-        "for 4 values of equal ratios, {from: 0.0, to: 1, linear: 5} for 5 of equal distances; with a study a list, "
-        "{from: 1e-3, to: 1.0}, {..., log: true} or {..., step: 0.1}",
+        "any key of a run, as in train.optimizer.lr: a list, {from: 64, to: 512, log: 4} or {..., linear: 5}; with a "
+        "study a list, {from: 1e-3, to: 1.0}, {..., log: true} or {..., step: 0.1}",
         others=True,
     )
     listed: tuple[dict[Annotated[str, KEY], yaml.Node], ...] = key(
         (), "whole settings, each of them combined with all of the values above", name="list"
     )
-    random: Annotated[int, MEMBERS] | None = key(None, "take only so many of all combinations, chosen at random")
-    seed: Annotated[int, SEEDS] = key(0, "of that choice, or of a study: the same seed chooses the same ones")
+    seed: Annotated[int, SEEDS] = key(0, "of a study: the same seed chooses the same values")
     study: Literal["optuna"] | None = key(
         None, "choose values of train and env in the jobs, by the results of earlier members: optuna (an extra)"
     )

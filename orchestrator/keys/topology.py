@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from torusrun.orchestrator.keys.kinds import LINE, NODES, NONE_OR_MORE, SHARE, Limits
+from torusrun.orchestrator.keys.kinds import LINE, NODES, SHARE, Limits
 from torusrun.training.recipe.key import key, needed
 
 
@@ -44,7 +44,6 @@ class Topology:
     slow: dict[Annotated[str, LINE], Annotated[float, SHARE]] = key(
         {}, "hosts and switches with a slow link: the share of bandwidth that is left"
     )
-    dead_gpus: dict[Annotated[str, LINE], Annotated[int, NONE_OR_MORE]] = key({}, "hosts with broken GPUs: how many")
 
     def segment(self, nodes: int) -> int:
         """The nodes of each equal part of a job that fits into a block; 0 if it is one part, or parts would be small.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.nodes.bad.bad_node import BlamedNode
+from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
 from torusrun.orchestrator.run.state.pace import short
 from torusrun.training.counted import counted
 

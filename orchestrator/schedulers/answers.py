@@ -1,39 +1,37 @@
 """Shares a scheduler's answers about its user's jobs among all processes of this user on this machine.
 
-The scheduler is queried once per interval, for any number of terminals and runs: the first process that finds the
-newest answer too old sends a new query, under a lock, about all jobs that any process has asked about recently. After
-the user submits or cancels a job, earlier answers are too old. If the scheduler does not answer, jobs are UNKNOWN, with
-their last known state. The files are safe to delete.
+One file per cluster has the newest answers, each with a lifetime. Whoever needs a newer one queries the scheduler,
+under a lock, about all jobs that any process has asked about recently. After the user submits or cancels a job, earlier
+states are too old. If the scheduler does not answer, jobs are UNKNOWN, with their last known state. The files may be
+deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from torusrun.orchestrator.base import private, proc
-from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base import lock, private
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.json_files import parsed
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import State, Status
-from torusrun.orchestrator.schedulers import last_action
-from torusrun.orchestrator.schedulers.client import Client
-from torusrun.training.files import lock
+from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.schedulers.client import Client, answers_file
+from torusrun.orchestrator.schedulers.interface import Request
 
-SCHEMA = 2
 LARGEST_BYTES = 64_000_000
 KEPT_S = 600.0  # how long a job is remembered after the last question about it
-OPEN_S = 86_400.0  # the same for a job that was not over in the scheduler's last answer
-LONGER = 1.5  # a client that can wait this many times longer than one that got no answer asks again
 MINUTES_FROM_S = 120.0  # ages are shown in minutes
-LOCK_S = 1.0  # between looks whether the process that holds the lock is stopped
+STARTS_EVERY_S = 300.0  # schedulers plan anew every half a minute to several minutes, and an estimate is expensive
+STARTS_LEAST_S = 60.0  # between two queries for starts, also if a job is new
+REQUEST = "request "  # begins the key of a request; the id of a job has no blank
+NONE_S = 0.0  # in place of a start that the scheduler does not estimate
 
 
 @dataclass(frozen=True)
@@ -44,21 +42,23 @@ class Answer:
     jobs: dict[str, Status]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Kept:
-    """The newest answer as its file has it; `wanted_s` is when each job was last asked about or seen in the queue.
+    """The newest answers as their file has them. All times are of time.time()."""
 
-    `told_s` is when the scheduler last answered. `failed` is '', or why it did not answer later, within `waited_s`.
-    `named` has the jobs that were found by a name, and when.
-    """
-
-    asked_s: float = 0.0
-    told_s: float = 0.0
-    failed: str = ""
-    waited_s: float = 0.0
+    asked_s: float = 0.0  # when the scheduler was last queried for states
+    told_s: float = 0.0  # when it last answered
+    failed: str = ""  # why it did not answer the last query
+    mark: str = ""  # the user's last action before the last query
     jobs: dict[str, Status] = field(default_factory=dict)
-    wanted_s: dict[str, float] = field(default_factory=dict)
-    named: dict[str, tuple[float, list[str] | None]] = field(default_factory=dict)
+    wanted_s: dict[str, float] = field(default_factory=dict)  # when each job was last asked about
+    named: dict[str, tuple[float, list[str] | None]] = field(default_factory=dict)  # jobs by the name of a request
+    starts: dict[str, tuple[float, float]] = field(default_factory=dict)  # job or request: when queried, its start
+
+    def holds(self, jobs: Sequence[str], mark: str, interval_s: float) -> bool:
+        """True if the states of these jobs need no new query."""
+        fresh = self.mark == mark and _is_younger(self.asked_s, interval_s)
+        return fresh and (bool(self.failed) or all(job in self.jobs for job in jobs))
 
 
 def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
@@ -70,16 +70,15 @@ def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
         return Answer(time.time(), {})
     if interval_s <= 0 or client.scheduler.traits.one_machine:
         return Answer(time.time(), client.poll(jobs))
-    place = last_action.place(client.scheduler)
+    place = answers_file(client.scheduler)
     kept = _read(place)
-    if not _answers(place, kept, jobs, client, interval_s):
-        with _locked(place, min(2 * client.timeout_s, client.until_s - time.monotonic())):
-            kept = _read(place)
-            if not _answers(place, kept, jobs, client, interval_s):
+    if not kept.holds(jobs, last_mark(place), interval_s):
+        with _locked(place, client):
+            kept, mark = _read(place), last_mark(place)
+            if not kept.holds(jobs, mark, interval_s):
                 if not client.left_s:
                     return _answer(kept, jobs, f"another process still waits for {client.scheduler.name} to answer")
-                fresh = _holds(place, kept, client, interval_s)
-                kept = _asked(client, kept, [*jobs, *last_action.taken_new(place)], fresh=fresh)
+                kept = _asked(client, replace(kept, mark=mark), jobs)
                 _write(place, kept)
     return _answer(kept, jobs, kept.failed)
 
@@ -100,6 +99,23 @@ def _as_known(status: Status | None, told_s: float, failed: str) -> Status:
     return Status(State.UNKNOWN, f"{status.state.value} as of {age} ago: {failed}", status.hosts)
 
 
+def _asked(client: Client, kept: Kept, jobs: Sequence[str]) -> Kept:
+    """The kept answer, updated by a new query about these jobs and all that are remembered and may change."""
+    now_s = time.time()
+    wanted_s = {job: s for job, s in kept.wanted_s.items() if 0 <= now_s - s < KEPT_S} | dict.fromkeys(jobs, now_s)
+    known = {job: status for job, status in kept.jobs.items() if job in wanted_s}
+    try:
+        said = client.survey([job for job in wanted_s if job not in known or not known[job].state.certain])
+    except SiteError as error:
+        why = error.brief if isinstance(error, NoAnswer) else str(error)
+        return replace(kept, asked_s=time.time(), failed=why, jobs=known, wanted_s=wanted_s)
+    seen = {job: now_s for job, status in said.items() if not status.state.over}  # all jobs in the queue
+    every = {**known, **said}
+    wanted_s = {**seen, **wanted_s}
+    jobs_now = {job: every[job] for job in wanted_s if job in every}
+    return replace(kept, asked_s=now_s, told_s=now_s, failed="", jobs=jobs_now, wanted_s=wanted_s)
+
+
 def named(client: Client, token: str, interval_s: float) -> list[str] | None:
     """The jobs that were submitted with `token`, as `Client.find` returns them, by one query per interval.
 
@@ -107,141 +123,102 @@ def named(client: Client, token: str, interval_s: float) -> list[str] | None:
     """
     if interval_s <= 0 or client.scheduler.traits.one_machine:
         return client.find(token)
-    place = last_action.place(client.scheduler)
-    with _locked(place, min(2 * client.timeout_s, client.until_s - time.monotonic())):
+    place = answers_file(client.scheduler)
+    with _locked(place, client):
+        kept, mark = _read(place), last_mark(place)
+        told_s, ids = kept.named.get(token, (0.0, None))
+        if kept.mark != mark or not _is_younger(told_s, interval_s):
+            now_s, ids = time.time(), client.find(token)
+            recent = {name: old for name, old in kept.named.items() if 0 <= now_s - old[0] < KEPT_S}
+            _write(place, replace(kept, named={**recent, token: (now_s, ids)}))
+    return ids
+
+
+def starts(client: Client, jobs: Sequence[str]) -> Mapping[str, float]:
+    """The estimated starts of waiting jobs (of time.time()), without jobs that the scheduler has no estimate for.
+
+    If it fails to answer, it has none, and is not queried again within the interval.
+    """
+    if not jobs or not client.estimates_starts:
+        return {}
+    place = answers_file(client.scheduler)
+
+    def holds(kept: Kept) -> bool:
+        known = {job: asked_s for job, (asked_s, _) in kept.starts.items() if not job.startswith(REQUEST)}
+        return all(job in known and _is_younger(known[job], STARTS_EVERY_S) for job in jobs) or any(
+            _is_younger(asked_s, STARTS_LEAST_S) for asked_s in known.values()
+        )
+
+    kept = _read(place)
+    if not holds(kept):
+        with _locked(place, client):
+            kept = _read(place)
+            if not holds(kept) and client.left_s:
+                estimated: Mapping[str, float] = {}
+                with contextlib.suppress(SiteError):
+                    estimated = client.starts(jobs)
+                kept = _with_starts(place, kept, {**dict.fromkeys(jobs, NONE_S), **estimated})
+    return {job: kept.starts[job][1] for job in jobs if kept.starts.get(job, (0.0, NONE_S))[1] != NONE_S}
+
+
+def start_before_submission(client: Client, script: str, request: Request) -> float | None:
+    """The estimated start of a job with this script if it were submitted now (of time.time()); None without one.
+
+    Runs that differ in their names and folders alone share an answer. Raises UserError if the scheduler has no such
+    query, SiteError if it did not answer or would refuse the job.
+    """
+    import hashlib  # it loads OpenSSL, which `status` does not need for this
+
+    same = replace(request, name="", token="", stdout=Path(), stderr=Path())
+    key = REQUEST + hashlib.sha256(repr(same).encode()).hexdigest()[:16]
+    place = answers_file(client.scheduler)
+    with _locked(place, client):
         kept = _read(place)
-        told_s, found = kept.named.get(token, (0.0, None))
-        if not _is_fresh(place, told_s, interval_s):
-            told_s, found = time.time(), client.find(token)
-            recent = {name: old for name, old in kept.named.items() if 0 <= told_s - old[0] < KEPT_S}
-            kept.named = {**recent, token: (told_s, found)}
-            _write(place, kept)
-    return found
+        if key not in kept.starts or not _is_younger(kept.starts[key][0], STARTS_LEAST_S):
+            kept = _with_starts(place, kept, {key: client.estimated_start(script, request) or NONE_S})
+    return kept.starts[key][1] or None
 
 
-def _asked(client: Client, kept: Kept, jobs: Sequence[str], *, fresh: bool) -> Kept:
-    """The kept answer, updated by a new query.
-
-    If the whole queue was listed just now, a job that is not in it has left it, and only the records are queried. A
-    scheduler that did not answer just now is not queried again.
-    """
+def _with_starts(place: Path, kept: Kept, new: Mapping[str, float]) -> Kept:
     now_s = time.time()
-    missing = [job for job in jobs if job not in kept.jobs]
-    if fresh and kept.failed:
-        return _failed(kept, jobs, kept.failed, now_s)
-    if fresh and client.scheduler.traits.reports_all_jobs:
-        return _with(kept, client.recorded(missing), missing, now_s, kept.asked_s)
-    open_jobs = [
-        job
-        for job, status in kept.jobs.items()
-        if not status.state.certain and _is_remembered(status, kept.wanted_s.get(job, 0.0), now_s)
-    ]
-    final = [job for job in jobs if job in kept.jobs and kept.jobs[job].state.certain]
-    wanted = [*dict.fromkeys([*jobs, *open_jobs])]
-    waited_s = client.left_s
+    recent = {key: old for key, old in kept.starts.items() if _is_younger(old[0], STARTS_EVERY_S)}
+    kept = replace(kept, starts={**recent, **{key: (now_s, start_s) for key, start_s in new.items()}})
+    _write(place, kept)
+    return kept
+
+
+def _is_younger(time_s: float, age_s: float) -> bool:
+    return 0 <= time.time() - time_s < age_s
+
+
+def last_mark(place: Path) -> str:
+    """The mark of the user's last action; '' without one."""
     try:
-        said = client.survey([job for job in wanted if job not in final])
-    except NoAnswer as error:
-        return _failed(replace(kept, asked_s=time.time(), waited_s=waited_s), jobs, error.brief, now_s)
-    except SiteError as error:
-        return _failed(replace(kept, asked_s=now_s, waited_s=math.inf), jobs, str(error), now_s)
-    return replace(_with(kept, said, jobs, now_s, now_s), told_s=now_s, failed="")
-
-
-def _failed(kept: Kept, jobs: Sequence[str], why: str, now_s: float) -> Kept:
-    """The kept answer, for a scheduler that did not answer: jobs that are not in it are UNKNOWN."""
-    unknown = {job: Status(State.UNKNOWN, why) for job in jobs if job not in kept.jobs}
-    return replace(_with(kept, unknown, jobs, now_s, kept.asked_s), failed=why)
-
-
-def _with(kept: Kept, said: dict[str, Status], jobs: Sequence[str], now_s: float, asked_s: float) -> Kept:
-    in_queue = [job for job, status in said.items() if not status.state.over]
-    wanted_s = {**kept.wanted_s, **dict.fromkeys([*in_queue, *jobs], now_s)}
-    every = {job: status for job, status in {**kept.jobs, **said}.items() if job in wanted_s}
-    states = {job: status for job, status in every.items() if _is_remembered(status, wanted_s[job], now_s)}
-    return replace(kept, asked_s=asked_s, jobs=states, wanted_s={job: wanted_s[job] for job in states})
-
-
-def _is_remembered(status: Status, wanted_s: float, now_s: float) -> bool:
-    return 0 <= now_s - wanted_s < (KEPT_S if status.state.over else OPEN_S)
-
-
-def _answers(place: Path, kept: Kept, jobs: Sequence[str], client: Client, interval_s: float) -> bool:
-    return _holds(place, kept, client, interval_s) and all(job in kept.jobs for job in jobs)
-
-
-def _holds(place: Path, kept: Kept, client: Client, interval_s: float) -> bool:
-    """Whether the kept answer still holds. A missing answer does not hold for a client that can wait longer."""
-    return _is_fresh(place, kept.asked_s, interval_s) and not (kept.failed and client.left_s > LONGER * kept.waited_s)
-
-
-def _is_fresh(place: Path, asked_s: float, interval_s: float) -> bool:
-    """Whether an answer of that time still holds: it is not too old, and the user has done nothing since.
-
-    If the clock was set back, the user's last action seems to be in the future; it then makes no answer too old.
-    """
-    now_s = time.time()
-    return 0 <= now_s - asked_s < interval_s and not asked_s <= last_action.last_s(place) <= now_s
+        return private.read_bytes(place.with_suffix(".acted"), 100).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _read(place: Path) -> Kept:
-    """The newest answer; an empty one if there is none, or it cannot be read."""
+    """The newest answers; empty ones if there are none, or they cannot be read."""
     try:
-        content = json.loads(private.read_bytes(place, LARGEST_BYTES))
-        if content["schema"] != SCHEMA:
-            return Kept()
-        jobs = {job: _status(*row) for job, (_, *row) in content["jobs"].items()}
-        wanted_s = {job: float(row[0]) for job, row in content["jobs"].items()}
-        found = {token: (float(told_s), ids) for token, (told_s, ids) in content["named"].items()}
-        failed = str(content["failed"]), float(content["waited_s"])
-        return Kept(float(content["asked_s"]), float(content["told_s"]), *failed, jobs, wanted_s, found)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        kept: Kept = record_of(Kept, parsed(private.read_bytes(place, LARGEST_BYTES)), str)
+    except (OSError, ValueError):
         return Kept()
-
-
-def _status(state: str, reason: str, hosts: list[str], never_starts: bool, held: bool) -> Status:
-    return Status(State(state), reason, tuple(hosts), never_starts, held)
+    return kept
 
 
 def _write(place: Path, kept: Kept) -> None:
-    rows: dict[str, list[Any]] = {
-        job: [kept.wanted_s[job], s.state.value, s.reason, s.hosts, s.never_starts, s.held]
-        for job, s in kept.jobs.items()
-    }
-    newest = {"asked_s": kept.asked_s, "told_s": kept.told_s, "failed": kept.failed, "waited_s": kept.waited_s}
-    content = {"schema": SCHEMA, **newest, "jobs": rows, "named": kept.named}
     with contextlib.suppress(OSError):  # a full disk: the next process sends its own query
-        private.write_bytes(place, json.dumps(content).encode())
+        private.write_bytes(place, json.dumps(asdict(kept)).encode())
 
 
 @contextmanager
-def _locked(place: Path, wait_s: float) -> Iterator[None]:
-    """Hold the lock of a cluster's answers, if there can be one; its file names the process that has it.
-
-    After `wait_s`, or if that process is stopped, the caller continues without the lock.
-    """
-    try:
-        private.make(place.parent)
-        descriptor = lock.opened(place.with_suffix(".lock"))
-    except (SiteError, OSError):  # a home folder that cannot be written to
+def _locked(place: Path, client: Client) -> Iterator[None]:
+    """Hold the lock of a cluster's answers. Whoever waits for longer than its query may take continues without it."""
+    with ExitStack() as stack:
+        with contextlib.suppress(TorusrunError, OSError):  # a home folder that cannot be written to
+            private.make(place.parent)
+            wait_s = min(2 * client.timeout_s, client.until_s - time.monotonic())
+            stack.enter_context(lock.held(place.with_suffix(".lock"), wait_s=max(wait_s, 0.0)))
         yield
-        return
-    until_s = time.monotonic() + wait_s
-    mine = None
-    try:
-        with contextlib.suppress(OSError):
-            while (mine := lock.take(descriptor, wait_s=min(LOCK_S, wait_s))) is False:
-                if time.monotonic() >= until_s or _is_stopped(descriptor):
-                    break
-        if mine:
-            with contextlib.suppress(OSError):  # a full disk
-                os.ftruncate(descriptor, os.pwrite(descriptor, str(os.getpid()).encode(), 0))
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _is_stopped(descriptor: int) -> bool:
-    """Whether the process that a lock's file names is stopped, as by Ctrl-Z."""
-    pid = os.pread(descriptor, 20, 0)
-    return pid.isdigit() and proc.state_of(int(pid)) == "T"

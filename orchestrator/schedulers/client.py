@@ -14,12 +14,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import jobs_environment
-from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.process import NoAnswer, Streams
 from torusrun.orchestrator.base.states import State, Status
-from torusrun.orchestrator.schedulers import last_action
+from torusrun.orchestrator.keys.paths import state_folder
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler
 from torusrun.orchestrator.schedulers.traits import Query
 
@@ -42,6 +42,26 @@ def ssh(host: str, argv: Sequence[str], *, terminal: bool) -> list[str]:
 def asking(timeout_s: float) -> Ask:
     """A function that runs a command that describes a cluster, and returns its output."""
     return lambda argv: process.run(argv, timeout_s=timeout_s).check(f"asking `{shlex.join(argv)}`").stdout
+
+
+def answers_file(scheduler: Scheduler) -> Path:
+    """The file of a cluster's answers. Each login node has its own, since clusters may share a home folder."""
+    import hashlib  # it loads OpenSSL, which `status` needs only for a query
+
+    parts = [os.uname().nodename, *(os.environ.get(name, "") for name in scheduler.variables.cluster)]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+    name = "".join(char if char.isalnum() else "-" for char in scheduler.name)
+    return state_folder() / "answers" / f"{name}-{key}.json"
+
+
+def note_action(scheduler: Scheduler) -> None:
+    """Make the scheduler's earlier answers too old, by a new mark. Without one they become so with time."""
+    if scheduler.traits.one_machine:
+        return
+    with contextlib.suppress(TorusrunError, OSError):
+        path = answers_file(scheduler).with_suffix(".acted")
+        private.make(path.parent)
+        private.write_bytes(path, os.urandom(8).hex().encode())
 
 
 @dataclass(frozen=True)
@@ -89,7 +109,7 @@ class Client:
                     raise NoAnswer(str(error)) from None
                 raise
         finally:
-            last_action.note(self.scheduler, job)
+            note_action(self.scheduler)
         return job
 
     def _environment(self, request: Request) -> dict[str, str]:
@@ -187,7 +207,7 @@ class Client:
     def starts(self, job_ids: Sequence[str]) -> dict[str, float]:
         """The estimated starts of waiting jobs (of time.time()), of those for which the scheduler has one.
 
-        Raises SiteError if it did not answer. `schedulers.starts` shares the answer.
+        Raises SiteError if it did not answer. `answers.starts` shares the answer.
         """
         query = self.scheduler.start_query(job_ids)
         return self._ask(query) if query else {}
@@ -232,7 +252,7 @@ class Client:
         try:
             process.run(command, timeout_s=self.timeout_s).check(f"cancelling {jobs}")
         finally:
-            last_action.note(self.scheduler)
+            note_action(self.scheduler)
 
     @property
     def can_describe(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ from typing import ClassVar
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Status
+from torusrun.orchestrator.place.hosts.this_host import this_host
 from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 
 
@@ -194,3 +197,14 @@ class Scheduler(ABC):
     def shortfall(self, environment: Mapping[str, str], cpus: int) -> str:
         """Inside a job: how many of the `cpus` cores for all its ranks seem to be missing, in words; '' if none."""
         return ""
+
+
+def hosts_of(scheduler: Scheduler) -> list[str]:
+    """The job's hosts in the scheduler's order, each once. Raises SiteError if they cannot be determined."""
+    own = os.environ.get(scheduler.variables.host) or socket.gethostname()
+    return list(dict.fromkeys(scheduler.hosts(os.environ, own)))
+
+
+def this_host_of(scheduler: Scheduler, hosts: list[str]) -> str:
+    """This host by its name in `hosts`."""
+    return this_host(hosts, os.environ.get(scheduler.variables.host, ""))

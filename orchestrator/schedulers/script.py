@@ -1,17 +1,60 @@
-"""The job script of an attempt: the scheduler's directives, then one body that all schedulers share."""
+"""The job script of an attempt: the scheduler's directives, then one body that all schedulers share.
+
+The lines that activate software change the shell, so no program can do it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.private import UMASK
 from torusrun.orchestrator.base.render.environment import Text, render, word
+from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.software import PROGRAMS, Software
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler
-from torusrun.orchestrator.schedulers.software import activating, in_shell
+
+
+def activating(software: Software) -> list[str]:
+    """The lines for bash, in their order; [] for no software."""
+    root = str(expanded(software.root)) if software.root else ""
+    return [
+        *(f"module use {word(expanded(folder))}" for folder in software.module_paths),
+        *(f"module load {word(name)}" for name in software.modules),
+        *([f"source {word(expanded(software.venv) / 'bin' / 'activate')}"] if software.venv else []),
+        *(_conda(_place(software.conda), root) if software.conda else ()),
+        *(_spack(_place(software.spack), root) if software.spack else ()),
+    ]
+
+
+def in_shell(line: str) -> str:
+    """The line as the shell gets it: its `torusrun_load` notices modules that do not load although nothing says so."""
+    return re.sub(r"^module load (?=([\w./+:][\w./+:-]*|'[^']*')$)", "torusrun_load ", line)
+
+
+def _conda(name: str, root: str) -> Iterator[str]:
+    if os.path.basename(root) in PROGRAMS:
+        yield f'eval "$({word(root)} shell hook --shell bash)"'
+        yield f"{os.path.basename(root)} activate {word(name)}"
+        return
+    yield f"source {word(f'{root}/etc/profile.d/conda.sh')}" if root else 'eval "$(conda shell.bash hook)"'
+    yield f"conda activate {word(name)}"
+
+
+def _spack(name: str, root: str) -> Iterator[str]:
+    if root:
+        yield f"source {word(f'{root}/share/spack/setup-env.sh')}"
+    yield f"spack env activate {word(name)}"
+
+
+def _place(name: str) -> str:
+    """A folder with its ~ expanded; a name as it is."""
+    return str(expanded(name)) if "/" in name else name
 
 
 def job_script(
@@ -27,10 +70,12 @@ def job_script(
     held: bool = False,
     loads: bool = True,
     records_end: bool = True,
+    several: bool = False,
 ) -> str:
     """The script's text: it runs `entry` in the folder `attempt`, where it records its end if it `records_end`.
 
-    If a keeper starts it in a `held` allocation, it has no directives, and its job is the keeper's.
+    If a keeper starts it in a `held` allocation, it has no directives, and its job is the keeper's. If the job may
+    begin `several` attempts, a step that fails before a later attempt is handed to the entry.
 
     If it `loads`, it first loads the site's modules and runs its lines of `setup`, then further ones. A line that fails
     ends the script, and the record names it.
@@ -45,6 +90,8 @@ def job_script(
         directives=[] if held else [Text(line) for line in scheduler.directives(request)],
         attempt=attempt,
         records_end=records_end,
+        several=several,
+        errors=request.stderr.name,
         stdout=request.stdout,
         stderr=request.stderr,
         loads_modules=any(line.startswith("module ") for line in lines),

@@ -1,9 +1,10 @@
-"""The cluster of a site, with the switches from the source that the site names."""
+"""The cluster of a site, with the switches from the source that the site names, and the hosts that a job can expect."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
@@ -18,6 +19,7 @@ from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
 from torusrun.orchestrator.schedulers.client import asking
 from torusrun.orchestrator.schedulers.cluster_facts import Ask
 from torusrun.orchestrator.schedulers.traits import SwitchSource
+from torusrun.training.counted import counted
 
 LARGEST_BYTES = 100_000_000  # of a file that holds a topology
 
@@ -30,19 +32,18 @@ def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
     """
     if not site.topology:
         return None
-    wanted, slow, dead_gpus = dict.fromkeys(hosts), site.topology.slow, site.topology.dead_gpus
+    wanted, slow = dict.fromkeys(hosts), site.topology.slow
     if site.topology.by_name:  # the tree has only these hosts, and the faults of others do not matter
         slow = {name: share for name, share in slow.items() if name in wanted}
-        dead_gpus = {name: count for name, count in dead_gpus.items() if name in wanted}
     tree = tree_of(site.topology, list(wanted), site.command_timeout_s)
-    return of_tree(tree, site, slow, dead_gpus)
+    return of_tree(tree, site, slow)
 
 
-def of_tree(tree: Tree, site: Site, slow: Mapping[str, float], dead_gpus: Mapping[str, int]) -> Cluster:
+def of_tree(tree: Tree, site: Site, slow: Mapping[str, float]) -> Cluster:
     """The cluster of a site that has a topology, with the hosts and switches in `tree`."""
     assert site.topology
     share, source = site.topology.uplink, f"the topology ({site.topology.source})"
-    made = cluster_of(tree, node_type(site.node), share, source, slow, dead_gpus)
+    made = cluster_of(tree, node_type(site.node), share, source, slow)
     if not (site.topology.by_name and site.topology.rack_nodes):
         return made
     # These may be a few hosts of a rack, whose uplink has room for all of its nodes.
@@ -108,3 +109,60 @@ def _kept(file: str) -> str:
         return read_bytes(path, LARGEST_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise SiteError(f"topology.file {path} cannot be read: {error}") from None
+
+
+@dataclass(frozen=True)
+class ExpectedHosts:
+    """Names of hosts, the cluster that has them, and the assumption about them in words."""
+
+    names: tuple[str, ...]
+    cluster: Cluster
+    assumed: str
+
+
+def on_one_switch(site: Site, names: tuple[str, ...], why: str) -> ExpectedHosts:
+    """These hosts below a single switch; `why` says why their switches are not known."""
+    found = cluster_of(Tree({"switch": names}), node_type(site.node), 1.0, "one switch")
+    return ExpectedHosts(names, found, f"on hosts below one switch, since {why}")
+
+
+def expected(site: Site, nodes: int) -> ExpectedHosts:
+    """`nodes` hosts of the largest racks in the site's topology; below one switch if it has no racks.
+
+    Queries the topology's source once.
+    """
+    made_up = tuple(f"<host {number}>" for number in range(1, nodes + 1))
+    topology = site.topology
+    if topology is None:
+        return on_one_switch(site, made_up, "the site has no topology")
+    if topology.by_name:
+        size = topology.rack_nodes
+        if not size:
+            return on_one_switch(site, made_up, "the names of hosts contain their rack, but not how large racks are")
+        racks = {f"<rack {i // size + 1}>": made_up[i : i + size] for i in range(0, nodes, size)}
+        assumed = f"on {counted(len(racks), 'rack')} of {size} nodes, if the site has so many"
+        return ExpectedHosts(made_up, of_tree(Tree(racks), site, {}), assumed)
+    try:
+        tree = tree_of(topology, (), site.command_timeout_s)
+        found = of_tree(tree, site, topology.slow)
+    except SiteError as error:
+        return on_one_switch(site, made_up, str(error))
+    largest = sorted(tree.leaves.values(), key=len, reverse=True)
+    sound = ([name for name in leaf if name not in topology.slow] for leaf in largest)
+    segment = topology.segment(nodes)
+    names = tuple(_in_segments([*sound], segment) if segment else chain.from_iterable(sound))[:nodes]
+    if len(names) < nodes:
+        known = counted(len(names), "sound host")
+        fitting = f" in whole segments of {segment}" if segment else ""
+        return on_one_switch(site, made_up, f"the topology knows {known} only{fitting}")
+    if segment:
+        return ExpectedHosts(names, found, f"on {counted(nodes // segment, 'segment')} in blocks of the site")
+    return ExpectedHosts(names, found, "on the largest racks of the site")
+
+
+def _in_segments(blocks: Sequence[Sequence[str]], segment: int) -> Iterator[str]:
+    """The hosts of whole segments: first one of every block, then a second one of those that have room, and so on."""
+    for begin in range(0, max(map(len, blocks), default=0), segment):
+        for block in blocks:
+            if len(block) >= begin + segment:
+                yield from block[begin : begin + segment]

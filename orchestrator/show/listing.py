@@ -1,26 +1,91 @@
-"""Many runs as a table: one row for each, with lines below it for long and damaged values."""
+"""Runs as a table: a row for each run or sweep, with lines below it for long and damaged values."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torusrun.orchestrator.base.shown.numbers import number, percent, with_bounds
+from torusrun.orchestrator.base.shown.numbers import number, percent, steps, with_bounds
 from torusrun.orchestrator.base.shown.table import Column, Long, Table
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.colours import of
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.place.hosts.folded import folded
 from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.sweep_folder import number_of
 from torusrun.orchestrator.run.state.account import Account
+from torusrun.orchestrator.run.state.attention import ORDER
 from torusrun.orchestrator.run.state.pace import duration, short
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.account import account_lines
-from torusrun.orchestrator.sweeps.sweep_line import SweepView
+from torusrun.training.counted import counted
 
-if TYPE_CHECKING:  # most tables have none
+if TYPE_CHECKING:
     from torusrun.orchestrator.run.state.due import Due
+
+
+BEFORE_OTHERS = (State.RUNNING, State.PENDING, State.UNKNOWN)  # the state of a sweep of which a member is in it
+
+
+@dataclass(frozen=True)
+class SweepView(View):
+    """The view of a sweep: that of one member, with the sweep's name and state; `members` says how all of them are."""
+
+    members: str = ""
+
+
+def by_sweep(views: Sequence[View]) -> list[View]:
+    """The views with one for each sweep in place of its members, where its newest member was."""
+    sweeps: dict[Path, list[View]] = {}
+    for view in views:
+        if sweep := RunFolder(Path(view.folder)).sweep:
+            sweeps.setdefault(sweep, []).append(view)
+    last = {id(members[-1]): _line(sweep, members) for sweep, members in sweeps.items()}
+    inside = {id(view) for members in sweeps.values() for view in members}
+    return [last.get(id(view), view) for view in views if id(view) in last or id(view) not in inside]
+
+
+def _line(sweep: Path, members: Sequence[View]) -> SweepView:
+    shown = {field.name: getattr(members[-1], field.name) for field in fields(View)}
+    nothing = {"step": None, "total_steps": None, "eta_s": None, "loss": None, "accuracy": None, "hosts": ()}
+    words = "; ".join(filter(None, (_counts(members), _best(members))))
+    own = {"run": sweep.name, "state": state_of_sweep(members), "reason": "", "waiting": "", "pause": "", "damaged": ()}
+    return SweepView(**{**shown, **nothing, **own, "left_out": "", "members": words})
+
+
+def state_of_sweep(members: Sequence[View]) -> State:
+    """The state of a sweep: RUNNING while a member runs, PENDING while one waits; at the end the worst."""
+    states = {member.state for member in members}
+    return next((one for one in (*BEFORE_OTHERS, *ORDER) if one in states), State.UNKNOWN)
+
+
+def _counts(members: Sequence[View]) -> str:
+    states = Counter(member.state for member in members)
+    parts = ", ".join(f"{states[one]:,} {one.value}" for one in ORDER if states[one])
+    return f"{counted(len(members), 'member')}: {parts}"
+
+
+def _best(members: Sequence[View]) -> str:
+    """The best accuracy so far, or else the least loss; '' without either."""
+    accurate = [(view.accuracy, view) for view in members if view.accuracy is not None]
+    if accurate:
+        value, view = max(accurate, key=lambda one: one[0])
+        return f"best accuracy {percent(value)} (member {_number(view)})"
+    losses = [(view.loss, view) for view in members if view.loss is not None]
+    if losses:
+        value, view = min(losses, key=lambda one: one[0])
+        return f"least loss {number(value)} (member {_number(view)})"
+    return ""
+
+
+def _number(view: View) -> int:
+    return number_of(RunFolder(Path(view.folder)))
+
 
 UNREMARKABLE = 40  # characters of a COMPLETED run's reason that need no separate line
 
@@ -46,13 +111,6 @@ def listing(
         return [*([_details(view)] if long else []), *begins, *_notes(view), *of_run]
 
     return Table(COLUMNS, views, notes)
-
-
-def steps(view: View) -> str | None:
-    """'120/450', or '120' if the number of steps is unknown; None without steps."""
-    if view.step is None:
-        return None
-    return f"{view.step}/{view.total_steps}" if view.total_steps is not None else str(view.step)
 
 
 def forecast(view: View) -> str:
@@ -113,7 +171,7 @@ def _details(view: View) -> str:
 
 
 STATE: Column[View] = Column("STATE", lambda view: view.state.value, right=False, style=lambda view: of(view.state))
-STEP: Column[View] = Column("STEP", steps, right=True, left_out=5)
+STEP: Column[View] = Column("STEP", lambda view: steps(view.step, view.total_steps), right=True, left_out=5)
 ETA: Column[View] = Column("ETA", lambda view: view.eta_s, short, right=True, left_out=4)
 RESULT: Column[View] = Column("LOSS/ACC", result, right=True, left_out=1)
 COLUMNS: tuple[Column[View], ...] = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from torusrun.orchestrator.base.shown.numbers import number, percent, thousands
+from torusrun.orchestrator.base.shown.numbers import number, percent, steps, thousands
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.state.pace import short
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.show.listing import forecast, steps
+from torusrun.orchestrator.show.listing import forecast
 
 
 def words(view: View, said: str) -> str:
@@ -29,7 +29,7 @@ def figures(view: View) -> dict[str, str]:
     """The known figures of a run's progress, each in a few words, in the order of display."""
     at_work = view.state in (State.PENDING, State.RUNNING, State.UNKNOWN)
     known = {
-        "step": None if view.step is None else f"step {steps(view)}",
+        "step": None if view.step is None else f"step {steps(view.step, view.total_steps)}",
         "eta": None if view.eta_s is None else f"ETA {short(view.eta_s)}",
         "forecast": forecast(view),
         "loss": None if view.loss is None else f"loss {number(view.loss)}",

@@ -1,14 +1,47 @@
-"""Values that nothing reports: an option gives them, or the user at a terminal, or with --yes the default choice."""
+"""The values of a site with their sources, and the choice among several: by an option, by the user, or by --yes."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.keys.problems import printable
 from torusrun.training.recipe.near import did_you_mean
+
+
+class Certainty(IntEnum):
+    """How certain a value is, the most certain first."""
+
+    CHOSEN = 0  # by the user
+    TOLD = 1  # by a command, now
+    KNOWN = 2  # for this cluster, from its data file
+    ASSUMED = 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value of a site's file. `key` is dotted, as in node.ranks; `source` is the comment after it."""
+
+    key: str
+    value: Any
+    source: str
+    certainty: Certainty = Certainty.TOLD
+
+    @property
+    def comment(self) -> str:
+        return f"assumed: {self.source}" if self.certainty is Certainty.ASSUMED else self.source
+
+
+def surest(settings: Iterable[Setting]) -> dict[str, Setting]:
+    """One setting for each key: the most certain; of equally certain ones, the first."""
+    found: dict[str, Setting] = {}
+    for setting in sorted(settings, key=lambda setting: setting.certainty):
+        found.setdefault(setting.key, setting)
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,33 +1,41 @@
-"""Doctor's job: a `command:` of a few seconds on two nodes; its ranks and this login node exchange files."""
+"""Doctor's job: a `command:` of a few seconds on two nodes; its ranks and this login node exchange files.
+
+Its results: whether it ran, what the nodes saw, their clocks, and the keys of `node:`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import INHERITED, KEPT
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.cli.handle import Run
+from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.load import site_file
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.attempts.cancel import cancel
 from torusrun.orchestrator.run.attempts.submit import first
 from torusrun.orchestrator.run.folder import index
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
+from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.sites import hello
-from torusrun.orchestrator.sites.checks.check import Check, failed, warning
-from torusrun.orchestrator.sites.judge import Talk, judged
+from torusrun.orchestrator.sites.checks.check import Check, failed, ok, warning
+from torusrun.training.counted import counted
 
 LIMIT_S = 300.0
 LOOK_S = 0.05
@@ -53,12 +61,12 @@ def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check
     private.write_bytes(folder / "word", talk.word.encode())
     spec = folder / "doctor.yaml"
     private.write_bytes(spec, json.dumps(_spec(name, site, nodes, limit_s, folder)).encode())  # JSON is YAML
-    run, judgement = Run(first(plan(spec), folder)), list[Check]()
+    run, judgement = first(plan(spec), folder), list[Check]()
     try:
         _ask(run, site, folder)
         view = _wait(run, talk, nodes * site.node.ranks, wait_s)
         if view is None:
-            why = f"it had not ended after {wait_s:g} s, and was cancelled: {run.status().reason or 'it ran'}"
+            why = f"it had not ended after {wait_s:g} s, and was cancelled: {views([run])[0].reason or 'it ran'}"
             judgement = [warning("job", why, "the queue may be busy: try again with --wait 1h, or name another queue")]
         else:
             judgement = list(judged(site, nodes, talk, view, _log(run)))
@@ -66,7 +74,9 @@ def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check
         is_gone = _removed(run)
     yield from judgement
     if not is_gone:
-        yield warning("job", f"run {run.id} is not over, and stays", f"`torusrun cancel {run.id}`, once it answers")
+        yield warning(
+            "job", f"run {run.run_id} is not over, and stays", f"`torusrun cancel {run.run_id}`, once it answers"
+        )
 
 
 def _size(site: Site) -> tuple[int, float]:
@@ -94,23 +104,23 @@ def _spec(name: str, site: Site, nodes: int, limit_s: float, folder: Path) -> di
     }
 
 
-def _ask(run: Run, site: Site, folder: Path) -> None:
+def _ask(run: RunFolder, site: Site, folder: Path) -> None:
     """Make rank 0 check, before it gets its answer, whether its node may submit the job."""
-    attempt = run.folder.attempt(1)
-    asked_for = request(read_attempt(run.folder, 1), attempt)
+    attempt = run.attempt(1)
+    asked_for = request(read_attempt(run, 1), attempt)
     if command := client.of(site).scheduler.ask_command(asked_for):
         environment = {"inherited": INHERITED, "kept": sorted(KEPT), "secrets": asked_for.secrets}
         asked = {"argv": command, "script": str(attempt.script), **environment}
         private.write_bytes(folder / "ask", json.dumps(asked).encode())
 
 
-def _wait(run: Run, talk: Talk, ranks: int, wait_s: float) -> View | None:
+def _wait(run: RunFolder, talk: Talk, ranks: int, wait_s: float) -> View | None:
     """The run's last view, or None if it takes longer than `wait_s`; answers the ranks meanwhile."""
     end_s, poll_s = time.monotonic() + wait_s, 0.0
     while True:
         talk.listen(ranks)
         if time.monotonic() >= poll_s:
-            view = run.status()
+            view = views([run])[0]
             if view.state.certain:
                 talk.listen(ranks)
                 return view
@@ -120,26 +130,161 @@ def _wait(run: Run, talk: Talk, ranks: int, wait_s: float) -> View | None:
         time.sleep(LOOK_S)
 
 
-def _removed(run: Run) -> bool:
+def _removed(run: RunFolder) -> bool:
     """End the run if it is not over, remove it from the index, and remove its folder; False if it does not end."""
     end_s = time.monotonic() + ENDING_S
-    if not run.status().state.over:
+    if not views([run])[0].state.over:
         with contextlib.suppress(TorusrunError):
-            run.cancel()
-    while not (is_over := run.status().state.over) and time.monotonic() < end_s:
+            cancel(run)
+    while not (is_over := views([run])[0].state.over) and time.monotonic() < end_s:
         time.sleep(POLL_S)
     if is_over:
-        index.forget(run.folder)
+        index.forget(run)
     return is_over
 
 
-def _log(run: Run) -> str:
+def _log(run: RunFolder) -> str:
     """The last lines of the job's and its first rank's output, for a failure."""
     texts: list[str] = []
-    attempt = run.folder.attempt(1).folder
+    attempt = run.attempt(1).folder
     for path in [*sorted(attempt.glob("**/*.log")), attempt / "job.err"]:
         try:
             texts += path.read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
         except OSError:
             continue
     return "; ".join(line.strip() for line in texts[-6:] if line.strip())
+
+
+SKEW_S, LARGE_SKEW_S = 2.0, 30.0
+LARGEST_BYTES = 1 << 20
+
+
+@dataclass
+class Talk:
+    """The ranks' messages so far, and when this login node saw and answered them, by rank."""
+
+    folder: Path
+    word: str
+    hello: dict[int, dict[str, Any]] = field(default_factory=dict)
+    answered_s: dict[int, float] = field(default_factory=dict)
+    done: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def listen(self, ranks: int) -> None:
+        """Read new messages, and answer them at once."""
+        os.listdir(self.folder)  # makes NFS refresh the folder
+        for rank in range(ranks):
+            if rank not in self.hello and (said := _read(self.folder / f"rank-{rank}.json")):
+                self.hello[rank], self.answered_s[rank] = said, time.time()
+                private.write_bytes(self.folder / f"answer-{rank}", self.word.encode())
+            if rank not in self.done and (said := _read(self.folder / f"done-{rank}.json")):
+                self.done[rank] = said
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        said = json.loads(private.read_bytes(path, LARGEST_BYTES))
+    except (OSError, ValueError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def judged(site: Site, nodes: int, talk: Talk, view: View, log: str) -> Iterator[Check]:
+    ranks = nodes * site.node.ranks
+    met = [said["met"] for said in talk.done.values() if said.get("met")]
+    if view.state is State.COMPLETED:
+        hosts = ", ".join(sorted({str(said["host"]) for said in talk.done.values()}))
+        yield ok("job", f"{counted(ranks, 'rank')} on {counted(nodes, 'node')} ran and met ({hosts})")
+    elif met:
+        mend = "write node.interface into the site: the interface that connects the nodes"
+        yield failed("job", f"the ranks did not reach each other: {met[0]}", mend)
+    else:
+        yield failed("job", f"{view.state.value}: {view.reason}{f' ({log})' if log else ''}", _mend(talk))
+    if talk.hello:
+        yield _shared(talk, ranks)
+        yield _clocks(talk)
+        yield from _submitting(talk)
+        yield from _nodes(site, talk)
+
+
+def skew_s(asked_s: float, answered_s: float, seen_s: float) -> tuple[float, float]:
+    """How far a node's clock is ahead of ours, and the largest error of that, both in seconds.
+
+    The node wrote at `asked_s` and saw our answer at `seen_s`, by its clock; we answered at `answered_s`, by ours.
+    """
+    return (asked_s + seen_s) / 2 - answered_s, abs(seen_s - asked_s) / 2
+
+
+def _mend(talk: Talk) -> str:
+    if talk.hello:
+        return "the reason says what to fix; `torusrun doctor` without --job checks the login node"
+    return (
+        "no rank began: check that the nodes have the Python and the folder of runs at the same paths, and that the "
+        "launcher is there (modules of the site)"
+    )
+
+
+def _shared(talk: Talk, ranks: int) -> Check:
+    """Whether the nodes and the login node saw each other's files while the job ran."""
+    mend = "write runs: FOLDER into the site, on a file system that the nodes mount"
+    if wrong := [rank for rank, said in talk.hello.items() if said.get("word") != talk.word]:
+        return failed("shared files", f"rank {wrong[0]} read other content than this login node wrote", mend)
+    if missing := sorted(set(range(ranks)) - set(talk.hello)):
+        return failed("shared files", f"of {counted(ranks, 'rank')}, nothing of {len(missing)} was seen here", mend)
+    if late := [rank for rank, said in talk.done.items() if said.get("answer") != talk.word]:
+        said = f"rank {late[0]} did not see the answer in time"
+        return warning("shared files", said, "if this happens again, write runs: FOLDER on a faster file system")
+    return ok("shared files", "the nodes and this machine see each other's files")
+
+
+def _clocks(talk: Talk) -> Check:
+    found = [
+        (*skew_s(float(talk.hello[rank]["time_s"]), talk.answered_s[rank], float(said["seen_s"])), said["host"])
+        for rank, said in talk.done.items()
+        if rank in talk.hello and said.get("answer") == talk.word
+    ]
+    if not found:
+        return warning("clocks", "no rank saw an answer, so no clock was checked", "try again")
+    ahead_s, error_s, host = max(found, key=lambda one: abs(one[0]) - one[1])
+    sure_s = max(0.0, abs(ahead_s) - error_s)
+    said = f"{host} differs by {ahead_s:+.2f} s (uncertainty: {error_s:.2f} s)"
+    mend = "ask the administrators to set the clocks of login node and nodes by NTP"
+    if sure_s > LARGE_SKEW_S:
+        return failed("clocks", said, mend)
+    return warning("clocks", said, mend) if sure_s > SKEW_S else ok("clocks", said)
+
+
+def _submitting(talk: Talk) -> Iterator[Check]:
+    """Whether a job may submit the next one, if its scheduler can report it."""
+    first = talk.done.get(0, {})
+    if (refused := first.get("refused")) is None:
+        return
+    if not refused:
+        yield ok("submitting", f"a job on {first['host']} may submit the next one")
+        return
+    mend = (
+        "ask the administrators to let the nodes submit jobs (Grid Engine: qconf -as NODE); until they do, a training "
+        "whose phases need different numbers of nodes ends after each one, and `torusrun resume RUN` continues it"
+    )
+    yield warning("submitting", f"a job on {first['host']} may not submit the next one: {refused}", mend)
+
+
+def _nodes(site: Site, talk: Talk) -> Iterator[Check]:
+    """The site's values of a node, compared with the nodes' reports."""
+    for said in {str(said["host"]): said for said in talk.hello.values()}.values():
+        wrong = list(_differences(site, said))
+        if wrong:
+            yield warning("node", f"{said['host']}: {'; '.join(wrong)}", "correct these keys below node: of the site")
+            return
+    free = min(float(said["scratch_free_bytes"]) for said in talk.hello.values())
+    first = next(iter(talk.hello.values()))
+    yield ok("node", f"as the site says; {free / 2**30:.1f} GiB free in {first['scratch']}, Python {first['python']}")
+
+
+def _differences(site: Site, said: Mapping[str, Any]) -> Iterator[str]:
+    node = site.node
+    if node.interface and node.interface not in said["interfaces"]:
+        yield f"it has no interface {node.interface}, but {', '.join(said['interfaces'])}"
+    if missing := [name for name in node.hcas if name not in said["adapters"]]:
+        yield f"it has no adapter {missing[0]}, but {', '.join(said['adapters']) or 'none'}"
+    if node.gpus and 0 < said["gpus"] < node.gpus:
+        yield f"it has {counted(said['gpus'], 'GPU')}, and not {node.gpus}"

@@ -15,12 +15,10 @@ from torusrun.orchestrator.keys.load import site_folders
 from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.sites import clusters, detect, machine
+from torusrun.orchestrator.sites import detect, machine
 from torusrun.orchestrator.sites.choices import Choices
-from torusrun.orchestrator.sites.clusters import GENERIC, KnownCluster, Recognition
-from torusrun.orchestrator.sites.detect import Reached
-from torusrun.orchestrator.sites.propose import propose
-from torusrun.orchestrator.sites.text import text
+from torusrun.orchestrator.sites.detect import GENERIC, KnownCluster, Reached, Recognition
+from torusrun.orchestrator.sites.propose import propose, text
 from torusrun.training.recipe.near import did_you_mean
 
 Compose = Callable[["str | None", Choices], tuple[str, str]]
@@ -64,7 +62,7 @@ def composed(name: str | None, choices: Choices) -> tuple[str, str]:
 
 def _scheduler(choices: Choices) -> Reached:
     if given := choices.options.get("scheduler"):
-        return detect.named(given)
+        return detect.named_scheduler(given)
     found = {one.name: one for one in detect.reachable(choices.say)}
     described = {name: one.facts.version for name, one in found.items()}
     return found[choices.one_of("scheduler", "scheduler", described, next(iter(found)), "PATH").value]
@@ -72,7 +70,7 @@ def _scheduler(choices: Choices) -> Reached:
 
 def _cluster(found: Reached, choices: Choices) -> KnownCluster | None:
     """The known cluster of this login node, or None."""
-    every = clusters.clusters()
+    every = detect.clusters()
     if given := choices.options.get("cluster"):
         if given not in every and given != GENERIC:
             known = f"known: {', '.join(every)}, {GENERIC}"
@@ -84,7 +82,7 @@ def _cluster(found: Reached, choices: Choices) -> KnownCluster | None:
         return every.get(given)
     names = {*(queue.name for queue in found.facts.queues), *found.facts.resources}
     gpus = {kind.gpus for queue in found.facts.queues for kind in queue.kinds if kind.gpus}
-    fitting = clusters.recognised(found.name, machine.host_names(), names, gpus)
+    fitting = detect.recognised(found.name, machine.host_names(), names, gpus)
     certain = [name for name, evidence in fitting.items() if evidence is Recognition.CERTAIN]
     if not fitting:
         return None

@@ -1,22 +1,37 @@
-"""The settings of a site, from the scheduler, this machine and the data of a known cluster."""
+"""The settings of a site, from the scheduler, this machine and the data of a known cluster.
+
+The text of its file has each value with its source, and the queues above them.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.keys.paths import absolute, expanded
+from torusrun.orchestrator.keys.problems import printable
+from torusrun.orchestrator.keys.site import ContainerSettings, Node, Site
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from torusrun.orchestrator.schedulers.launchers import ASKED
 from torusrun.orchestrator.schedulers.words import clock
-from torusrun.orchestrator.sites import nodes
-from torusrun.orchestrator.sites.choices import Choices, Chosen
-from torusrun.orchestrator.sites.clusters import KnownCluster
-from torusrun.orchestrator.sites.detect import Reached
-from torusrun.orchestrator.sites.machine import MPI_MODULES, RUNTIME_MODULES, Machine, file_system, is_shared, preferred
-from torusrun.orchestrator.sites.setting import Certainty, Setting, surest
+from torusrun.orchestrator.sites.choices import Certainty, Choices, Chosen, Setting, surest
+from torusrun.orchestrator.sites.detect import SECTIONS, KnownCluster, Reached
+from torusrun.orchestrator.sites.machine import (
+    MPI_MODULES,
+    RUNTIME_MODULES,
+    Machine,
+    file_system,
+    is_shared,
+    node_settings,
+    preferred,
+)
 from torusrun.training.counted import counted
+from torusrun.training.recipe.key import key_of
 
 RUNS = "~/torusrun/runs"
 SCRATCH = "$TORUSRUN_SCRATCH"
@@ -34,7 +49,7 @@ def propose(found: Reached, known: KnownCluster | None, machine: Machine, choice
         *([Setting("queue", chosen.value, chosen.how)] if chosen and chosen.value else []),
         *_launcher(facts, machine),
         *([environment[0]] if environment else []),
-        *nodes.settings(facts, kind, environment[1] if environment else None, machine, local=found.one_machine),
+        *node_settings(facts, kind, environment[1] if environment else None, machine, local=found.one_machine),
         *_account(found, known, choices),
         *([Setting("topology", dict(facts.topology), facts.commands["topology"])] if facts.topology else []),
         *_folders(found, choices),
@@ -180,3 +195,41 @@ def _container(found: Reached, machine: Machine) -> Iterator[Setting]:
     if not found.one_machine:
         why = "the job's own folder on a node, else TMPDIR or /tmp"
         yield Setting("container.stage", SCRATCH, why, Certainty.ASSUMED)
+
+
+WIDTH = 120
+COLUMN = 36
+
+
+def text(title: str, settings: Mapping[str, Setting], facts: ClusterFacts) -> str:
+    """The whole file, in the order of the keys of a site."""
+    lines = [f"# {printable(title)}", "# The comment beside each value names its source."]
+    queues = [queue for queue in facts.queues if queue.name]
+    if queues:
+        lines.append(f"# Queues, by {facts.commands['queues']}:")
+        lines += [printable(f"#   {queue.name:12} {shown(queue)}") for queue in queues]
+    for key in _keys(Site):
+        if key in SECTIONS:
+            lines += _section(key, settings)
+        elif key in settings:
+            lines.append(_line(key, settings[key]))
+    return "\n".join(lines) + "\n"
+
+
+def _section(name: str, settings: Mapping[str, Setting]) -> list[str]:
+    keys = _keys(Node if name == "node" else ContainerSettings)
+    held = [(key, settings[f"{name}.{key}"]) for key in keys if f"{name}.{key}" in settings]
+    return [f"{name}:", *(_line(f"  {key}", setting) for key, setting in held)] if held else []
+
+
+def _line(key: str, setting: Setting) -> str:
+    return f"{key}: {_value(setting.value)}".ljust(COLUMN - 1) + f" # {printable(setting.comment)}"
+
+
+def _value(value: Any) -> str:
+    written = yaml.safe_dump(value, default_flow_style=True, width=10**9)
+    return written.removesuffix("...\n").strip()
+
+
+def _keys(cls: type[Any]) -> list[str]:
+    return [key_of(field) for field in dataclasses.fields(cls)]

@@ -13,7 +13,7 @@ from submitit.core import job_environment, utils
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private
-from torusrun.orchestrator.schedulers import allocated
+from torusrun.orchestrator.schedulers import interface
 from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 
@@ -39,7 +39,7 @@ class ClusterEnvironment(job_environment.JobEnvironment):
     def hostnames(self) -> Sequence[str]:
         if passed_on := os.environ.get("TORUSRUN_HOSTS"):  # the scheduler's own list is a file on the first node
             return passed_on.split()
-        return allocated.hosts_of(schedulers.get(self.scheduler))
+        return interface.hosts_of(schedulers.get(self.scheduler))
 
     @property
     def node(self) -> int:

@@ -15,24 +15,66 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.private import FOLDER
 from torusrun.orchestrator.base.version import __version__
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.run.attempts.script import Scripts, python_path, scripts, submitted
+from torusrun.orchestrator.run.attempts.script import LOOP, python_path, script
 from torusrun.orchestrator.run.attempts.submit import intent, request_of
+from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Submitting
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import ArrayFolder, SweepFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
+from torusrun.orchestrator.run.state import next_job
 from torusrun.orchestrator.run.state.awaited import Awaited
+from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.script import job_script
 
 
 @dataclass(frozen=True)
+class AtWork:
+    """The arrays of which `tasks` are not over, and the last jobs of the other members, oldest first."""
+
+    arrays: tuple[str, ...] = ()
+    tasks: int = 0
+    singles: tuple[str, ...] = ()
+
+    def beside(self, at_once: int) -> tuple[int, AtWork]:
+        """(how many more members may run at the same time, the members that they wait for).
+
+        If all of `at_once` places may be taken by tasks, further members wait for the end of these arrays.
+        """
+        free = at_once - self.tasks
+        return (free, replace(self, arrays=())) if free > 0 else (at_once, self)
+
+
+NOBODY = AtWork()
+
+
+def at_work(seen: Sequence[View]) -> AtWork:
+    """The jobs of those members that are not over, by their views."""
+    arrays: dict[str, None] = {}
+    singles: list[str] = []
+    tasks = 0
+    for view in sorted(seen, key=lambda one: one.submitted_s or 0.0):
+        if view.state.over or view.job is None:
+            continue
+        events = ledger.events(RunFolder(Path(view.folder)).ledger)
+        intent = ledger.last(events, Submitting, view.attempt)
+        if intent and intent.task is not None:
+            arrays[schedulers.get(view.scheduler).array_of(view.job)] = None
+            tasks += 1
+        else:
+            jobs = next_job.jobs_of(events, view.attempt)
+            singles.append(jobs[-1] if jobs else view.job)
+    return AtWork(tuple(arrays), tasks, tuple(singles))
+
+
+@dataclass(frozen=True)
 class MemberAttempt:
-    """An attempt of a member, with its scripts and the event before its submission."""
+    """An attempt of a member, with its script and the event before its submission."""
 
     run: RunFolder
     planned: AttemptPlan
-    texts: Scripts
+    script: str
     event: Submitting
 
     @property
@@ -54,22 +96,20 @@ class Batch:
 
     def script_path(self) -> Path:
         one = self.attempts[0]
-        return self.array.script if self.array else submitted(one.planned.plan, one.attempt)
+        return self.array.script if self.array else one.attempt.script
 
     def text(self, after_any: Sequence[str] = ()) -> str:
         """The script for the scheduler; the job begins after these jobs have ended, too."""
         asked = self.after(after_any)
         if not self.array:
             one = self.attempts[0]
-            return scripts(one.planned, one.attempt, asked).submitted
+            return script(one.planned, one.attempt, asked)
         plan = self.attempts[0].planned.plan
         return job_script(
             plan.site,
             asked,
             attempt=self.array.folder,
-            entry=process.module(
-                plan.python, "torusrun.orchestrator.job.member", self.array.folder, plan.site.scheduler
-            ),
+            entry=process.module(plan.python, LOOP, "--task", self.array.folder, plan.site.scheduler),
             title=f"torusrun {__version__}: {len(self.attempts)} members of the sweep {asked.name}",
             environment=python_path(),
             umask=plan.site.umask,
@@ -149,12 +189,12 @@ def _array(
     prepared = []
     for task, (run, planned) in enumerate(members):
         own = request_of(planned, run, after)
-        texts = scripts(planned, run.attempt(planned.number), own, held=True)
-        prepared.append(MemberAttempt(run, planned, texts, intent(planned, asked, texts, after, task)))
+        text = script(planned, run.attempt(planned.number), own, held=True)
+        prepared.append(MemberAttempt(run, planned, text, intent(planned, asked, after, task=task)))
     return Batch(tuple(prepared), asked, array)
 
 
 def _single(run: RunFolder, planned: AttemptPlan, after: Sequence[Awaited]) -> Batch:
     asked = request_of(planned, run, after)
-    texts = scripts(planned, run.attempt(planned.number), asked)
-    return Batch((MemberAttempt(run, planned, texts, intent(planned, asked, texts, after)),), asked)
+    text = script(planned, run.attempt(planned.number), asked)
+    return Batch((MemberAttempt(run, planned, text, intent(planned, asked, after)),), asked)

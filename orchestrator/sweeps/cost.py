@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from statistics import median
 
-from torusrun.orchestrator.base.errors import TorusrunError, UserError
-from torusrun.orchestrator.predict.command_runs import command_forecast
-from torusrun.orchestrator.predict.forecast import forecast_of
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.run.folder import index, metrics
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.shown_plan import site_name
 from torusrun.orchestrator.run.folder.sweep_folder import KeptCost
+from torusrun.orchestrator.run.plan.command_runs import command_forecast
+from torusrun.orchestrator.run.plan.forecast import forecast_of
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.state import account
+from torusrun.orchestrator.run.state.view import read_record
 from torusrun.orchestrator.sweeps.plans import PlannedSweep
-from torusrun.orchestrator.sweeps.starts import Starts, starts
 from torusrun.training.recipe.train import OptimizerKeys, ScheduleKeys
+
+MOST_RUNS = 20
+MOST_LOOKED_AT = 200  # runs of other sites and images cost time, too
+
+
+@dataclass(frozen=True)
+class Starts:
+    """The median time of start and stop of the newest `runs` that show it."""
+
+    each_s: float
+    runs: int
+
+
+def starts(plan: Plan) -> Starts | None:
+    """The start and stop of completed trainings on the site of `plan`, all with an image, or all without one, as it is.
+
+    None if none of the user's newest runs shows them.
+    """
+    known = reversed(index.runs()[-MOST_LOOKED_AT:])
+    found = list(islice((s for run in known if (s := _beside_training_s(run, plan)) is not None), MOST_RUNS))
+    return Starts(median(found), len(found)) if found else None
+
+
+def _beside_training_s(run: RunFolder, plan: Plan) -> float | None:
+    """What a run took beside its training; None if it does not show it, or is not like the run of `plan`."""
+    with contextlib.suppress(SiteError):  # it cannot be read
+        record = read_record(run)
+        like = record.site == site_name(plan.run.site) and run.image.exists() == (plan.run.image is not None)
+        if like and record.end and record.end.state is State.COMPLETED and record.attempt == 1:
+            found = account.account(record.events, metrics.read(run.metrics), time.time(), State.COMPLETED)
+            if found.seconds[account.COMPUTE] > 0:
+                return found.seconds[account.START] + found.seconds[account.STOPPING]
+    return None
+
 
 HOUR_S = 3600.0
 

@@ -109,7 +109,7 @@ def _with_options(sweep: SweepKeys, asked: SweepOptions) -> SweepKeys:
     if asked.at_once is None:
         return sweep
     if wrong := MEMBERS.complaint(asked.at_once):
-        raise UserError(f"--at-once {wrong}, not {asked.at_once}")
+        raise UserError(f"at_once {wrong}, not {asked.at_once}")
     return replace(sweep, at_once=asked.at_once)
 
 

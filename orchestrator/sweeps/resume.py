@@ -24,8 +24,7 @@ from torusrun.orchestrator.run.state.attention import counts
 from torusrun.orchestrator.run.state.decide import Policy
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.sweeps.at_work import NOBODY, at_work
-from torusrun.orchestrator.sweeps.batches import Batch, MemberAttempt, batches
+from torusrun.orchestrator.sweeps.batches import NOBODY, Batch, MemberAttempt, at_work, batches
 from torusrun.orchestrator.sweeps.submit import submit, without_bad_hosts
 from torusrun.training.counted import counted
 
@@ -133,7 +132,7 @@ def _make_attempt(one: MemberAttempt) -> None:
             raise UserError(f"another client has resumed {one.run.run_id} at the same time: resume the sweep again")
         settled.forget([one.run.run_id])
         ledger.append(one.run.ledger, one.event)
-        create.attempt(one.attempt, one.planned, one.texts)
+        create.attempt(one.attempt, one.planned, one.script)
 
 
 def _take_back(attempts: Sequence[MemberAttempt], why: str) -> None:

@@ -29,9 +29,10 @@ from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder, number_of
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.fits import misfits
+from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.with_values import with_values
-from torusrun.orchestrator.sweeps.results import results
 from torusrun.orchestrator.sweeps.study_plan import without_optuna
+from torusrun.orchestrator.sweeps.table import results
 
 LOCK_S = 120.0  # the jobs of a sweep may all begin at once, and each holds the lock for a moment
 CUT_OFF = (State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL)  # the member continues once it is resumed
@@ -61,7 +62,7 @@ def begin(run: RunFolder, planned: AttemptPlan) -> AttemptPlan:
     return planned
 
 
-def report(run: RunFolder, number: int, end: End) -> None:
+def ended(run: RunFolder, number: int, end: End, *, wait: bool) -> None:
     """Report the end of attempt `number` to the run's study, if it has one.
 
     The trial of an attempt that was cut off, or that another one follows without the user, continues. So does the trial
@@ -71,7 +72,7 @@ def report(run: RunFolder, number: int, end: End) -> None:
         _reported(run, end.state is State.COMPLETED, number)
 
 
-def close(run: RunFolder) -> None:
+def over(run: RunFolder, number: int, plan: Plan) -> None:
     """Report that no other attempt of a run follows: its trial has failed, unless its result was reported."""
     _reported(run, False)
 

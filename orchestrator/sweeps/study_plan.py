@@ -15,7 +15,7 @@ from torusrun.orchestrator.keys.study import Study
 from torusrun.orchestrator.keys.sweep import SweepKeys
 from torusrun.orchestrator.run.plan.phase_groups import stretches
 from torusrun.orchestrator.run.plan.plan import Plan, plan
-from torusrun.orchestrator.sweeps.results import NO_RESULTS
+from torusrun.orchestrator.sweeps.table import NO_RESULTS
 from torusrun.training.recipe.near import did_you_mean
 from torusrun.training.reporting.events import NUMBERS
 

@@ -17,7 +17,6 @@ from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.base.terminal.remarks import say
-from torusrun.orchestrator.nodes.without_bad_nodes import all_without_bad_nodes
 from torusrun.orchestrator.run.attempts import accepted, create, jobs_in_turn
 from torusrun.orchestrator.run.folder import index, kept_secrets, ledger
 from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Submitted
@@ -26,11 +25,11 @@ from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder, SweepReco
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan import attempt_plan, secret_values
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
+from torusrun.orchestrator.run.plan.without_bad_nodes import all_without_bad_nodes
 from torusrun.orchestrator.run.state import next_job
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
-from torusrun.orchestrator.sweeps.at_work import NOBODY, AtWork
-from torusrun.orchestrator.sweeps.batches import Batch, MemberAttempt, batches
+from torusrun.orchestrator.sweeps.batches import NOBODY, AtWork, Batch, MemberAttempt, batches
 from torusrun.orchestrator.sweeps.cost import cost
 from torusrun.orchestrator.sweeps.plans import PlannedSweep
 from torusrun.orchestrator.sweeps.study_plan import check_optuna
@@ -121,7 +120,7 @@ def _fill(one: MemberAttempt, image: Image | None, facts: create.Origin, copies:
     first = copies.setdefault(code, made) if code else made
     recipe = {"recipe": plan.recipe} if plan.recipe else {}
     own = replace(facts, provenance={**facts.provenance, **recipe})
-    create.fill(made, one.planned, one.texts, image, own, None if first is made else first)
+    create.fill(made, one.planned, one.script, image, own, None if first is made else first)
     kept_secrets.keep(made, secret_values.read(plan))
     ledger.append(made.ledger, one.event)
 

@@ -77,7 +77,7 @@ def collecting(into: Path, of: str) -> Iterator[Below]:
 
 @contextmanager
 def not_copied(what: str) -> Iterator[None]:
-    """Within, an OSError becomes a SiteError with this sentence, the file and the reason."""
+    """Turn an OSError in the block into a SiteError with this sentence, the file and the reason."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Copies single files and folders out of runs: `torusrun cp RUN:PATH TO`. Each appears whole, or not at all."""
+"""Copies single files and folders of a run into a folder that exists. Each appears whole, or not at all."""
 
 from __future__ import annotations
 
@@ -13,82 +13,75 @@ from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.run.folder.patterns import Pattern
 from torusrun.orchestrator.upkeep.collect import not_copied, partial_copy
 from torusrun.training.checkpoint.manifest import step_of
-from torusrun.training.counted import counted
 from torusrun.training.files.below import Below
 
 
 @dataclass(frozen=True)
 class ChosenFiles:
-    """Files of a run that are to be copied: the words of the user, the pattern that chooses them below the folder of
-    the run, and the function that copies them into a folder, with their paths in the run. It continues a copy.
-    """
+    """Files of a run that are to be copied."""
 
-    text: str
-    pattern: Pattern
-    copy: Callable[[Below], None]
+    text: str  # as the user wrote it
+    pattern: Pattern  # chooses the files below the folder of the run
+    copy: Callable[[Below], None]  # into a folder, with their paths in the run; it continues a copy
     named_elsewhere: bool = False  # a login node chose the names: they replace nothing but checkpoints
 
 
-def copy_out(asked: Sequence[ChosenFiles], to: str) -> list[Path]:
-    """Copy the chosen files into the folder `to`, or one file or folder under this new name; the new paths.
+def copy_out(asked: Sequence[ChosenFiles], to: Path) -> list[Path]:
+    """Copy the chosen files into the folder `to`, by their own names; the new paths.
 
     A file that exists is replaced, and no link is followed below `to`. Raises UserError if two files would get the same
     name, SiteError if the copy fails or strangers may write where they go: the same call then continues.
     """
-    target = absolute(to)
-    folder, name = (target, "new") if target.is_dir() else (target.parent, target.name)
+    folder = absolute(to)
     with (
-        not_copied(f"{target}: not copied"),
+        not_copied(f"{folder}: not copied"),
         private.trusted(folder) as beside,
-        partial_copy(beside, name, "\n".join(one.text for one in asked)) as partial,
+        partial_copy(beside, "new", "\n".join(one.text for one in asked)) as partial,
     ):
         try:
-            found = [path for number, one in enumerate(asked) for path in _copied(one, partial, str(number))]
-            moves = _moves(found, target, is_folder=to.endswith(os.sep))
-            for source, path in moves.items():
-                if asked[int(source.partition("/")[0])].named_elsewhere and path != target:
-                    _refuse_to_replace(path)
+            moves = _moves([path for number, one in enumerate(asked) for path in _copied(one, partial, str(number))])
+            for name, source in moves.items():
+                if asked[int(source.partition("/")[0])].named_elsewhere:
+                    _refuse_to_replace(folder / name)
         except UserError:
             beside.remove(partial.path.name)
             raise
-        if any(path.parent != folder for path in moves.values()):
-            with beside.folder(name, 0o700):
-                pass
-        for source, path in moves.items():
-            _put(beside, f"{partial.path.name}/{source}", path.relative_to(folder).as_posix())
+        for name, source in moves.items():
+            _put(beside, f"{partial.path.name}/{source}", name)
         beside.remove(partial.path.name)
-    return list(moves.values())
+    return [folder / name for name in moves]
 
 
 def _copied(asked: ChosenFiles, partial: Below, part: str) -> list[str]:
     """Copy the chosen files into the folder `part`; their names below `partial`. Raises UserError for none."""
     with partial.folder(part, 0o700) as into:
         asked.copy(into)
-        depth = len(asked.pattern.parts)
-        found = sorted(name for name, _ in into.entries() if name.count("/") + 1 == depth)
+        found = sorted(name for name, _ in into.entries() if _is_chosen(asked.pattern, name))
     if not found:
         raise UserError(f"{asked.text}: nothing there can be copied")
     return [f"{part}/{name}" for name in found]
 
 
-def _moves(found: Sequence[str], target: Path, *, is_folder: bool) -> dict[str, Path]:
-    """The new path of each file or folder. Raises UserError if two would have the same, or `target` is a file."""
-    is_folder = is_folder or target.is_dir() or len(found) > 1
-    if is_folder and os.path.lexists(target) and not target.is_dir():
-        raise UserError(f"{target} is not a folder; {counted(len(found), 'file')} need a folder")
-    moves: dict[str, Path] = {}
+def _is_chosen(pattern: Pattern, name: str) -> bool:
+    """True for a file or folder that the pattern itself matches, False for what lies in such a folder or above it."""
+    return name.count("/") + 1 == len(pattern.parts) if pattern.names_by_word else pattern.chosen(name) == name
+
+
+def _moves(found: Sequence[str]) -> dict[str, str]:
+    """The files or folders by their new names. Raises UserError if two would have the same."""
+    moves: dict[str, str] = {}
     for source in found:
-        path = target / os.path.basename(source) if is_folder else target
-        if path in moves.values():
-            raise UserError(f"two files would both be {path}: copy one, or give each a folder with `collect --only`")
-        moves[source] = path
+        name = os.path.basename(source)
+        if name in moves:
+            raise UserError(f"two files would both be {name}: write ./{name} for that at the top, or name a new folder")
+        moves[name] = source
     return moves
 
 
 def _refuse_to_replace(path: Path) -> None:
     """Raise UserError if there is a file or folder at a path, other than a checkpoint of ours."""
     if os.path.lexists(path) and step_of(path.name) is None:
-        raise UserError(f"{path} exists, and the login node chose this name: give a new name or folder for the copy")
+        raise UserError(f"{path} exists, and the login node chose this name: give a new folder for the copy")
 
 
 def _put(beside: Below, source: str, target: str) -> None:

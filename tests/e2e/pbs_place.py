@@ -37,7 +37,7 @@ class PBS(Place):
         self.folder = Path(home.stdout.strip()) / "torusrun-suite"
         self.run(["mkdir", "-p", str(self.folder)])
         site = Path(home.stdout.strip()) / ".config/torusrun/sites/pbs-lab.yaml"
-        assert site.exists(), f"describe this PBS in {site}: docs/guides/labs.md says how"
+        assert site.exists(), f"describe this PBS in {site}: docs/guides/develop.md says how"
         self.run(["cp", str(site), "site.yaml"])
 
     @staticmethod

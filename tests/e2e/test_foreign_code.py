@@ -15,10 +15,10 @@ from submitit.core import utils
 from tests.e2e.places import ROOT, TWO_RANKS, Local
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.images.checks import probe
-from torusrun.orchestrator.images.definitions import lint, prepare
+from torusrun.orchestrator.images.command import TRAINING
+from torusrun.orchestrator.images.definitions import definition_file, prepare
 from torusrun.orchestrator.images.definitions.definition import PYTHON, Variant, render
 from torusrun.orchestrator.images.definitions.image_file import find, load
-from torusrun.orchestrator.images.mounts import TRAINING
 from torusrun.orchestrator.schedulers import remote_shell
 
 PACKAGES = ("training", "orchestrator", "submitit")
@@ -150,7 +150,7 @@ def test_the_job_that_builds_an_image_runs_nothing_of_the_shared_folder(shared: 
 
 def test_an_image_starts_the_training_and_no_other(shared: Path) -> None:
     """A user starts the run script of an image by hand, from any folder."""
-    script = lint.stages(render(load(find("pytorch-cpu")), Variant()))[-1].sections["runscript"]
+    script = definition_file.stages(render(load(find("pytorch-cpu")), Variant()))[-1].sections["runscript"]
     here = script.replace(f"{PYTHON}/bin/python", sys.executable).replace(TRAINING, str(ROOT))
     said = process.run(["sh", "-c", here, "run", "missing.json"], timeout_s=60, cwd=shared,
                        environment={**os.environ})  # fmt: skip
@@ -160,7 +160,7 @@ def test_an_image_starts_the_training_and_no_other(shared: Path) -> None:
 
 @pytest.mark.parametrize("section", ["post", "test"])
 def test_what_is_built_into_an_image_is_looked_for_from_its_root(section: str) -> None:
-    text = lint.stages(prepare.rendered(find("pytorch-cpu"), Variant())[0])[-1].sections[section]
+    text = definition_file.stages(prepare.rendered(find("pytorch-cpu"), Variant())[0])[-1].sections[section]
     assert " -m pip" in text.partition("\n    cd /")[2] and " -m " not in text.partition("\n    cd /")[0]
 
 

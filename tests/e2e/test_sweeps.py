@@ -17,7 +17,7 @@ case $WHICH in 0) other=1;; 1) other=0;; 3) test -d ../2; exit $((3 * $?));; *) 
 for _ in $(seq 600); do test -e ../../../${TORUSRUN_RUN%.*}.$other/attempts/1/here && exit; sleep 0.2; done
 exit 9
 """
-VALUES = ("--sweep", f"env.WHICH={','.join(map(str, range(MEMBERS)))}", "--at-once", "2")
+VALUES = ("--sweep", f"env.WHICH={','.join(map(str, range(MEMBERS)))}", "--set", "sweep.at_once=2")
 
 
 def members(place: Place, sweep: str) -> list[Path]:
@@ -56,7 +56,7 @@ def test_six_members_two_at_once_and_a_failed_one_resumed_alone(place: Place) ->
     said = place.torusrun("resume", sweep, "--wait")
     assert said.returncode == 0, said.stdout + said.stderr
     assert [len(ledger(run, "submitted")) for run in runs] == [1, 1, 1, 2, 1, 1], "only the failed one runs again"
-    said = place.torusrun("sweep", sweep, "--json")
+    said = place.torusrun("status", sweep, "--json")
     rows = json.loads(said.stdout)["members"]
     assert [(row["settings"]["env.WHICH"], row["state"]) for row in rows] == [
         (str(n), "COMPLETED") for n in range(MEMBERS)
@@ -89,7 +89,7 @@ SCORES = (
 
 
 def table(place: Place, sweep: str) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = json.loads(place.torusrun("sweep", sweep, "--json").stdout)["members"]
+    rows: list[dict[str, object]] = json.loads(place.torusrun("status", sweep, "--json").stdout)["members"]
     return rows
 
 

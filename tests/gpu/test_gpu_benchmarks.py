@@ -14,7 +14,7 @@ import torch
 
 from benchmarks import lars
 from benchmarks.gpu import __main__ as gpu
-from benchmarks.gpu import card, overlap, throughput
+from benchmarks.gpu import card, overlap, start, throughput
 from benchmarks.gpu.one_card import together
 from benchmarks.large_batch.__main__ import train_all
 from benchmarks.large_batch.results import missing, read
@@ -36,11 +36,20 @@ def test_lars_by_the_clock_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(ms > 0 for ms in lars.on_device(1, "cpu").values())
 
 
-def test_images_per_second(capsys: pytest.CaptureFixture[str]) -> None:
-    throughput.main(["--device", "cpu", "--small", "--batch", "2", "--steps", "1"])
+@pytest.mark.parametrize(("words", "forms"), [((), throughput.FORMS), (("--choices",), throughput.CHOICES)])
+def test_images_per_second(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], forms: tuple[throughput.Form, ...]
+) -> None:
+    throughput.main(["--device", "cpu", "--small", "--steps", "1", *words])
     shown = capsys.readouterr().out
-    for form in throughput.FORMS:
+    for form in forms:
         assert (f"\n{form.name}  " in shown) == (form.name in throughput.SMALL), shown
+
+
+def test_the_parts_of_a_start(capsys: pytest.CaptureFixture[str]) -> None:
+    start.main(small=True, forms={"eager": False})
+    met_s, first_s, last_s = map(float, capsys.readouterr().out.splitlines()[-1].split()[-3:])
+    assert 0 < met_s <= first_s <= last_s
 
 
 def test_overlap(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +69,7 @@ def test_cifar10_in_small(tmp_path: Path) -> None:
 
 
 def test_the_parts_are_modules() -> None:
-    for part in gpu.PARTS:
+    for part in (*gpu.PARTS, *gpu.STUDIES):
         module, *_ = part.words
         assert find_spec(module), part
 
@@ -78,7 +87,7 @@ def test_a_part_that_fails_or_lacks_its_data_is_named(tmp_path: Path, monkeypatc
     said: list[str] = []
     assert not gpu.run(gpu.Part("broken", ("no_such_module",), 60), said.append)
     assert said[-1] == "broken failed: exit code 1"
-    assert not gpu.run(gpu.PARTS[-1], said.append) and "`torusrun data get cifar10` prepares it" in said[-1]
+    assert not gpu.run(gpu.STUDIES[-1], said.append) and "`torusrun data get cifar10` prepares it" in said[-1]
 
 
 def test_a_part_at_its_limit_ends_with_all_its_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +96,24 @@ def test_a_part_at_its_limit_ends_with_all_its_processes(tmp_path: Path, monkeyp
     said: list[str] = []
     assert not gpu.run(gpu.Part("stays", ("stays",), 0.5), said.append)
     assert said[-1] == "stays failed: not done in 0 s"
+
+
+def test_all_parts_end_in_the_given_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, said, limits = [0.0], list[str](), dict[str, float]()
+
+    def run(part: gpu.Part, say: gpu.Say) -> bool:
+        limits[part.name] = part.limit_s
+        clock[0] += 200.0
+        return True
+
+    monkeypatch.setattr(card, "missing", lambda: None)
+    monkeypatch.setattr(card, "facts", lambda device: "a card")
+    monkeypatch.setattr(gpu, "run", run)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    parts = tuple(gpu.Part(name, (), 300.0) for name in "abcd")
+    assert gpu.everything(parts, said.append, whole_s=540.0) == gpu.FAILED
+    assert limits == {"a": 300.0, "b": 300.0, "c": 140.0}
+    assert said[-1] == "d is left out: 9 minutes are over; name it with --only"
 
 
 def dies(rank: int, device: torch.device) -> None:

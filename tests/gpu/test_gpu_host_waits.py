@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks.step import learner
 from torusrun.training.learner import Learner
 from torusrun.training.recipe.train import LarsKeys, ModelKeys, OptimizerKeys, Train
-from torusrun.training.sync.buckets.planner import PROFILED_STEPS
+from torusrun.training.sync.planner import PROFILED_STEPS
 
 READS = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal", "aten::is_nonzero"}
 MODEL = ModelKeys("resnet-small", {"widths": (8, 16)})

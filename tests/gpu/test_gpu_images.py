@@ -11,14 +11,13 @@ import torch
 
 from tests.images_tree import write_tree
 from torusrun.training.collectives import device as devices
-from torusrun.training.complete import complete
-from torusrun.training.data import imagefolder
+from torusrun.training.data import image_files
 from torusrun.training.data.feed import Feed
 from torusrun.training.data.normal import IMAGENET
 from torusrun.training.data.view import View
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.progress import Progress
-from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.protocols import DataSet, complete
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import DataKeys, Train
 from torusrun.training.schedule.phases import Course
@@ -41,7 +40,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_batch_on_the_device_has_the_bits_of_the_host(device: torch.device, tree: Path) -> None:
     train = Train(data=DataKeys("imagefolder", {"root": str(tree)}, size=16), batch=BATCH, epochs=2)
-    images: Any = imagefolder.build(seed=1, root=str(tree))
+    images: Any = image_files.build_imagefolder(seed=1, root=str(tree))
     feed = Feed(
         complete(images, DataSet), Course(train, images.train_samples, lambda _: 0.1), Ranks(0, 1, 0), train, device
     )
@@ -55,7 +54,7 @@ def test_a_batch_on_the_device_has_the_bits_of_the_host(device: torch.device, tr
 
 def test_test_images_travel_as_bytes_too(device: torch.device, tree: Path) -> None:
     train = Train(data=DataKeys("imagefolder", {"root": str(tree)}, size=16), batch=BATCH, epochs=2)
-    images: Any = imagefolder.build(seed=1, root=str(tree))
+    images: Any = image_files.build_imagefolder(seed=1, root=str(tree))
     images.look(View(size=16))
     feed = Feed(
         complete(images, DataSet), Course(train, images.train_samples, lambda _: 0.1), Ranks(0, 1, 0), train, device

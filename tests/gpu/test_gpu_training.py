@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from torusrun.training.config import SCHEMA
+from torusrun.training.parts import build_parts
 from torusrun.training.recipe.train import CheckpointKeys, ModelKeys, OptimizerKeys, Train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,3 +69,11 @@ def test_a_training_continues_from_the_checkpoint_of_another(device: torch.devic
 def test_other_keys_train_on_a_card(cuda: torch.device, tmp_path: Path, keys: dict[str, Any]) -> None:
     """tests/training has them on the CPU."""
     assert event(attempt(tmp_path, 1, train_of(cuda, 4, **keys)), "done")["accuracy"] > 0.2
+
+
+def test_a_built_in_network_is_channels_last_on_a_card_unless_told_otherwise(cuda: torch.device) -> None:
+    cases: list[tuple[dict[str, Any], bool]] = [({}, True), ({"channels_last": False}, False)]
+    for options, last in cases:
+        model = build_parts(Train(model=ModelKeys("resnet18", options)), cuda).model
+        weight = model.get_submodule("layer1.0.conv1").get_parameter("weight")
+        assert weight.is_contiguous(memory_format=torch.channels_last) == last

@@ -20,7 +20,7 @@ from torusrun.training.collectives.cut_off import PeerLost
 from torusrun.training.collectives.interface import DTYPES
 from torusrun.training.collectives.nccl_torus import NcclTorus
 from torusrun.training.collectives.pipeline import Pipeline
-from torusrun.training.collectives.ring import Ring
+from torusrun.training.collectives.torus import Ring
 
 # How far rounding moves a number, relative and at least.
 HYBRID_BYTES = 2000

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torusrun.training.complete import complete
-from torusrun.training.evaluation.evaluate import evaluate
+from torusrun.training.evaluation import evaluate
 from torusrun.training.parts import check_alike
-from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.protocols import DataSet, complete
 from torusrun.training.recipe.reading import ConfigError
 
 CPU = torch.device("cpu")

@@ -24,8 +24,8 @@ from torusrun.training.recipe.protocols import DataSet
 from torusrun.training.recipe.reading import record
 from torusrun.training.recipe.train import SyncKeys
 from torusrun.training.schedule.phases import Course
-from torusrun.training.sync.buckets.layout import Layout
 from torusrun.training.sync.gradients import Gradients, MissingGradient
+from torusrun.training.sync.plans import Layout
 
 SAMPLES, BATCH = 96, 24
 

@@ -30,7 +30,7 @@ from torusrun.training.progress import Moment
 from torusrun.training.recipe.reading import record
 from torusrun.training.recipe.train import LarsKeys, OptimizerKeys, SyncKeys
 from torusrun.training.schedule.phases import Course
-from torusrun.training.sync.arena import Arena
+from torusrun.training.sync.bucket import Arena
 
 MOMENTUM, DECAY = 0.9, 0.01
 RATES = (0.1, 0.5, 0.3, 0.2)

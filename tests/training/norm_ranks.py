@@ -19,7 +19,7 @@ from torusrun.training.config import Config
 from torusrun.training.data import order
 from torusrun.training.learner import Learner
 from torusrun.training.meeting.ranks import Ranks
-from torusrun.training.norm.convert import convert, layers, running
+from torusrun.training.norm import convert, layers, running
 from torusrun.training.optim.sgd import SGD
 from torusrun.training.parts import Parts
 from torusrun.training.recipe.phases import PhaseKeys
@@ -27,8 +27,8 @@ from torusrun.training.recipe.reading import record
 from torusrun.training.recipe.train import NormKeys, SyncKeys
 from torusrun.training.schedule.phases import Course
 from torusrun.training.sync import synchronization
-from torusrun.training.sync.ddp import DDPGradients
 from torusrun.training.sync.gradients import Gradients
+from torusrun.training.sync.synchronization import DDPGradients
 
 SHAPES = ((6, 5), (4, 3, 7), (4, 3, 6, 5))  # inputs of one rank: vectors, sequences, images
 OFFSET = 1000.0  # a mean that is large against the spread: E[x^2] - E[x]^2 in float32 would be noise

@@ -92,7 +92,7 @@ def test_a_compiled_network_is_the_same_program_for_a_batch_whatever_came_before
     def program(*batches: int) -> str:
         torch._dynamo.reset()
         model = Small()
-        compile_(model, CPU)
+        compile_(model, CPU, "fp32")
         for batch in batches:
             model(torch.ones(batch, 1, 8, 8))
         return found[-1]
@@ -104,7 +104,7 @@ def test_a_compiled_network_is_the_same_program_for_a_batch_whatever_came_before
 def test_without_a_compiler_the_ranks_say_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match=r"train\.compile: .*needs a C\+\+ compiler on a CPU.*load a module"):
-        compile_(Small(), CPU)
+        compile_(Small(), CPU, "fp32")
 
 
 class Linear(nn.Module):
@@ -126,7 +126,7 @@ def test_a_compiled_network_learns_the_same_and_resumes(
     monkeypatch.setattr(phased, "Small", Linear)
     keys = {"phases": (), "epochs": 1}
     plain, compiled = learner(tmp_path, **keys)[0], learner(tmp_path, compile=True, **keys)[0]
-    compile_(compiled.model, CPU)
+    compile_(compiled.model, CPU, "fp32")
     names = list(compiled.state()["model"])
     for _ in range(6):
         compiled.step(stop=False)

@@ -8,13 +8,13 @@ import pytest
 import torch
 from training_runs import config, finish, launched
 
+from torusrun.training.meeting.agree import checksum
 from torusrun.training.recipe.train import ModelKeys, OptimizerKeys
-from torusrun.training.sync.alike import checksum
 
 ODD_RANK = '''
 import os
 import torch
-from torusrun.training.models import resnet_digits
+from torusrun.training.models import resnet_small
 from torusrun.training.optim import sgd
 
 ODD = os.environ["RANK"] == "1"
@@ -23,7 +23,7 @@ ODD = os.environ["RANK"] == "1"
 def drawn_by_rank(classes, shape, seed):
     """Rank 1 draws other weights from the same seed."""
     torch.manual_seed(seed + ODD)
-    return resnet_digits.build(classes=classes, shape=shape, seed=seed + ODD)
+    return resnet_small.build_digits(classes=classes, shape=shape, seed=seed + ODD)
 
 
 class Drifting(sgd.SGD):

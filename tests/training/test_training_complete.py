@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from torch import nn
 
-from torusrun.training.complete import complete
 from torusrun.training.optim.sgd import SGD
 from torusrun.training.progress import Moment
-from torusrun.training.recipe.protocols import DataSet, Optimizer
+from torusrun.training.recipe.protocols import DataSet, Optimizer, complete
 from torusrun.training.step.mean_gradient import steps_in_parts
 
 

@@ -1,133 +1,87 @@
-"""Copies in the memory of a node: read as they were written, one is always whole, and without room there are none."""
+"""A copied state is read with the same bits; in the memory of a node one copy is always whole."""
 
 from __future__ import annotations
 
+import copy
 import os
 import resource
-import shutil
 import time
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import torch
-from states import any_state, differing
+from states import any_state, any_tensor, differing, saved
 
-from torusrun.training.checkpoint import node_memory, parts
-from torusrun.training.checkpoint.copies import Copies, OffHere, Share
-from torusrun.training.checkpoint.parts import Head
+from torusrun.training.checkpoint import node_memory
+from torusrun.training.checkpoint.loading import load
+from torusrun.training.checkpoint.node_state import Copies, Head, head_of, newest, read
+from torusrun.training.checkpoint.snapshot import Snapshot
+from torusrun.training.checkpoint.store import CheckpointFolder
 from torusrun.training.files import own_folder
+from torusrun.training.progress import Progress
 
-RUN = b"r" * 32
+RUN = "r" * 64
 
 
-def mates(folder: Path, ranks: int) -> list[Copies]:
+def copies(folder: Path) -> Copies:
     node_memory.make(folder)
-    return [Copies(folder, Share(number, ranks), RUN, 1, first=0) for number in range(ranks)]
-
-
-def found(folder: Path) -> tuple[int, Head]:
-    newest = parts.newest(folder, RUN)
-    assert newest, "no copy is whole"
-    return newest
+    return Copies(folder, RUN, attempt=1)
 
 
 @pytest.mark.parametrize("number", range(10))
 def test_any_state_is_read_as_it_was(tmp_path: Path, chance: Random, number: int) -> None:
     torch.manual_seed(chance.randrange(10**6))
-    ranks = mates(tmp_path / "node", chance.randrange(1, 5))
+    made = copies(tmp_path / "node")
     for step in (1, 2, 3):  # with other layouts each time
         state = {"a": any_state(chance), "b": any_state(chance)}
-        for rank in ranks:
-            rank.put(state, step)
-        slot, head = found(tmp_path / "node")
-        assert head.step == step
-        assert not differing(state, parts.read(tmp_path / "node", slot, head))
+        made.put(state, step)
+        assert (held := newest(tmp_path / "node", RUN)) and held[1].step == step
+        assert not differing(state, read(tmp_path / "node", *held))
 
 
-@pytest.mark.parametrize("at", range(4))
-def test_wherever_a_copy_ends_the_one_before_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    states = [{"w": torch.full([1000], float(step)), "v": torch.full([1000], float(step))} for step in range(6)]
-    ranks = mates(tmp_path / "node", 2)
-    for step in range(3):
-        for rank in ranks:
-            rank.put(states[step], step)
-    late = ranks[at % 2]
-    with monkeypatch.context() as killed:
-        killed.setattr(Head, "written", lambda *_: None)  # as if it was killed before its head
-        late.put(states[3], 3)
-    assert not any((head := parts.head_of(tmp_path / "node", slot, at % 2)) and head.step == 1 for slot in (0, 1)), (
-        "the part that was overwritten still seems whole"
-    )
-    if at > 1:
-        ranks[1 - at % 2].put(states[3], 3)
-    slot, head = found(tmp_path / "node")
-    assert head.step == 2 and not differing(states[2], parts.read(tmp_path / "node", slot, head))
-
-
-def test_a_rank_waits_for_its_mates_before_it_overwrites_the_only_whole_copy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_wherever_a_copy_ends_the_one_before_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
-    monkeypatch.setattr("torusrun.training.checkpoint.copies.MATES_S", 0.0)
-    first, second = mates(tmp_path / "node", 2)
-    state = {"w": torch.ones(10), "v": torch.ones(10)}
-    for rank in (first, second):
-        rank.put(state, 1)
-    first.put(state, 2)
-    with pytest.raises(OSError, match="wrote no copy"):
-        first.put(state, 3)
-    assert found(tmp_path / "node")[1].step == 1, "step 1 is the only one that both have"
+    states = [{"w": torch.full([1000], float(step)), "v": torch.full([1000], float(step))} for step in range(7)]
+    made = copies(tmp_path / "node")
+    for step in range(steps):
+        made.put(states[step], step)
+    monkeypatch.setattr(Head, "written", lambda *_: None)  # as if it was killed before its head
+    made.put(states[steps], steps)
+    assert (held := newest(tmp_path / "node", RUN)) and held[1].step == steps - 1
+    assert not differing(states[steps - 1], read(tmp_path / "node", *held))
+    other = {"0": "1", "1": "0"}[held[0]]
+    assert head_of(tmp_path / "node", other) is None, "the slot that was overwritten still seems whole"
 
 
-def test_without_room_there_are_no_copies_on_any_rank_of_the_node(tmp_path: Path) -> None:
-    first, second = mates(tmp_path / "node", 2)
+def test_without_room_there_are_no_copies(tmp_path: Path) -> None:
+    made = copies(tmp_path / "node")
     small, large = ({"w": torch.ones(size), "v": torch.ones(size)} for size in (10, 1 << 18))
-    first.put(small, 1)
-    second.put(small, 1)
+    made.put(small, 1)
     most_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, most_bytes[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            first.put(large, 2)
+            made.put(large, 2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, most_bytes)
-    first.give_up()
-    with pytest.raises(OffHere):
-        second.put(large, 2)
-    second.give_up()
-    assert [path.name for path in (tmp_path / "node").iterdir()] == [node_memory.OFF], "the memory is given back"
-
-
-def test_a_folder_that_somebody_removes_costs_the_copies_alone(tmp_path: Path) -> None:
-    ranks, state = mates(tmp_path / "node", 2), {"w": torch.ones(10), "v": torch.ones(10)}
-    for rank in ranks:
-        rank.put(state, 1)
-    shutil.rmtree(tmp_path / "node")
-    for rank in ranks:
-        with pytest.raises(OSError, match="somebody has removed"):
-            rank.put(state, 2)
-        rank.give_up()
+    made.give_up()
+    assert not [*(tmp_path / "node").iterdir()], "the memory is given back"
 
 
 def test_copies_that_would_exceed_the_memory_of_the_job_are_not_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [rank] = mates(tmp_path / "node", 1)
+    rank = copies(tmp_path / "node")
     monkeypatch.setattr("torusrun.training.files.job_memory.memory", lambda: (10**9, 10**9 + 7999))
     with pytest.raises(OSError, match="0 MB of memory are free for this job"):
         rank.put({"w": torch.ones(1000)}, 1)
     assert not [*(tmp_path / "node").iterdir()], "the kernel would have killed a rank"
     monkeypatch.setattr("torusrun.training.files.job_memory.memory", lambda: (10**9, 10**9 + 8000))
     rank.put({"w": torch.ones(1000)}, 1)
-
-
-@pytest.mark.parametrize("shares", [1, 2, 3, 8])
-def test_shares_are_all_tensors_in_order_and_about_as_large(shares: int, chance: Random) -> None:
-    tensors = [torch.empty(chance.randrange(100)) for _ in range(chance.randrange(200))]
-    given = [Share(number, shares).of(tensors) for number in range(shares)]
-    assert [id(tensor) for share in given for tensor in share] == [id(tensor) for tensor in tensors]
-    sizes = [sum(tensor.nbytes for tensor in share) for share in given]
-    assert max(sizes) - sum(sizes) / shares <= 400, f"a share is larger by more than a tensor: {sizes}"
 
 
 def test_copies_of_jobs_that_must_be_over_are_removed_and_others_stay(
@@ -149,10 +103,95 @@ def test_copies_of_jobs_that_must_be_over_are_removed_and_others_stay(
 
 
 def test_an_attempt_that_is_over_leaves_no_file_open_in_a_process_that_continues(tmp_path: Path) -> None:
-    (rank,) = mates(tmp_path / "node", 1)
+    rank = copies(tmp_path / "node")
     before = len(os.listdir("/proc/self/fd"))
     for step in (1, 2):
         rank.put({"a": torch.ones(10)}, step)
     assert len(os.listdir("/proc/self/fd")) > before
     del rank
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+CPU = torch.device("cpu")
+
+
+def layouts(value: Any) -> list[Any]:
+    if isinstance(value, torch.Tensor):
+        dense = value.is_contiguous() or value.is_contiguous(memory_format=torch.channels_last)
+        return [(value.dtype, value.stride() if dense else None)]
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else []
+    return [found for each in values for found in layouts(each)]
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_any_state_is_read_as_it_was_when_it_was_copied(tmp_path: Path, chance: Random, number: int) -> None:
+    torch.manual_seed(chance.randrange(10**6))
+    whole = {"a": any_state(chance), "b": any_state(chance), "c": any_tensor(chance)}
+    folder = CheckpointFolder(tmp_path, attempt=1)
+    name = saved(folder, whole, Progress(1, 64), 0.1)
+    assert folder.newest is not None
+    found = load(tmp_path, name, folder.newest.sha256["state.pt"], CPU)
+    assert not differing(whole, found)
+    expected = [(dtype, stride) for dtype, stride in layouts(whole) if stride is not None]
+    got = [a for a, b in zip(layouts(found), layouts(whole), strict=True) if b[1] is not None]
+    assert got == expected, "a copy keeps types and strides"
+
+
+@pytest.mark.parametrize("python", ["new", "built for an old Linux"])
+def test_what_changes_after_the_copy_does_not_change_the_copy(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if python != "new":
+        monkeypatch.delattr(os, "memfd_create")
+    weights = {"w": torch.arange(1000.0), "n": torch.tensor(3)}
+    snapshot = Snapshot()
+    parts = snapshot.take(weights)
+    before = pieces(snapshot, parts)
+    expected = copy.deepcopy(weights)
+    weights["w"] += 1
+    assert pieces(snapshot, parts) == before
+    first = snapshot.descriptor
+    snapshot.take(weights)
+    assert snapshot.descriptor == first, "the memory of the same tensors is used again"
+    assert torch.equal(expected["w"] + 1, weights["w"])
+
+
+@pytest.mark.parametrize("python", ["new", "built for an old Linux"])
+def test_a_copy_without_memory_leaves_nothing_and_the_next_one_starts_from_zero(
+    python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if python != "new":
+        monkeypatch.delattr(os, "memfd_create")
+    snapshot, before = Snapshot(), os.listdir("/proc/self/fd")
+    snapshot.take({"w": torch.ones(10)})
+    most_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, most_bytes[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            snapshot.take({"w": torch.ones(1 << 16)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most_bytes)
+    assert os.listdir("/proc/self/fd") == before, "the files of both memories are closed"
+    others = [os.open("/dev/null", os.O_RDONLY) for _ in range(3)]
+    snapshot.take({"w": torch.ones(1 << 16)})
+    for descriptor in others:
+        os.close(descriptor)  # an OSError if the copy has closed it
+
+
+def test_a_memory_that_takes_less_than_all_gets_the_rest_or_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, put = {f"layer {number}": torch.arange(4.0) for number in range(50)}, os.pwrite
+    whole = Snapshot()
+    expected = pieces(whole, whole.take(state))
+    snapshot = Snapshot()
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, content, at: put(descriptor, content[:1000], at))
+    assert pieces(snapshot, snapshot.take(state)) == expected
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, content, at: 0)
+    with pytest.raises(OSError, match="No space left on device"):
+        snapshot.take(state)
+
+
+def test_tensors_that_would_be_lost_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="strided tensors only"):
+        Snapshot().take({"w": torch.eye(3).to_sparse(), "v": torch.ones(2)})
+
+
+def pieces(snapshot: Snapshot, parts: list[tuple[int, int]]) -> bytes:
+    return b"".join(os.pread(snapshot.descriptor, length, begin) for begin, length in parts)

@@ -14,10 +14,21 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.images_tree import CLASSES, write_tree
+from torusrun.training.data.digits import build
 from torusrun.training.data.images import decode
-from torusrun.training.data.images.crops import Box, draws, random_crop, random_place
-from torusrun.training.data.images.rectangles import Cut, middle, of_rank, rectangles, squares
+from torusrun.training.data.images.crops import (
+    Box,
+    Cut,
+    draws,
+    middle,
+    of_rank,
+    random_crop,
+    random_place,
+    rectangles,
+    squares,
+)
 from torusrun.training.data.normal import IMAGENET, Normal
+from torusrun.training.data.view import View
 
 SIDES = st.integers(1, 1000)
 NARROW, SQUARE, WIDE = (3 / 4, 4 / 3), (0.999, 1.001), (2 / 3, 3 / 2)
@@ -176,3 +187,33 @@ def test_a_crop_is_scaled_and_flipped(photograph: bytes) -> None:
     assert 0 < np.abs(normalized(made) - normalized(drafted)).mean() < 0.15, (
         "decoded at a fraction of its size, it is nearly the same"
     )
+
+
+SAMPLES = [(0, 5), (0, 6), (1, 5)]
+
+
+def test_a_view_of_another_size_stretches_the_same_digits() -> None:
+    digits = build(seed=1)
+    small, labels = digits.train_batch(SAMPLES)
+    digits.look(View(size=16, test_size=12))
+    large, same = digits.train_batch(SAMPLES)
+    assert small.shape == (3, 1, 8, 8) and large.shape == (3, 1, 16, 16) and torch.equal(labels, same)
+    halved = torch.nn.functional.avg_pool2d(large, 2)
+    assert torch.corrcoef(torch.stack([small.flatten(), halved.flatten()]))[0, 1] > 0.97
+    assert digits.test_shard(0, 2)[0].shape == (180, 1, 12, 12)
+
+
+def test_without_augment_an_image_is_the_same_in_every_epoch() -> None:
+    digits = build(seed=1)
+    moved = digits.train_batch([(epoch, 5) for epoch in range(8)])[0]
+    assert not all(torch.equal(moved[0], each) for each in moved)
+    digits.look(View(augment=False))
+    still = digits.train_batch([(epoch, 5) for epoch in range(8)])[0]
+    assert all(torch.equal(still[0], each) for each in still)
+
+
+def test_the_default_view_changes_no_bit() -> None:
+    digits, other = build(seed=1), build(seed=1)
+    other.look(View())
+    assert torch.equal(digits.train_batch(SAMPLES)[0], other.train_batch(SAMPLES)[0])
+    assert torch.equal(digits.test_shard(0, 1)[0], other.test_shard(0, 1)[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -13,11 +14,10 @@ import pytest
 from PIL import Image
 
 from tests.images_tree import write_tree
-from torusrun.training.data import imagefolder, synthetic, tar_shards
+from torusrun.training.data import image_files, synthetic
 from torusrun.training.data.images import decode, index
-from torusrun.training.data.images.crops import Box, random_crop
+from torusrun.training.data.images.crops import Box, Middle, random_crop
 from torusrun.training.data.images.local import staged
-from torusrun.training.data.images.rectangles import Middle
 from torusrun.training.data.images.shards import open_shards, stamps_of
 from torusrun.training.data.pack import main as pack_command
 from torusrun.training.data.pack import pack
@@ -40,12 +40,12 @@ def shards(tree: Path) -> Path:
 
 
 def test_where_no_lock_can_be_made_the_index_is_made_each_time(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    imagefolder.build(seed=1, root=str(tree))
+    image_files.build_imagefolder(seed=1, root=str(tree))
     [kept] = index.folder().glob("*.index")
     kept.unlink()
     kept.with_suffix(".lock").unlink()
     kept.with_suffix(".lock").mkdir()
-    assert imagefolder.build(seed=1, root=str(tree)).train_samples == TRAIN
+    assert image_files.build_imagefolder(seed=1, root=str(tree)).train_samples == TRAIN
     assert capfd.readouterr().err.startswith("training: the index of the data set cannot be kept")
     assert not list(index.folder().glob("*.index"))
 
@@ -61,11 +61,11 @@ def test_a_shard_that_ends_early_is_an_error_and_not_a_smaller_data_set(shards: 
         match=rf"train-000000\.tar is not a complete tar file \(no "
         rf"header at byte {fifth}\)",
     ):
-        tar_shards.build(seed=1, root=str(shards))
+        image_files.build_tar_shards(seed=1, root=str(shards))
 
 
 def test_a_shard_that_shrinks_under_a_run_is_not_a_corrupt_image(shards: Path) -> None:
-    images = tar_shards.build(seed=1, root=str(shards))
+    images = image_files.build_tar_shards(seed=1, root=str(shards))
     os.truncate(shards / "train-000000.tar", 2000)
     with pytest.raises(OSError, match="a shard ends before byte"):
         images.train_batch([(0, 5)])
@@ -73,7 +73,7 @@ def test_a_shard_that_shrinks_under_a_run_is_not_a_corrupt_image(shards: Path) -
 
 def test_the_sizes_of_images_are_measured_once_wherever_the_copies_are(shards: Path, tmp_path: Path) -> None:
     for disk in ("job-1", "job-2"):
-        images = tar_shards.build(seed=1, root=str(shards), local=str(tmp_path / disk))
+        images = image_files.build_tar_shards(seed=1, root=str(shards), local=str(tmp_path / disk))
         images.look(View(rectangular=True))
     assert len(list(index.folder().glob("sizes-*.index"))) == 1
 
@@ -81,7 +81,7 @@ def test_the_sizes_of_images_are_measured_once_wherever_the_copies_are(shards: P
 @pytest.mark.parametrize("old", ["a picture", "no picture"])
 def test_a_test_image_that_has_another_size_than_was_measured_is_an_error_once(tree: Path, old: str) -> None:
     def tested() -> int:
-        images = imagefolder.build(seed=1, root=str(tree))
+        images = image_files.build_imagefolder(seed=1, root=str(tree))
         images.look(View(test_size=16, rectangular=True))
         return sum(len(labels) for rank in range(2) for _, labels in images.test_batches(rank, 2))
 
@@ -105,7 +105,7 @@ def test_a_copy_that_fails_leaves_no_part_on_the_disk(shards: Path, tmp_path: Pa
 
 def test_a_tree_is_packed_whole_or_not_at_all(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lost = tree / "val/flower/001.jpg"
-    imagefolder.build(seed=1, root=str(tree))
+    image_files.build_imagefolder(seed=1, root=str(tree))
     lost.unlink()
     lost.symlink_to("nowhere")
     with pytest.raises(OSError, match="No such file"):
@@ -125,13 +125,13 @@ def test_a_class_that_is_a_link_to_nowhere_is_an_error_and_no_class_less(tree: P
         moved = (tree / half / "china").rename(tree.parent / half)
         (tree / half / "china").symlink_to(moved)
     (tree / "train/README").symlink_to(tree / "val/flower/000.jpg")  # a link to a file is no class
-    assert imagefolder.build(seed=1, root=str(tree)).classes == 3
+    assert image_files.build_imagefolder(seed=1, root=str(tree)).classes == 3
     for half in ("train", "val"):
         (tree.parent / half).rename(tree.parent / f"{half}-elsewhere")
     with pytest.raises(
         ConfigError, match=r"root: \S*/tree/train/china is a link to \S*/train, which does not exist; correct"
     ):
-        imagefolder.build(seed=1, root=str(tree))
+        image_files.build_imagefolder(seed=1, root=str(tree))
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
@@ -172,3 +172,65 @@ def test_an_image_for_which_there_is_no_memory_is_not_corrupt(monkeypatch: pytes
     monkeypatch.setattr(Image, "open", full)
     with pytest.raises(MemoryError):
         decode.size_of(file.getvalue())
+
+
+KINDS = {"symlink": tarfile.SYMTYPE, "hard": tarfile.LNKTYPE}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "shards").mkdir()
+    for half in ("train", "val"):
+        write(tmp_path / f"shards/{half}-0.tar", "a.jpg", "a.cls", "b.jpg", "b.cls")
+    return tmp_path / "shards"
+
+
+def write(path: Path, *names: str, link: bytes | None = None) -> None:
+    """A shard with members of these names; with `link`, the later half of them are links to the first."""
+    with tarfile.open(path, "w") as file:
+        for number, name in enumerate(names):
+            member = tarfile.TarInfo(name)
+            if link and number >= len(names) // 2:
+                member.type, member.linkname = link, f"a{Path(name).suffix}"
+            else:
+                member.size = 1
+            file.addfile(member, io.BytesIO(b"0"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_link_in_a_shard_is_an_error_and_no_sample_less(root: Path, kind: str) -> None:
+    write(root / "train-1.tar", "a.jpg", "a.cls", "b.jpg", "b.cls", link=KINDS[kind])
+    with pytest.raises(ConfigError, match=r"/train-1\.tar: b\.jpg is a link to a\.jpg, .*--hard-dereference\)$"):
+        open_shards(root)
+
+
+def test_what_follows_the_end_of_a_shard_is_an_error_and_not_left_out(root: Path) -> None:
+    shard, whole = root / "train-0.tar", (root / "train-0.tar").read_bytes()
+    shard.write_bytes(whole + bytes(600_000))  # as with a large --blocking-factor
+    assert len(open_shards(root).train) == 2
+    shard.write_bytes(whole + whole)
+    with pytest.raises(ConfigError, match=r"/train-0\.tar continues after the end .* byte 4096.*tar --concatenate"):
+        open_shards(root)
+    os.truncate(shard, 4096)
+    os.truncate(shard, 1 << 34)  # a hole, which must not be read
+    with pytest.raises(ConfigError, match=r"/train-0\.tar has \d+ bytes after the end .* copy or make it again$"):
+        open_shards(root)
+
+
+def test_a_key_with_the_same_extension_twice_is_an_error(root: Path) -> None:
+    write(root / "val-0.tar", "x/a.jpg", "x/a.cls", "x/a.JPG", "x/a.cls")
+    with pytest.raises(ConfigError, match=r"/val-0\.tar: x/a\.JPG follows x/a\.jpg, with the same key and extension"):
+        open_shards(root)
+
+
+def test_a_file_that_is_stored_with_holes_is_an_error(root: Path) -> None:
+    folder = root.parent / "files"
+    folder.mkdir()
+    (folder / "c.cls").write_text("0")
+    with open(folder / "c.jpg", "wb") as image:
+        image.write(b"begin")
+        image.truncate(1 << 20)
+    subprocess.run(["tar", "--sparse", "-cf", root / "train-1.tar", "-C", folder, "c.jpg", "c.cls"], check=True)
+    with pytest.raises(ConfigError, match=r"/train-1\.tar: c\.jpg is stored without its zeros"):
+        open_shards(root)

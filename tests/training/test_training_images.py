@@ -18,7 +18,7 @@ from training_runs import ROOT
 
 from tests import machine
 from tests.images_tree import CLASSES, write_tree
-from torusrun.training.data import imagefolder, synthetic, tar_shards
+from torusrun.training.data import image_files, synthetic
 from torusrun.training.data.images import index, trees
 from torusrun.training.data.images.dataset import Images
 from torusrun.training.data.images.trees import open_trees
@@ -54,13 +54,13 @@ def shards(tree: Path, tmp_path: Path) -> Path:
 
 
 def folder(root: Path, **options: Any) -> Images:
-    images = imagefolder.build(seed=1, root=str(root), **options)
+    images = image_files.build_imagefolder(seed=1, root=str(root), **options)
     images.look(SMALL)
     return images
 
 
 def packed(root: Path, **options: Any) -> Images:
-    images = tar_shards.build(seed=1, root=str(root), **options)
+    images = image_files.build_tar_shards(seed=1, root=str(root), **options)
     images.look(SMALL)
     return images
 
@@ -102,7 +102,8 @@ def test_a_sample_depends_on_seed_epoch_and_number_alone(tree: Path) -> None:
     backwards = other.train_batch(ALL[::-1])[0].flip(0)
     assert torch.equal(whole, backwards)
     assert not torch.equal(whole[:TRAIN], whole[TRAIN:]), "each epoch must crop anew"
-    assert not torch.equal(whole, imagefolder.build(seed=2, root=str(tree)).train_batch(ALL)[0][:, :, :24, :24])
+    other = image_files.build_imagefolder(seed=2, root=str(tree)).train_batch(ALL)[0]
+    assert not torch.equal(whole, other[:, :, :24, :24])
 
 
 def test_what_was_prefetched_is_the_same_and_does_not_outlive_its_view(tree: Path) -> None:
@@ -251,7 +252,7 @@ def only_in_val(root: Path) -> None:
 def test_a_folder_of_another_layout_is_one_line(tree: Path, change: Any, said: str) -> None:
     change(tree)
     with pytest.raises(ConfigError) as raised:
-        imagefolder.build(seed=1, root=str(tree))
+        image_files.build_imagefolder(seed=1, root=str(tree))
     assert str(raised.value).startswith(said.format(root=tree)) and "\n" not in str(raised.value)
 
 
@@ -311,10 +312,10 @@ def dangling(root: Path) -> None:
 def test_shards_of_another_convention_are_one_line(shards: Path, change: Any, said: str) -> None:
     change(shards)
     if not said:
-        assert tar_shards.build(seed=1, root=str(shards)).classes == len(CLASSES)
+        assert image_files.build_tar_shards(seed=1, root=str(shards)).classes == len(CLASSES)
         return
     with pytest.raises(ConfigError) as raised:
-        tar_shards.build(seed=1, root=str(shards))
+        image_files.build_tar_shards(seed=1, root=str(shards))
     assert str(raised.value).startswith(f"train.data.options.root: {said}".format(root=shards))
     assert "\n" not in str(raised.value)
 
@@ -440,7 +441,7 @@ def test_counts_in_the_options_are_checked(tree: Path) -> None:
     with pytest.raises(ConfigError, match="must be the absolute path"):
         folder(Path("here"))
     with pytest.raises(ConfigError, match=r"^train\.data\.options\.root is missing"):
-        imagefolder.build(seed=1)
+        image_files.build_imagefolder(seed=1)
 
 
 @pytest.mark.parametrize("option", [{"max_corrupt": 2.0}, {"max_corrupt": "few"}, {"test_batch": 0}, {"draft": 1}])

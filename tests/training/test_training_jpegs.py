@@ -10,7 +10,7 @@ import torch
 from training_runs import config, finish, launched, read_lines
 
 from tests.images_tree import write_tree
-from torusrun.training.data import imagefolder
+from torusrun.training.data import image_files
 from torusrun.training.data.view import View
 from torusrun.training.recipe.phases import PhaseKeys
 from torusrun.training.recipe.train import DataKeys, ModelKeys, ScheduleKeys
@@ -41,7 +41,7 @@ def test_two_ranks_learn_from_jpeg_files_of_changing_size(tmp_path: Path, monkey
     traced = [line for line in read_lines(next(tmp_path.rglob("trace.jsonl"))) if "size" in line]
     assert [line["size"] for line in traced] == [16] * 6 + [24] * 6
     assert f"{root}/train/china/003.jpg: not an image" in run.stderr_text
-    images = imagefolder.build(seed=1, **options)
+    images = image_files.build_imagefolder(seed=1, **options)
     images.look(View(size=24, test_size=32, rectangular=True))
     batches = list(images.test_batches(0, 1))
     assert len({batch.shape for batch, _ in batches}) > 1 and sum(len(labels) for _, labels in batches) == 15

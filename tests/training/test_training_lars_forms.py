@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import importlib.util
 import os
@@ -217,6 +218,31 @@ def test_skipped_tensors_get_neither_ratio_nor_decay(skip: str, plain: set[str])
         if weight.grad is not None and torch.allclose(weight.detach(), before[name] - 0.5 * weight.grad)
     }
     assert moved_plainly == plain
+
+
+def test_a_step_sees_new_gradients_new_weights_and_none_at_all() -> None:
+    """Although it keeps the list of its tensors from step to step."""
+    made = [nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)) for _ in range(2)]
+    made[1].load_state_dict(made[0].state_dict())
+    optimizer = LARS(made[0], 0.9, 0.01, LarsKeys(trust=0.1, form="foreach"))
+    optimizer.step(0.5)
+    state = copy.deepcopy(optimizer.state_dict())
+    for step in range(4):
+        for number, (weight, other) in enumerate(zip(made[0].parameters(), made[1].parameters(), strict=True)):
+            fresh = torch.full_like(weight, step + number + 1.0)
+            if step == 1:
+                weight.grad.copy_(fresh)  # type: ignore[union-attr]
+            else:
+                weight.grad = fresh
+            if step == 2:
+                weight.data = weight.data.clone()
+            other.grad = fresh.clone()
+        optimizer.step(0.5)
+        afresh = LARS(made[1], 0.9, 0.01, LarsKeys(trust=0.1, form="foreach"))
+        afresh.load_state_dict(state)
+        afresh.step(0.5)
+        state = copy.deepcopy(afresh.state_dict())
+        assert all(map(torch.equal, made[0].parameters(), made[1].parameters())), step
 
 
 def test_a_gradient_in_another_layout_is_read_right() -> None:

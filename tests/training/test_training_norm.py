@@ -12,10 +12,10 @@ from torch import nn
 from torus_ranks import RankPool
 
 from torusrun.training.meeting.ranks import Ranks
-from torusrun.training.norm.convert import convert, travelling
+from torusrun.training.norm import convert, travelling
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import NormKeys
-from torusrun.training.sync.extras import Extras
+from torusrun.training.sync.gradients import Extras
 
 RANKS, GROUP, STEPS = 4, 2, 6
 LOSS_AND_STOP = 2

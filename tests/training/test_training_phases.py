@@ -1,16 +1,17 @@
-"""What holds where in a training with phases, on every step."""
+"""What holds where in a training with phases, and the order of samples, on every step."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.training.data.order import rank_batch
+from torusrun.training.data.order import permutation, rank_batch, shifts
 from torusrun.training.data.view import View
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.phases import PhaseKeys
@@ -106,12 +107,6 @@ def test_the_rate_stops_half_way_where_it_would_reach_its_end_later() -> None:
     assert step == 7799
 
 
-def test_a_cosine_between_two_rates() -> None:
-    course = Course(Train(epochs=10, phases=(PhaseKeys(10, lr=(3.0, 1.0), shape="cosine"),)), 64 * 10)
-    rates = [holds[1] for _, holds in all_steps(course)]
-    assert rates == pytest.approx([2.0 + math.cos(math.pi * step / 100) for step in range(100)])
-
-
 phases = st.lists(st.tuples(st.floats(0.05, 3.0), st.integers(1, 40)), min_size=1, max_size=5)
 
 
@@ -185,3 +180,92 @@ def test_when_evaluations_are_due(keys: EvaluateKeys, epochs: list[int]) -> None
     due = [now.samples // 25 for before, now in zip(at, at[1:], strict=False) if course.evaluates(before, now)]
     assert due == epochs
     assert course.evaluates(Progress(0, 0), Progress(1, 75)) is (keys.begins <= 3), "a step may pass several epochs"
+
+
+def whole_batch(seen: int, batch: int, world: int, samples: int, seed: int) -> list[tuple[int, int]]:
+    shares = [
+        rank_batch(seen, batch=batch, rank=rank, world=world, samples=samples, seed=seed) for rank in range(world)
+    ]
+    return [sample for share in shares for sample in share]
+
+
+@given(
+    samples=st.integers(1, 60), per_rank=st.lists(st.integers(1, 5), min_size=1, max_size=4), world=st.integers(1, 8),
+    seed=st.integers(0, 9), epochs=st.integers(1, 3),
+)  # fmt: skip
+def test_every_sample_once_per_epoch(samples: int, per_rank: list[int], world: int, seed: int, epochs: int) -> None:
+    """Whatever the batch is at each step: the sizes in `per_rank` take turns."""
+    progress, seen, batch = Progress(), Counter[tuple[int, int]](), 0
+    while progress.samples < epochs * samples:
+        batch = world * per_rank[progress.steps % len(per_rank)]
+        seen.update(whole_batch(progress.samples, batch, world, samples, seed))
+        progress = progress.after(batch)
+    for epoch in range(epochs):
+        counts = [seen[epoch, sample] for sample in range(samples)]
+        assert counts == [1] * samples, f"epoch {epoch} must bring every sample exactly once, got {counts}"
+    assert sum(seen.values()) - epochs * samples < batch, "only the last batch may reach into one epoch more"
+
+
+@given(world=st.sampled_from([1, 2, 4, 8]), seen=st.integers(0, 10_000))
+def test_the_union_over_ranks_does_not_depend_on_their_number(world: int, seen: int) -> None:
+    assert whole_batch(seen, 64, world, 1437, 1) == whole_batch(seen, 64, 1, 1437, 1)
+
+
+def test_epochs_and_seeds_differ() -> None:
+    orders = {tuple(permutation(100, key)) for key in ("1/0", "1/1", "2/0")}
+    assert len(orders) == 3, "each epoch and each seed must have an order of its own"
+
+
+def test_the_order_is_the_same_in_every_python() -> None:
+    assert tuple(permutation(8, "1/0")) == (5, 3, 1, 4, 6, 2, 0, 7), (
+        "the order changed: resumed runs would see other samples"
+    )
+
+
+@given(samples=st.integers(0, 2000), seed=st.integers(0, 2**32 - 1), epoch=st.integers(0, 100))
+def test_the_order_is_that_of_pythons_own_random_numbers(samples: int, seed: int, epoch: int) -> None:
+    key = f"{seed}/{epoch}"
+    draw = Random(f"order/{key}").random
+    weights = [draw() for _ in range(samples)]
+    assert list(permutation(samples, key)) == sorted(range(samples), key=weights.__getitem__)
+
+
+@given(
+    samples=st.integers(1, 80), seed=st.integers(0, 9), epochs=st.integers(1, 3),
+    attempts=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 5), st.integers(0, 6)), min_size=1, max_size=5),
+)  # fmt: skip
+def test_every_sample_once_per_epoch_when_ranks_and_batch_change_in_the_middle(
+    samples: int, seed: int, epochs: int, attempts: list[tuple[int, int, int]]
+) -> None:
+    """Each attempt has its own number of ranks, its own batch and so many steps; the last goes on to the end."""
+    seen, taken, batch = Counter[tuple[int, int]](), 0, 0
+    for world, per_rank, steps in [*attempts, (*attempts[0][:2], 10**6)]:
+        batch = world * per_rank
+        for _ in range(steps):
+            if taken >= epochs * samples:
+                break
+            seen.update(whole_batch(taken, batch, world, samples, seed))
+            taken += batch
+    assert all(seen[epoch, sample] == 1 for epoch in range(epochs) for sample in range(samples))
+    assert sum(seen.values()) == taken, "no sample may come twice in an epoch"
+    assert max(seen.values()) == 1
+
+
+def test_shifts_stay_in_reach() -> None:
+    drawn = shifts(500, 1, 0, 1)
+    assert {move for pair in drawn for move in pair} == {0, 1, 2}
+    assert drawn != shifts(500, 1, 1, 1), "each epoch must move the images anew"
+
+
+@pytest.mark.parametrize(
+    ("before", "samples", "batch", "steps"),
+    [
+        (Progress(), 20 * 1437, 64, 450),
+        (Progress(), 10, 10, 1),
+        (Progress(), 11, 10, 2),
+        (Progress(3, 30), 11, 10, 3),
+        (Progress(3, 6), 11, 4, 5),
+    ],
+)
+def test_steps_in_all(before: Progress, samples: int, batch: int, steps: int) -> None:
+    assert before.steps_at(samples, batch) == steps

@@ -1,4 +1,4 @@
-"""Every recipe on the digits, stopped and resumed in each of its phases and at every change: the same bits."""
+"""The shipped example learns the digits, recipes train, and they send what a prediction says."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from phased import SAMPLES, learner
 from phased import group as group
 from states import differing
+from training_runs import config, finish
 
+from torusrun.orchestrator.forecast.workload import workload
+from torusrun.training.collectives import all_reduce
 from torusrun.training.learner import Learner
+from torusrun.training.models.resnet_small import build
 from torusrun.training.recipe import published
 from torusrun.training.recipe.train import Train
+from torusrun.training.sync.gradients import Gradients
 
 EPOCHS, BATCH = 3, 40
 GIVEN = frozenset({"recipe", "device", "epochs", "batch"})
@@ -58,3 +64,17 @@ def test_a_recipe_resumes_in_all_its_phases_with_the_same_bits(group: None, tmp_
     assert undisturbed.progress.samples >= EPOCHS * SAMPLES
     assert differing(undisturbed.state(), resumed.state()) == []
     assert seen == set(range(len(phases))), "every phase must have a step"
+
+
+def test_digits_are_learned(tmp_path: Path) -> None:
+    done = finish(config(tmp_path, (1, 1))).events("done")[0]
+    assert done["accuracy"] >= 0.98, f"the example reaches {done['accuracy']:.4f} of the digits, 0.98 is promised"
+
+
+def test_the_bucket_has_as_many_bytes_as_the_prediction_reckons_with() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        gradients = Gradients(build(classes=10, shape=(1, 8, 8), seed=1), all_reduce.build("torus", (1, 1)))
+    finally:
+        dist.destroy_process_group()
+    assert sum(bucket.vector.nbytes for bucket in gradients.buckets) == workload("resnet-digits").gradient_bytes

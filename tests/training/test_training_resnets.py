@@ -10,14 +10,14 @@ import torch
 import torchvision_record
 from torch import nn
 
-from torusrun.training.models import resnet, resnet18, resnet50, resnet_digits, resnet_small
+from torusrun.training.models import residual, resnet, resnet_small
 from torusrun.training.models.layers import Start
 from torusrun.training.models.resnet import BasicBlock, Bottleneck
 from torusrun.training.recipe.facts import DataFacts, model_facts
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import ModelKeys, Train
 
-MODULES = {"resnet18": resnet18, "resnet50": resnet50}
+BUILDERS = {"resnet18": residual.build_resnet18, "resnet50": residual.build_resnet50}
 DRAWN = {"init": "he-fan-in", "last_std": 0.01, "zero_bias": True, "zero_gamma": True}
 PHOTOGRAPHS = DataFacts(1_281_167, 50_000, 1000, (3, 224, 224))
 RECORD = json.loads(torchvision_record.RECORD.read_text())
@@ -26,7 +26,7 @@ RECORD = json.loads(torchvision_record.RECORD.read_text())
 def empty(keys: ModelKeys, classes: int, shape: tuple[int, ...]) -> nn.Module:
     """A network with numbers made by a formula: faster than drawn ones."""
     with torch.device("meta"):
-        model: nn.Module = MODULES[keys.name].build(classes=classes, shape=shape, seed=1, **keys.options)
+        model: nn.Module = BUILDERS[keys.name](classes=classes, shape=shape, seed=1, **keys.options)
     model.to_empty(device="cpu")
     torchvision_record.fill(model)
     return model
@@ -57,7 +57,7 @@ def test_names_shapes_and_outputs_are_those_recorded_of_torchvision(name: str) -
 def test_the_weights_of_torchvision_give_the_outputs_of_torchvision(name: str, torchvision: Any) -> None:
     torch.manual_seed(1)
     theirs = getattr(torchvision, name)(num_classes=10)
-    mine = MODULES[name].build(classes=10, shape=(3, 64, 64), seed=1)
+    mine = BUILDERS[name](classes=10, shape=(3, 64, 64), seed=1)
     for one, other in zip(mine.parameters(), theirs.parameters(), strict=True):
         assert torch.equal(one, other), "a seed stands for other weights than torchvision's"
     torchvision_record.fill(theirs)
@@ -68,7 +68,7 @@ def test_the_weights_of_torchvision_give_the_outputs_of_torchvision(name: str, t
 
 
 def test_resnet50_has_the_size_of_the_published_one() -> None:
-    told = resnet50.facts(PHOTOGRAPHS)
+    told = residual.facts_resnet50(PHOTOGRAPHS)
     assert len(told.tensors) == 161
     assert sum(tensor.parameters for tensor in told.tensors) == 25_557_032
     assert sum(tensor.work for tensor in told.tensors) == pytest.approx(4.09e9, rel=1e-3)
@@ -101,7 +101,7 @@ def test_the_facts_of_a_network_are_those_of_its_modules(
 @pytest.mark.parametrize("shape", [(1, 8, 8), (1, 15, 6)])
 @pytest.mark.parametrize("options", [{}, {"widths": (8,)}, {"widths": [4, 4, 12, 5], "zero_gamma": False}])
 def test_so_it_is_of_the_network_for_the_digits(options: dict[str, Any], shape: tuple[int, ...]) -> None:
-    model = resnet_digits.build(classes=7, shape=shape, seed=1, **options)
+    model = resnet_small.build_digits(classes=7, shape=shape, seed=1, **options)
     check(model, DataFacts(100, 10, 7, shape), ModelKeys("resnet-digits", options))
 
 
@@ -184,14 +184,15 @@ def test_channels_last_is_another_layout_of_the_same_network() -> None:
     assert all(m.weight.is_contiguous(memory_format=torch.channels_last) for m in laid_out.modules()
                if isinstance(m, nn.Conv2d))  # fmt: skip
     seen: list[torch.Tensor] = []
-    laid_out.get_submodule("conv1").register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    laid_out.get_submodule("conv1").register_forward_hook(lambda _, inputs, outputs: seen.append(outputs))
     images = torch.randn(2, 3, 64, 48)
     torch.testing.assert_close(laid_out.eval()(images), usual.eval()(images), rtol=1e-4, atol=1e-4)
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
 
 
 def test_without_zero_gamma_the_blocks_for_the_digits_begin_with_all_they_have() -> None:
-    usual, full = (resnet_digits.build(classes=10, shape=(1, 8, 8), seed=1, **o) for o in ({}, {"zero_gamma": False}))
+    images: dict[str, Any] = {"classes": 10, "shape": (1, 8, 8), "seed": 1}
+    usual, full = resnet_small.build_digits(**images), resnet_small.build_digits(**images, zero_gamma=False)
     for (key, weight), other in zip(usual.named_parameters(), full.parameters(), strict=True):
         last = key.startswith("blocks") and key.endswith("norm2.weight")
         assert other.eq(1).all() and not weight.any() if last else torch.equal(weight, other)
@@ -221,4 +222,4 @@ def test_wrong_options_are_reported_without_torch(keys: ModelKeys, said: str) ->
 
 def test_samples_that_are_no_images_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"resnet50 takes samples of shape \(channels, height, width\), not \(64,\)"):
-        resnet50.build(classes=10, shape=(64,), seed=1)
+        residual.build_resnet50(classes=10, shape=(64,), seed=1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.training.progress import Moment, Progress
+from torusrun.training.progress import Moment
 from torusrun.training.recipe.protocols import Schedule
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import OptimizerKeys, Option, ScheduleKeys, Train
@@ -76,29 +76,9 @@ def test_a_constant() -> None:
     assert rates(schedule("constant", lr=1.0, epochs=4, warmup_epochs=2.0), 4, 1) == [0.0, 0.5, 1.0, 1.0]
 
 
-def test_the_cycles_of_intel_caffe() -> None:
-    """sgd_solver.cpp: (it * base + (W - it) * start) / W, then base * (1 - it / lr_iter)^power, in each cycle anew."""
-    options = {"power": 2.0, "cycle": 4.0, "reach": 6.0}
-    keys = schedule("cyclic-polynomial", lr=1.6, epochs=12, warmup_epochs=1.0, warmup_from=0.1, options=options)
-    for n, rate in enumerate(rates(keys, 120, 10)):
-        it = n % 40
-        published = (it * 1.6 + (10 - it) * 0.1) / 10 if it < 10 else 1.6 * (1 - it / 60) ** 2
-        assert rate == pytest.approx(published), f"iteration {n}"
-
-
-def test_one_cycle_is_a_polynomial_that_counts_the_warm_up() -> None:
-    """SURFsara's resnet50_448nodes: 0.1 to 4.8 in 446 iterations, then power 1 to 0 at iteration 8040 of 90 epochs."""
-    keys = schedule("cyclic-polynomial", lr=4.8, epochs=90, warmup_epochs=446 / (8040 / 90), warmup_from=0.1)
-    found = [keys(Moment(0, 0, 0, n * 90 / 8040)) for n in range(8040)]
-    assert found[446] == pytest.approx(4.8 * (1 - 446 / 8040)) and found[8039] == pytest.approx(4.8 / 8040)
-    assert found[223] == pytest.approx((0.1 + 4.8) / 2)
-
-
 @pytest.mark.parametrize(
     ("name", "options", "wrong"),
     [
-        ("cyclic-polynomial", {"cycle": 0}, "cycle must be above 0, not 0"),
-        ("cyclic-polynomial", {"reach": "4"}, "reach must be a number, not '4'"),
         ("polynomial", {"power": -1.0}, "power must be above 0, not -1.0"),
         ("step", {"at": 30}, "at must be a list of epochs, not 30"),
         ("step", {"at": (3, 0)}, "at must be above 0, not 0"),
@@ -108,14 +88,3 @@ def test_one_cycle_is_a_polynomial_that_counts_the_warm_up() -> None:
 def test_an_option_that_makes_no_schedule_is_named(name: str, options: dict[str, Option], wrong: str) -> None:
     with pytest.raises(ConfigError, match=f"^train.schedule.options.{wrong}$"):
         schedule(name, lr=1.0, epochs=4, options=options)
-
-
-@pytest.mark.parametrize("cycle", [0.3, 0.7, 1.8])
-def test_every_cycle_begins_with_the_first_rate(cycle: float) -> None:
-    """The begin of a step, in epochs, is a quotient, which may be a little below a multiple of the cycle."""
-    keys = {"warmup_epochs": 0.0, "options": {"cycle": cycle}}
-    rate_at = schedule("cyclic-polynomial", lr=1.0, epochs=90, **keys)
-    begins = [Progress(0, round(number * cycle * 1000)).middle_of_step(10, 1000) for number in range(50)]
-    assert [rate_at(moment) for moment in begins] == pytest.approx([1.0] * 50)
-    ends = [Progress(0, round(number * cycle * 1000) - 10).middle_of_step(10, 1000) for number in range(1, 50)]
-    assert [rate_at(moment) for moment in ends] == pytest.approx([0.01 / cycle] * 49), "the last step of a cycle"

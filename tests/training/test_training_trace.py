@@ -20,8 +20,7 @@ from torusrun.training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys
 from torusrun.training.reporting.exits import EXIT_DONE
 from torusrun.training.reporting.mllog import MLLog, hyper_parameters
 from torusrun.training.reporting.output import lossy
-from torusrun.training.reporting.problems import Problems
-from torusrun.training.reporting.reporter import Reporter
+from torusrun.training.reporting.reporter import Problems, Reporter
 from torusrun.training.schedule.phases import Course
 
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State, Status
-from torusrun.orchestrator.job import keeper
-from torusrun.orchestrator.job.keeper import Keeper
+from torusrun.orchestrator.job import inbox, turns
+from torusrun.orchestrator.job.inbox import Inbox
 from torusrun.orchestrator.keys.site import PreflightSettings
 from torusrun.orchestrator.run.attempts import in_hold as verbs_in_hold
 from torusrun.orchestrator.run.attempts.in_hold import find, misfits
@@ -67,15 +67,21 @@ def in_it(held: RunFolder, name: str, script: str = "true", *, cut_off: bool = F
     return run
 
 
-def keeper_of(held: RunFolder, *, idle_s: float = 60.0, for_s: float = 3600.0) -> Keeper:
+def keeper_of(held: RunFolder, *, idle_s: float = 60.0, for_s: float = 3600.0) -> Inbox:
     made = read_plan(held, 1)
-    return Keeper(held, held.attempt(1), made, idle_s, time.time() + for_s)
+    return Inbox(held, held.attempt(1), made, idle_s, time.time() + for_s)
+
+
+def begin_first(kept: Inbox) -> None:
+    turn = kept._turn(kept.waiting.popleft())
+    assert turn
+    kept.begin(turn)
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "LOOK_S", 0.005)
-    monkeypatch.setattr(keeper, "WAITING_LOOK_S", 0.0)
+    monkeypatch.setattr(turns, "LOOK_S", 0.005)
+    monkeypatch.setattr(inbox, "WAITING_LOOK_S", 0.0)
 
 
 def ended(run: RunFolder) -> tuple[str, str]:
@@ -142,7 +148,7 @@ def test_a_cancelled_attempt_never_begins_and_a_killed_one_has_an_end(held: RunF
     allocation.ask(attempt, AskedOf(busy.attempt(1), kill=True))
     kept = keeper_of(held, idle_s=0.05)
     kept._take(attempt.inbox)
-    kept._start(kept.waiting.popleft())
+    begin_first(kept)
     allocation.ask(attempt, AskedOf(busy.attempt(1), kill=True))
     kept.keep()
     assert ended(busy) == ("CANCELLED", "it did not end in time and was killed")
@@ -157,7 +163,7 @@ def test_the_end_of_the_allocation_is_handed_on_to_what_runs_and_waits(held: Run
     for run in (busy, waiting):
         allocation.ask(held.attempt(1), AskedOf(run.attempt(1)))
     kept._take(held.attempt(1).inbox)
-    kept._start(kept.waiting.popleft())
+    begin_first(kept)
     ledger.append(held.ledger, CancelRequested(1))
     assert kept.keep().reason == "cancelled by its user"
     assert ended(busy)[0] == "FAILED", "it heard of the cancellation and recorded its own end"
@@ -319,12 +325,12 @@ def test_the_keeper_knows_an_attempt_whose_client_was_killed(held: RunFolder, jo
     allocation.ask(attempt, AskedOf(run.attempt(1)))
     kept = keeper_of(held)
     kept._take(attempt.inbox)
-    kept._start(kept.waiting.popleft())
+    begin_first(kept)
     try:
         view = later(run)
         assert (view.state, view.job, view.reason) == (State.PENDING, job, f"begins in {held.run_id}")
     finally:
-        kept._signal(signal.SIGKILL)
+        kept.signal(signal.SIGKILL)
         assert kept.child and kept.child.wait()
 
 

@@ -12,12 +12,10 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.cli.dryrun.look import dry_run
 from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.forecast.workload import workload_of
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.topology import Topology
 from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES, choices
-from torusrun.orchestrator.predict.answers.placement import outlook
-from torusrun.orchestrator.predict.gradient import gradient_of
-from torusrun.orchestrator.predict.model.workload import workload_of
 from torusrun.orchestrator.run.folder import ledger, shown_plan
 from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.events import Event, Started, Submitted, Submitting
@@ -27,10 +25,11 @@ from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, changes, de
 from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
 from torusrun.orchestrator.run.plan.host_order import ordered
 from torusrun.orchestrator.run.plan.plan import Plan, plan
+from torusrun.orchestrator.run.plan.rates import gradient_of
 from torusrun.orchestrator.run.state.poll import views
-from torusrun.orchestrator.schedulers.expected_hosts import expected
-from torusrun.orchestrator.schedulers.topology import cluster
+from torusrun.orchestrator.schedulers.topology import cluster, expected
 from torusrun.orchestrator.show.listing import listing
+from torusrun.orchestrator.show.placement import outlook
 from torusrun.orchestrator.show.screen.final_table import rows
 
 SITE = """scheduler: slurm
@@ -146,7 +145,7 @@ def test_without_a_topology_the_job_continues(auto: Plan) -> None:
         ),
         (Topology("switches", switches={"a": "a[1-2]", "b": "b[1-4]"}), ("b1", "b2", "b3"), "largest racks"),
         (
-            Topology("switches", switches={"a": "a[1-2]", "b": "b[1-4]"}, slow={"b2": 0.5}, dead_gpus={"b3": 1}),
+            Topology("switches", switches={"a": "a[1-2]", "b": "b[1-4]"}, slow={"b2": 0.5, "b3": 0.5}),
             ("b1", "b4", "a1"),
             "largest racks",
         ),

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.job.hangs import hang
 from torusrun.orchestrator.keys.site import BadNodeRules
-from torusrun.orchestrator.nodes.bad import bad_node, memory
-from torusrun.orchestrator.nodes.bad.bad_node import BlamedNode, last_choice, spared
-from torusrun.orchestrator.nodes.bad.events import Blamed, Event, Forgiven, as_line, from_line
-from torusrun.orchestrator.nodes.bad.evidence import suspects
-from torusrun.orchestrator.nodes.bad.left_out import LONGEST, LeftOutNodes, choose
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
+from torusrun.orchestrator.run.bad_nodes import bad_node, memory
+from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode, last_choice, spared
+from torusrun.orchestrator.run.bad_nodes.events import Blamed, Event, Forgiven, as_line, from_line
+from torusrun.orchestrator.run.bad_nodes.evidence import suspects
+from torusrun.orchestrator.run.bad_nodes.left_out import LONGEST, LeftOutNodes, choose
 from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.how_ended import How
 from torusrun.orchestrator.run.folder.records import End

@@ -11,11 +11,10 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.job.recorded import recorded
-from torusrun.orchestrator.nodes import bad_hosts
-from torusrun.orchestrator.nodes.bad import memory, noted
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
-from torusrun.orchestrator.run.attempts import keep_going
+from torusrun.orchestrator.run.attempts import bad_hosts, keep_going
+from torusrun.orchestrator.run.bad_nodes import memory, noted
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Started, Submitting
 from torusrun.orchestrator.run.folder.records import End, RankEnd

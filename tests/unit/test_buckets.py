@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.predict.model.tensors import ready_s, resnet50
-from torusrun.training.sync.buckets import exact, shapes
-from torusrun.training.sync.buckets.layout import Layout, expected_order
-from torusrun.training.sync.buckets.measured_cost import MeasuredCost
+from torusrun.orchestrator.forecast.step import ready_s, resnet50
+from torusrun.training.sync import plans
+from torusrun.training.sync.planner import MeasuredCost
+from torusrun.training.sync.plans import Layout, expected_order
 
 ALPHA, BETA, BEND = st.floats(0, 1e-2), st.floats(0, 1e-8), st.floats(0.3, 1)
 
@@ -29,9 +29,9 @@ def test_no_other_plan_ends_earlier(layers: list[tuple[float, float]], alpha: fl
         return alpha + beta * size**bend
 
     ready, sizes = sorted(r for r, _ in layers), [s for _, s in layers]
-    found = exact.best_buckets(ready, sizes, cost)
+    found = plans.best_buckets(ready, sizes, cost)
     assert sum(found) == len(sizes)
-    ends = {one: exact.end_s(ready, sizes, cost, one) for one in every_plan(len(sizes))}
+    ends = {one: plans.end_s(ready, sizes, cost, one) for one in every_plan(len(sizes))}
     assert ends[found] == pytest.approx(min(ends.values()))
 
 
@@ -46,33 +46,33 @@ def test_the_exact_plan_of_resnet50_is_never_worse_than_another(
     layers = resnet50()
     ready, sizes = ready_s(layers, backward_s), [2.0 * layer.parameters for layer in layers]
     cuts = sorted(data.draw(st.sets(st.integers(1, len(sizes) - 1), max_size=30)))
-    others = [shapes.by_shape(name, sizes, count) for name in get_args(shapes.Shape)]
+    others = [plans.by_shape(name, sizes, count) for name in get_args(plans.Shape)]
     others.append(tuple(b - a for a, b in zip([0, *cuts], [*cuts, len(sizes)], strict=True)))
-    best = exact.end_s(ready, sizes, cost, exact.best_buckets(ready, sizes, cost))
-    assert all(best <= exact.end_s(ready, sizes, cost, other) * (1 + 1e-12) for other in others)
+    best = plans.end_s(ready, sizes, cost, plans.best_buckets(ready, sizes, cost))
+    assert all(best <= plans.end_s(ready, sizes, cost, other) * (1 + 1e-12) for other in others)
 
 
 def test_of_equal_times_fewer_buckets_are_taken() -> None:
-    assert exact.best_buckets([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], lambda size: size) == (3,)
+    assert plans.best_buckets([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], lambda size: size) == (3,)
 
 
 def test_plans_by_number_and_by_size() -> None:
-    assert shapes.equal_buckets([1.0] * 8, 4) == (2, 2, 2, 2)
-    assert shapes.capped_buckets([1.0, 5.0, 1.0, 1.0], 5.0) == (2, 2)
-    assert shapes.by_shape("ddp", [2.0**20] * 60, 1) == (1, 25, 25, 9), "1 MiB, then 25 MiB"
-    assert shapes.by_shape("one", [1.0, 2.0], 1) == (2,)
+    assert plans.equal_buckets([1.0] * 8, 4) == (2, 2, 2, 2)
+    assert plans.capped_buckets([1.0, 5.0, 1.0, 1.0], 5.0) == (2, 2)
+    assert plans.by_shape("ddp", [2.0**20] * 60, 1) == (1, 25, 25, 9), "1 MiB, then 25 MiB"
+    assert plans.by_shape("one", [1.0, 2.0], 1) == (2,)
 
 
 def test_fujitsus_groups_are_those_of_resnet50_and_the_same_shares_of_other_models() -> None:
-    assert shapes.fujitsu_buckets([1.0] * 161) == (3, 21, 57, 80)
-    assert shapes.fujitsu_buckets([1.0] * 1610) == (30, 210, 570, 800)
-    assert shapes.fujitsu_buckets([1.0]) == (1,)
+    assert plans.fujitsu_buckets([1.0] * 161) == (3, 21, 57, 80)
+    assert plans.fujitsu_buckets([1.0] * 1610) == (30, 210, 570, 800)
+    assert plans.fujitsu_buckets([1.0]) == (1,)
 
 
 @given(st.lists(st.floats(1, 1e8), min_size=1, max_size=200), st.integers(1, 300))
 def test_every_gradient_is_in_one_bucket(sizes: list[float], count: int) -> None:
-    for name in get_args(shapes.Shape):
-        buckets = shapes.by_shape(name, sizes, count)
+    for name in get_args(plans.Shape):
+        buckets = plans.by_shape(name, sizes, count)
         assert sum(buckets) == len(sizes) and all(each > 0 for each in buckets)
 
 

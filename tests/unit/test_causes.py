@@ -98,7 +98,7 @@ def test_every_cause_is_either_shown_in_a_job_or_said_by_a_scheduler() -> None:
 
 
 def test_a_hang_and_a_silent_host_have_causes() -> None:
-    waits = Where("S", ["/x/training/collectives/ring.py:61 _wait"])
+    waits = Where("S", ["/x/training/collectives/torus.py:61 _wait"])
     stands = hung(PLACED, {0: waits, 1: waits, 2: Where("T"), 3: waits}, Pause(600.0, 600.0, 57))
     assert (stands.cause, stands.hosts, stands.ranks) == (Cause.HANG, ("n2",), (2,))
     assert stands.evidence["process"] == "it is stopped, as by SIGSTOP"

@@ -18,10 +18,10 @@ from torusrun.orchestrator.place.placement.choose import Choice, choices
 from torusrun.orchestrator.place.placement.fabric import fabric
 from torusrun.orchestrator.place.placement.rings import Rings
 from torusrun.orchestrator.place.placement.timing import timing
-from torusrun.orchestrator.predict.answers.placement import outlook
-from torusrun.orchestrator.predict.forecast import forecast_of, named_hosts
-from torusrun.orchestrator.predict.gradient import backend_of, charge_of, gradient_of
+from torusrun.orchestrator.run.plan.forecast import forecast_of, named_hosts
 from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.plan.rates import backend_of, charge_of, gradient_of
+from torusrun.orchestrator.show.placement import outlook
 
 
 def drawn(seed: int) -> tuple[Cluster, int, float]:

@@ -32,7 +32,7 @@ from torusrun.orchestrator.run.folder.events import CancelRequested
 from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.program.what_runs import Program
-from torusrun.orchestrator.schedulers.launchers import spawner
+from torusrun.orchestrator.schedulers.launchers import spawn
 
 HOLDS = """
 import subprocess, sys, time
@@ -269,9 +269,9 @@ def test_the_launcher_of_one_machine_ends_a_rank_that_is_stopped(monkeypatch: py
     """One rank is stopped, and ignores the request to end; the other ends badly, or all are asked to end."""
     other = "time.sleep(60)" if asked else "sys.exit(3)"
     program = f"import os, sys, time\nif os.environ['TORUSRUN_RANK'] == '0': {other}\n{STUBBORN}\ntime.sleep(60)"
-    monkeypatch.setattr(spawner, "LATER_S", 0.2)
-    handlers = {number: signal.getsignal(number) for number in (*spawner.STOPS, signal.SIGUSR1)}
-    ranks = spawner.Ranks(2, 0.1, [sys.executable, "-c", program])
+    monkeypatch.setattr(spawn, "LATER_S", 0.2)
+    handlers = {number: signal.getsignal(number) for number in (*spawn.STOPS, signal.SIGUSR1)}
+    ranks = spawn.Ranks(2, 0.1, [sys.executable, "-c", program])
     until(lambda: proc.state_of(ranks.processes[1].pid) == "T", "a rank to stop")
     if asked:
         ranks.send(signal.SIGTERM)

@@ -13,7 +13,6 @@ from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
-from torusrun.orchestrator.predict.saving import failure_s
 from torusrun.orchestrator.remote import archive
 from torusrun.orchestrator.run.attempts.create import no_code
 from torusrun.orchestrator.run.code.select import select
@@ -21,6 +20,7 @@ from torusrun.orchestrator.run.folder.checkpoints import content, newest
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.plan.rates import failure_s
 from torusrun.orchestrator.run.program import command
 from torusrun.orchestrator.run.program.contract import master_environment, ranks_environment
 from torusrun.orchestrator.run.program.what_runs import Program

@@ -34,8 +34,6 @@ TYPED = {
     "forw\tdi\t": f"forward {RUN}",
     "expo\tdi\tru\t": f"export {RUN} run.yaml",
     "gc --older\t30d --dr\t": "gc --older-than 30d --dry-run",
-    "cp di\t": f"cp {RUN}",
-    "swee\ttr\t": f"sweep {SWEEP}",
     "run --si\tmi\t-- sh ru\t": "run --site mine -- sh run.yaml",
     "exam\tdigi\t": "examples digits",
 }  # what the user types -> the line that runs
@@ -109,16 +107,12 @@ def test_every_verb_and_every_option_is_completed(shell: str, folder: Path, caps
             "torusrun show _",
             {"last", RUN, ELSEWHERE, *MEMBERS, SWEEP, *(f"{SWEEP_ELSEWHERE}{n}" for n in ("", ".0", ".1"))},
         ),
-        ("torusrun sweep _", {"last", SWEEP, SWEEP_ELSEWHERE}),
-        ("torusrun sweep tri", {SWEEP}),
         (f"torusrun cancel {SWEEP}", {SWEEP, *MEMBERS}),
-        ("torusrun sweep last --best acc", {"accuracy"}),
         ("torusrun reproduce dig", {RUN}),
         ("torusrun reproduce last --compare rec", {ELSEWHERE}),
         ("torusrun forward dig", {RUN}),
         ("torusrun export dig", {RUN}),
         ("torusrun export last --as _", {"csv", "parquet", "tensorboard"}),
-        ("torusrun cp dig", {RUN}),
         ("torusrun report dig", {RUN}),
         ("torusrun report last -o ru", {"run.yaml"}),
         ("torusrun debug dig", {RUN}),
@@ -186,6 +180,6 @@ def test_completion_starts_no_python(folder: Path, capsys: pytest.CaptureFixture
 def test_the_kinds_are_those_of_the_verbs() -> None:
     """A renamed metavar must not end the completion of runs and files silently."""
     kinds = {verb.name: {value.kind for value in verb.values} for verb in verbs()}
-    of_runs = ("shell", "status", "watch", "logs", "explain", "cancel", "resume", "collect", "cp")
+    of_runs = ("shell", "status", "watch", "logs", "explain", "cancel", "resume", "collect")
     of_files = ("plan", "predict", "calibrate", "submit", "hold")
     assert all(RUNS in kinds[verb] for verb in of_runs) and all(FILES in kinds[verb] for verb in of_files), kinds

@@ -10,12 +10,10 @@ import pytest
 from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.job import copies
 from torusrun.orchestrator.run.attempts import create
-from torusrun.orchestrator.run.attempts.script import scripts
 from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.events import Submitting
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import attempt_plan
-from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.training.checkpoint import node_memory
 
@@ -46,7 +44,7 @@ def run(home: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     (home / "run.yaml").write_text(RUN)
     first = attempt_plan.first(plan(home / "run.yaml"))
     made = RunFolder(first.plan.folder)
-    create.run(first, home, scripts(first, made.attempt(1), request(first, made.attempt(1))), Submitting(1, "kept.1"))
+    create.run(first, home, "true\n", Submitting(1, "kept.1"))
     (home / "shm").mkdir()
     monkeypatch.setattr(node_memory, "SHARED", home / "shm")
     monkeypatch.setattr("socket.gethostname", lambda: "n1")

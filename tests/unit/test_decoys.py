@@ -61,9 +61,7 @@ ARGUMENTS = {
     "cancel": "{run}",
     "resume": "{run}",
     "rm": "{run} --yes",
-    "sweep": "{run}",
     "collect": "{run} {home}/collected",
-    "cp": "{run}:metrics.jsonl {home}/copied.jsonl",
     "gc": "--keep-checkpoints 1 --yes",
     "export": "{run} {home}/exported",
     "debug": "{run} --to {home}/debug.tar.gz",
@@ -71,7 +69,7 @@ ARGUMENTS = {
     "completion": "bash",
 }
 # After all that can be looked at.
-REFUSED = dict.fromkeys(("image", "calibrate", "shell", "forward", "cancel", "resume", "sweep"), 2)
+REFUSED = dict.fromkeys(("image", "calibrate", "shell", "forward", "cancel", "resume"), 2)
 
 
 @pytest.fixture(scope="module")

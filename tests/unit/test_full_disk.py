@@ -18,12 +18,11 @@ from tests.unit.test_sweeps import LATER_S, TAKES, Cluster
 from tests.waiting import until
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.job import keep_going
+from torusrun.orchestrator.job import own_run
 from torusrun.orchestrator.job.hangs import hang_watch
 from torusrun.orchestrator.job.hangs.patience import WORK_S
 from torusrun.orchestrator.job.recorded import recorded
 from torusrun.orchestrator.run.attempts import create, submit
-from torusrun.orchestrator.run.attempts.script import Scripts
 from torusrun.orchestrator.run.folder import index, ledger
 from torusrun.orchestrator.run.folder.events import Ended, Submitted, Submitting
 from torusrun.orchestrator.run.folder.records import RESERVED_BYTES, End
@@ -31,7 +30,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import attempt_plan
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.poll import views
-from torusrun.orchestrator.schedulers.launchers import spawner
+from torusrun.orchestrator.schedulers.launchers import spawn
 
 FULL = "the disk that holds the run is full: free space and resume"
 
@@ -66,7 +65,7 @@ def fill(disk: Path) -> None:
 
 
 def test_the_supervisor_records_an_end_on_a_full_disk(home: Path, disk: Path) -> None:
-    run = create.run(attempt_plan.first(plan(write_specs(home))), home, Scripts("true\n"), Submitting(1, name="made"))
+    run = create.run(attempt_plan.first(plan(write_specs(home))), home, "true\n", Submitting(1, name="made"))
 
     def work() -> End:
         fill(disk)
@@ -121,16 +120,16 @@ def test_a_job_waits_for_room_before_it_makes_the_next_attempt(
 
     def waited_s(until_s: float = 9e9, asked_s: float = 0.0) -> float:
         clock = Freed()
-        monkeypatch.setattr(keep_going, "time", clock)
+        monkeypatch.setattr(own_run, "time", clock)
         fill(disk)
-        job = object.__new__(keep_going.Jobs)  # it would handle this process's signals
+        job = object.__new__(own_run.OwnRun)  # it would handle this process's signals
         job.run, job.plan, job.until_s, job.asked_s = run, planned, until_s, asked_s
         job._wait_for_room()
         (disk / "fill").unlink(missing_ok=True)
         return clock.now_s - 1000.0
 
     planned = plan(write_specs(home))
-    run = create.run(attempt_plan.first(planned), home, Scripts("true\n"), Submitting(1, name="made"))
+    run = create.run(attempt_plan.first(planned), home, "true\n", Submitting(1, name="made"))
     assert waited_s() == 200.0 and capsys.readouterr().out.count(FULL) == 1
     assert waited_s(asked_s=1.0) == 0.0, "a job that is asked to end does not wait"
     assert waited_s(until_s=1100.0 + planned.stop_before_s) == 100.0, "nor one whose time is up"
@@ -138,9 +137,9 @@ def test_a_job_waits_for_room_before_it_makes_the_next_attempt(
 
 
 def test_no_program_of_a_job_is_ended_by_output_that_is_lost() -> None:
-    job = Path(keep_going.__file__).parent
+    job = Path(own_run.__file__).parent
     programs = [
-        file.read_text() for file in (*job.rglob("*.py"), Path(spawner.__file__)) if file.name != "beside_rank.py"
+        file.read_text() for file in (*job.rglob("*.py"), Path(spawn.__file__)) if file.name != "beside_rank.py"
     ]
     mains = [text for text in programs if '__name__ == "__main__"' in text]
     assert len(mains) > 5 and all("\n    never_fail()\n" in text for text in mains), "beside a rank, a user sees it"
@@ -194,9 +193,7 @@ def test_an_end_that_is_known_is_not_blamed_on_a_disk_that_is_full_later(
     home: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a run that keeps going, whose jobs are over: there is no room to note that."""
-    run = create.run(
-        attempt_plan.first(plan(write_specs(home))), home, Scripts("true\n"), Submitting(1, name="m", jobs=2)
-    )
+    run = create.run(attempt_plan.first(plan(write_specs(home))), home, "true\n", Submitting(1, name="m", jobs=2))
     ledger.append(run.ledger, Submitted(1, job="7", scheduler="local"))
     ledger.append(run.ledger, Ended(1, State.FAILED, "rank 1 was killed", Cause.KILLED))
     fill(disk)

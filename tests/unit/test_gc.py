@@ -20,7 +20,7 @@ from tests.unit.test_many_at_once import at_work, job  # noqa: F401
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.images.builds import lock
+from torusrun.orchestrator.images.builds import running
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
 from torusrun.orchestrator.remote import store
 from torusrun.orchestrator.run.folder import claim
@@ -90,7 +90,7 @@ def test_images_go_that_no_run_used_for_long(
     needed, recent = image(home, "c", [at_work(spec, job)]), image(home, "d", [over])
     read, built = image(home, "e"), image(home, "f")
     os.utime(read, (time.time(), 1.0))
-    with lock.held(Cache(home / "images").lock("f" * 64)):
+    with running.held(Cache(home / "images").lock("f" * 64)):
         assert gc(spec, "--yes", "--json") == 0
     found = json.loads(capsys.readouterr().out)["found"]
     assert {(row["kind"], row["path"], row["removed"]) for row in found} == {
@@ -213,7 +213,7 @@ def test_leftovers_go_and_what_is_at_work_stays(spec: Path, home: Path, job: str
     growing.mkdir()
     (growing / "state.pt").touch()
     os.utime(growing, LONG_AGO)
-    with lock.held(cache.lock("e" * 64)):
+    with running.held(cache.lock("e" * 64)):
         assert gc(spec, "--yes") == 0
     assert not [path for path in left if path.exists()]
     assert not [path for path in (*stays, new, growing) if not path.exists()]
@@ -239,7 +239,7 @@ def test_a_running_build_is_at_work_on_a_file_system_without_locks_too(
     os.utime(cache.lock("c" * 64), (OLD_S, OLD_S))
     for lock_file in ("b", "c"):
         cache.lock(lock_file * 64).chmod(0o600)
-    with lock.held(cache.lock("a" * 64)):
+    with running.held(cache.lock("a" * 64)):
         assert not cache.remove_leftover(working[0])
         assert gc(spec, "--yes") == 0
     assert [path.exists() for path in (*files, *working)] == [True, False, False] * 2

@@ -27,7 +27,7 @@ from torusrun.orchestrator.job.hangs import hang_watch
 from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack, symptom
 from torusrun.orchestrator.job.hangs.hang_watch import HangWatch
 from torusrun.orchestrator.job.hangs.patience import Symptom
-from torusrun.orchestrator.job.load.beat_file import BeatFile
+from torusrun.orchestrator.job.load.step_times import BeatFile
 from torusrun.orchestrator.place.placement.mapping import Grid, place
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.beat import Beat
@@ -40,8 +40,8 @@ from torusrun.training.reporting.heartbeat import EVALUATION, STEPS
 from torusrun.training.reporting.metrics import Metrics
 
 PLACED = place(Grid((4,)), ["n1", "n2"], 2)
-WAITS = Where("S", ["/x/training/collectives/ring.py:61 _wait"])
-STACK = 'Stack (most recent call first):\n  File "/x/training/collectives/ring.py", line 61 in _wait\n'
+WAITS = Where("S", ["/x/training/collectives/torus.py:61 _wait"])
+STACK = 'Stack (most recent call first):\n  File "/x/training/collectives/torus.py", line 61 in _wait\n'
 
 
 ASLEEP = "import time; print(1, flush=True); time.sleep(600)"

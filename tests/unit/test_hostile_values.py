@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.unit import hostile
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images.definitions import image_file, lint
+from torusrun.orchestrator.images.definitions import definition_file, image_file
 from torusrun.orchestrator.images.definitions.definition import Variant, render
 from torusrun.orchestrator.images.definitions.image_file import ImageFile
 from torusrun.orchestrator.keys.run import RunSpec
@@ -30,8 +30,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import Plan, plan
-from torusrun.orchestrator.schedulers.script import loading
-from torusrun.orchestrator.schedulers.software import activating
+from torusrun.orchestrator.schedulers.script import activating, loading
 
 PREFIXES = ("#SBATCH", "#PBS", "#BSUB", "#$", "#@", "#COBALT", "#PJM", "#MSUB", "#OAR", "#HQ", "# @")
 PREFIX = {"slurm": "#SBATCH ", "pbs": "#PBS ", "gridengine": "#$ ", "local": "#"}
@@ -162,8 +161,8 @@ def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
             assert str(error)
             return
         accepted.append(document)
-        lint.lint(text)
-        (stage,) = lint.stages(text)
+        definition_file.lint(text)
+        (stage,) = definition_file.stages(text)
         assert set(stage.sections) <= sections, "a value has added a section"
         own = is_shell(read.post or "")  # these lines are the user's program, and no value
         for name in sections - {"files", "labels"} - (set() if own else {"post"}):

@@ -23,7 +23,7 @@ CALLS = ("open", "mkdir", "rename", "replace", "unlink", "rmdir", "link", "symli
 VERBS = {
     "status": "--disk", "reproduce": "last --compare last",
     "export": "last out", "report": "last -o out/report.html", "debug": "last --to out/debug.tar.gz",
-    "cp": "last:checkpoints/last last:attempts out", "collect": "last out/copy", "rm": "last --yes",
+    "collect": "last out --only checkpoints/last,attempts", "rm": "last --yes",
     "gc": "--yes --keep-checkpoints 1 --site ./site.yaml", "examples": "programs/ddp --save out/ddp.yaml",
     "run": "--save out/run.yaml -- true",
 }  # fmt: skip

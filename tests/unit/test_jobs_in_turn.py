@@ -11,8 +11,8 @@ import pytest
 from tests.unit.slurm_programs import SlurmPrograms
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.nodes import bad_hosts
-from torusrun.orchestrator.nodes.bad import noted
+from torusrun.orchestrator.run.attempts import bad_hosts
+from torusrun.orchestrator.run.bad_nodes import noted
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, JobAdded, KeptGoing, NoMoreJobs, Started, Submitted
@@ -71,7 +71,7 @@ def over(run: RunFolder) -> None:
 
 def test_each_job_begins_after_any_end_of_the_one_before_and_has_a_name_of_its_own(cluster: Cluster) -> None:
     run = cluster.submit()
-    script = run.attempt(1).jobs_script
+    script = run.attempt(1).script
     assert "--array" not in script.read_text() and f"--job-name={run.run_id}.1\n" in script.read_text()
     later = [f"--job-name={run.run_id}.1.{n} --dependency=afterany:{n}" for n in (1, 2, 3)]
     assert cluster.asked == [f"--parsable {words} {script}".replace("  ", " ") for words in ("", *later)]
@@ -154,7 +154,7 @@ def test_a_run_that_waits_for_such_a_run_waits_for_its_last_job(cluster: Cluster
     run = cluster.submit()
     cluster.queue("1 RUNNING", "2 PENDING", "3 PENDING", "4 PENDING")
     second = cluster.submit("--after", run.run_id)
-    assert "--dependency=afterany:4\n" in second.attempt(1).jobs_script.read_text()
+    assert "--dependency=afterany:4\n" in second.attempt(1).script.read_text()
 
 
 def test_hosts_that_turn_bad_are_left_out_of_each_later_job(cluster: Cluster) -> None:
@@ -178,7 +178,7 @@ def test_jobs_of_an_array_are_one_job_and_those_of_this_machine_have_no_site_key
     site = home / "site.yaml"
     site.write_text(site.read_text().replace("dependency", "array"))
     run = cluster.submit()
-    assert "#SBATCH --array=0-3%1" in run.attempt(1).jobs_script.read_text()
+    assert "#SBATCH --array=0-3%1" in run.attempt(1).script.read_text()
     events = ledger.events(run.ledger)
     assert next_job.jobs_of(events, 1) == ("1",) and not next_job.lacks_jobs(events, 1)
     assert ledger.last(events, Submitted, 1) and '"in_turn"' not in run.ledger.read_text()

@@ -20,17 +20,18 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.job import around, recorded
+from torusrun.orchestrator.job import recorded
 from torusrun.orchestrator.job.image import stage
 from torusrun.orchestrator.job.image.made_ready import verify
-from torusrun.orchestrator.job.place import placed
+from torusrun.orchestrator.job.in_job import InJob
+from torusrun.orchestrator.job.recorded import placed
 from torusrun.orchestrator.job.supervise import Supervisor
 from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.site import ContainerSettings
 from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.attempts import keep_going as attempts
 from torusrun.orchestrator.run.attempts.keep_going import Here, next_step
-from torusrun.orchestrator.run.attempts.script import scripts
+from torusrun.orchestrator.run.attempts.script import script
 from torusrun.orchestrator.run.folder import claim, ledger
 from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.end_words import ended
@@ -40,7 +41,6 @@ from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan import attempt_plan, plan_files
-from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.decide import Resume, Stop, Wait
 from torusrun.orchestrator.run.state.poll import look
@@ -72,9 +72,9 @@ def run(home: Path) -> RunFolder:
     (home / "run.yaml").write_text(RUN)
     first = attempt_plan.first(plan(home / "run.yaml"))
     made = RunFolder(first.plan.folder)
-    texts = scripts(first, made.attempt(1), request(first, made.attempt(1)))
-    assert "#SBATCH --array=0-4%1" in texts.jobs and "#SBATCH" not in texts.attempt
-    create.run(first, home, texts, Submitting(1, "kept.1", after=("/runs/awaited",), jobs=5))
+    text = script(first, made.attempt(1))
+    assert "#SBATCH --array=0-4%1" in text
+    create.run(first, home, text, Submitting(1, "kept.1", after=("/runs/awaited",), jobs=5))
     ledger.append(made.ledger, Submitted(1, "7", "slurm"))
     ledger.append(made.ledger, Started(1, "7_0", ("n1", "n2", "n3", "n4"), (8,)))
     return made
@@ -92,7 +92,7 @@ def test_the_next_attempt_has_a_folder_and_says_what_it_follows(run: RunFolder) 
     assert next_step(run, replace(HERE, name="7_1"), begin=True) == Resume(2)
     intent = ledger.last(ledger.events(run.ledger), Submitting, 2)
     assert intent and (intent.follows, bool(intent.by), intent.jobs, intent.after) == (1, True, 5, ("/runs/awaited",))
-    assert "#SBATCH" not in run.attempt(2).script.read_text() and not run.attempt(2).jobs_script.exists()
+    assert not run.attempt(2).script.exists(), "the job that is at work begins it"
     assert next_step(run, HERE, begin=True) == Resume(2), "it has not begun: the same attempt, not a third one"
 
 
@@ -156,7 +156,7 @@ def test_a_job_of_another_submission_or_a_superseded_one_leaves_the_run_alone(ru
     over(run, LIMIT)
     with alone(run):
         planned = replace(plan_files.read_attempt(run, 1), number=2)
-        create.attempt(run.attempt(2), planned, scripts(planned, run.attempt(2), request(planned, run.attempt(2))))
+        create.attempt(run.attempt(2), planned)
         ledger.append(run.ledger, Submitting(2, "kept.2", jobs=5))  # whether it was submitted is not known
     assert next_step(run, HERE, begin=True) == Stop("continues in another job")
     later = replace(HERE, first=2, begun=1)
@@ -271,14 +271,14 @@ def test_the_place_of_an_error_and_the_step_of_a_heartbeat_are_evidence(
 PAUSES = """
 import sys, time
 from pathlib import Path
-from torusrun.orchestrator.job import keep_going
+from torusrun.orchestrator.job import own_run
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.state.decide import Wait
 from tests.unit.clock import Clock
-keep_going.time = clock = Clock(time.time())
+own_run.time = clock = Clock(time.time())
 run = RunFolder(Path(sys.argv[1]))
-jobs, began_s = keep_going.Jobs(run, run.attempt(1), plan_files.read_first(run, 1)), clock.now_s
+jobs, began_s = own_run.OwnRun(run, run.attempt(1), plan_files.read_first(run, 1)), clock.now_s
 assert jobs._pause(Wait("waits", 15.0)) and 15 <= clock.now_s - began_s < 16
 assert not jobs._pause(Wait("waits", 1e6)) and clock.now_s < jobs.until_s, "the next job continues the run"
 jobs.asked_s = clock.now_s
@@ -293,12 +293,13 @@ def test_a_job_pauses_as_long_as_it_has_time_and_nobody_ends_it(run: RunFolder) 
 ENDS = """
 import sys
 from pathlib import Path
-from torusrun.orchestrator.job.keep_going import Jobs
+from torusrun.orchestrator.job.own_run import OwnRun
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.state.decide import Stop
 run = RunFolder(Path(sys.argv[1]))
-jobs, step = Jobs(run, run.attempt(1), plan_files.read_first(run, 1)), Stop("is over", later_job=sys.argv[2] == "True")
+jobs = OwnRun(run, run.attempt(1), plan_files.read_first(run, 1))
+step = Stop("is over", later_job=sys.argv[2] == "True")
 state = jobs._nothing_left(step)
 assert state.value == "TIMEOUT", "its exit code says how the run ended"
 """
@@ -339,8 +340,7 @@ def test_a_staged_image_is_sent_again_only_if_no_ranks_have_begun_in_the_job(
     monkeypatch.setattr(stage, "broadcast", lambda scheduler, image, folder, python, attempt: sent.append(attempt))
     monkeypatch.setattr(process, "die_with_parent", lambda number: None)
     for checked, times in ((False, 1), (True, 1), (False, 2)):
-        for name, value in around.variables("7_0", 1e12, [], checked=checked).items():
-            monkeypatch.setenv(name, value)
+        InJob("7_0", 9e9, keeps_going=True, checked=checked).write(run.attempt(1))
         supervisor = Supervisor(run, run.attempt(1), [])
         site = replace(supervisor.plan.site, container=ContainerSettings(stage="/local"))
         supervisor.plan = replace(supervisor.plan, site=site)
@@ -382,9 +382,8 @@ def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path)
                                    "keep_going: {attempts: 9, without_progress: 9}\n")  # fmt: skip
     first = attempt_plan.first(plan(home / "run.yaml"))
     made = RunFolder(first.plan.folder)
-    texts = scripts(first, made.attempt(1), request(first, made.attempt(1)))
-    create.run(first, home, texts, Submitting(1, "kept.1", jobs=9))
-    argv = [sys.executable, "-m", "torusrun.orchestrator.job.keep_going", str(made.attempt(1).folder)]
+    create.run(first, home, script(first, made.attempt(1)), Submitting(1, "kept.1", jobs=9))
+    argv = [sys.executable, "-m", "torusrun.orchestrator.job.loop", str(made.attempt(1).folder)]
     with alone(made), open(home / "said", "wb") as said:
         job = subprocess.Popen(argv, stdout=said, stderr=said)
         until(lambda: b"on " in (home / "said").read_bytes(), "the job to begin")
@@ -393,15 +392,26 @@ def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path)
     assert not made.attempt(1).end.exists() and not made.attempt(2).folder.exists()
 
 
+def test_a_step_of_the_script_that_fails_in_a_later_job_is_the_end_of_its_attempt(run: RunFolder) -> None:
+    over(run, LIMIT)
+    argv = [sys.executable, "-m", "torusrun.orchestrator.job.loop", str(run.attempt(1).folder), "`module load x`", "3"]
+    later = {**os.environ, **TASK, "SLURM_ARRAY_TASK_ID": "1"}
+    assert subprocess.run(argv, env=later, timeout=60, check=False).returncode == 1
+    end = End.read(run.attempt(2).end)
+    assert end and end.cause is Cause.CONFIGURATION and not end.certain
+    assert end.reason.startswith("`module load x` ended with exit code 3 on ") and not run.attempt(3).folder.exists()
+
+
 def test_the_record_of_an_end_that_cannot_be_read_stays(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorded, "time", Clock())
     path = run.attempt(1).end
     path.write_text("{")
-    assert not recorded.end_of(run.attempt(1)).certain and path.read_text() == "{"
+    assert not recorded.end_of(run.attempt(1), 1).certain and path.read_text() == "{"
     path.unlink()
-    assert recorded.end_of(run.attempt(1)) == End.read(path)
+    killed = recorded.end_of(run.attempt(1), -9)
+    assert killed == End.read(path) and killed.cause is Cause.KILLED and "killed by SIGKILL" in killed.reason
     LIMIT.write(path)
-    assert recorded.end_of(run.attempt(1)) == LIMIT
+    assert recorded.end_of(run.attempt(1), -9) == LIMIT
 
 
 WRITTEN = {  # while a slow squeue is asked, by the jobs of the run

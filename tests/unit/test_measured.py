@@ -8,9 +8,9 @@ import pytest
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.forecast.constants import number, table
 from torusrun.orchestrator.keys.load import load, load_site, measured_place
 from torusrun.orchestrator.predict import measurements
-from torusrun.orchestrator.predict.model.constants import number, table
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 ALPHA_S, BETA_S, STEP_S, IMAGE_S = 2e-4, 4e-9, 1e-3, 5e-5

@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.torus_cases import names, racks
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.forecast.networks import network
 from torusrun.orchestrator.keys.load import load_site
 from torusrun.orchestrator.place.cost import nccl, regular
 from torusrun.orchestrator.place.cost.all_reduce import AllReduceTime
@@ -19,8 +20,7 @@ from torusrun.orchestrator.place.cost.links import Level, Network
 from torusrun.orchestrator.place.cost.phases import PhaseLinks
 from torusrun.orchestrator.place.placement.rings import Rings
 from torusrun.orchestrator.place.placement.timing import timing
-from torusrun.orchestrator.predict.model.networks import network
-from torusrun.orchestrator.schedulers.expected_hosts import on_one_switch
+from torusrun.orchestrator.schedulers.topology import on_one_switch
 
 POWERS = (10, 13, 15, 18, 20, 23, 26, 29)
 # The network, its nodes, and the microseconds of an all-reduce of 2^POWERS bytes over all their GPUs.

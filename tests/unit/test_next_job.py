@@ -29,7 +29,7 @@ from torusrun.orchestrator.run.state.in_vain import (
     pause_s,
     same_error,
 )
-from torusrun.orchestrator.schedulers.arrays import whole, with_arrays
+from torusrun.orchestrator.schedulers.words import whole, with_arrays
 
 LIMIT = Ended(2, State.TIMEOUT, "its time limit is near", Cause.TIME_LIMIT)
 OWN = Status(State.TIMEOUT, "its time limit is near", cause=Cause.TIME_LIMIT)

@@ -20,15 +20,14 @@ from hypothesis import strategies as st
 from tests.unit.clock import Clock
 from tests.waiting import until
 from torusrun.orchestrator.job.load import cores, gpus, interfaces, monitor
-from torusrun.orchestrator.job.load.beat_file import BeatFile
 from torusrun.orchestrator.job.load.monitor import Look, Monitor, Watched, look
-from torusrun.orchestrator.job.load.step_times import StepsTold
-from torusrun.orchestrator.job.ranks.left_behind import LeftBehind
+from torusrun.orchestrator.job.load.step_times import BeatFile, StepsTold
+from torusrun.orchestrator.job.ranks.beginning import LeftBehind
 from torusrun.orchestrator.run.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.training.files import job_memory
-from torusrun.training.reporting import step_times
-from torusrun.training.reporting.step_times import TELL_S, StepTimes
+from torusrun.training.reporting import heartbeat
+from torusrun.training.reporting.heartbeat import TELL_S, StepTimes
 
 RECORDED = Path(__file__).parent / "recorded" / "load"
 MEMINFO_TOTAL, MEMINFO_AVAILABLE = 24684084 * 1024, 21629804 * 1024
@@ -170,7 +169,7 @@ def test_a_rank_computes_no_less_than_nothing(step_s: float, waited: float | Non
 
 @pytest.fixture
 def told(tmp_path: Path) -> StepsTold:
-    return StepsTold(step_times.address(TOKEN), [3, 4], BeatFile(tmp_path / "beat.json"))
+    return StepsTold(heartbeat.address(TOKEN), [3, 4], BeatFile(tmp_path / "beat.json"))
 
 
 def hear(told: StepsTold) -> tuple[RankSteps, ...]:
@@ -181,7 +180,7 @@ def hear(told: StepsTold) -> tuple[RankSteps, ...]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(step_times, "time", made)
+    monkeypatch.setattr(heartbeat, "time", made)
     return made
 
 
@@ -210,7 +209,7 @@ def test_a_rank_that_nobody_listens_to_continues_and_is_heard_later(
     told.close()
     times = StepTimes(3, TOKEN)
     times.add(1, 1, 0.5, 0.25)
-    later = StepsTold(step_times.address(TOKEN), [3], BeatFile(tmp_path / "beat.json"))
+    later = StepsTold(heartbeat.address(TOKEN), [3], BeatFile(tmp_path / "beat.json"))
     clock.sleep(TELL_S)
     times.add(2, 1, 1.5, 0.75)
     (heard,) = hear(later)
@@ -231,7 +230,7 @@ def test_a_rank_that_nobody_listens_to_continues_and_is_heard_later(
 )
 def test_what_no_rank_of_this_node_would_say_is_passed_over(told: StepsTold, said: bytes) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        out.sendto(said, step_times.address(TOKEN))
+        out.sendto(said, heartbeat.address(TOKEN))
     assert hear(told) == ()
     told.close()
 

@@ -24,6 +24,7 @@ from torusrun.orchestrator.run.folder import kept_secrets, ledger
 from torusrun.orchestrator.run.folder.events import Ended, Notified
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.hooks import Over
 from torusrun.orchestrator.run.plan import secret_values
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.poll import look
@@ -256,7 +257,7 @@ def test_one_process_sends_for_all_runs_that_a_command_sees(home: Path, monkeypa
     working = begin.process.detach(["sleep", "1000"], sys.stderr.buffer)
     begin._senders.append(working)
     try:
-        begin.from_client([begin.Over(runs[0], 1, ["end"], State.FAILED, [])])
+        begin.from_client([Over(runs[0], 1, ["end"], State.FAILED, [])])
         assert begin._senders[-1] is working and not begin._begun, "the next look sends, once the process has ended"
     finally:
         working.kill()

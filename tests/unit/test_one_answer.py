@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torusrun.orchestrator.cli.dryrun.look import dry_run
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.place.cost.shapes import shapes
-from torusrun.orchestrator.predict.forecast_at_submit import forecast_at_submit
+from torusrun.orchestrator.run.plan.forecast import forecast_at_submit
 from torusrun.orchestrator.run.plan.host_order import ordered
 from torusrun.orchestrator.run.plan.plan import plan
 
@@ -41,7 +41,6 @@ SYNCS = st.sampled_from(
         "buckets: one",
         "buckets: fujitsu",
         "wire: fp32",
-        "every: 4",
     ]
 )
 

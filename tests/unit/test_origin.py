@@ -14,11 +14,10 @@ from torusrun.orchestrator.base import command_line
 from torusrun.orchestrator.base.json_files import read_object, write_json, write_text
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.predict.forecast import forecast_of
-from torusrun.orchestrator.predict.forecast_at_submit import forecast_at_submit
 from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast, read
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.forecast import forecast_at_submit, forecast_of
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.training.reporting.metrics import Metrics
 

@@ -114,8 +114,8 @@ def test_another_users_checkout_is_not_queried_about(checkout: Path, tmp_path: P
 
 
 def test_a_folder_in_no_checkout_has_no_commit(tmp_path: Path) -> None:
-    assert provenance.gather(tmp_path) == (provenance.gather(tmp_path)[0], "")
-    assert provenance.gather(tmp_path)[0]["git"] is None
+    facts, diff = provenance.gather(tmp_path)
+    assert facts["git"] is None and diff == ""
 
 
 def test_the_diff_quotes_no_file_that_holds_secrets(checkout: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from torusrun.training.recipe.options import complaints
+from torusrun.training.recipe.fits import complaints
 from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 
 FILES = {"root": "/data"}

@@ -12,7 +12,7 @@ from torusrun.orchestrator.job import gather, relay
 from torusrun.orchestrator.job.relay import Relay
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.run.program.sources import growing
+from torusrun.orchestrator.run.program import progress as sources
 from torusrun.orchestrator.run.program.what_runs import MetricsSource, Program
 from torusrun.orchestrator.run.state.pace import progress
 from torusrun.orchestrator.show.screen.losses import Losses
@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def of(run: RunFolder, attempt: Attempt, pattern: str = "", clock: Callable[[], float] = time.time) -> Relay:
-    return Relay(Program(("true",), metrics=MetricsSource(str(attempt.metrics), "", pattern)), run, attempt, clock)
+    return Relay(Program(("true",), metrics=MetricsSource(str(attempt.metrics), pattern)), run, attempt, clock)
 
 
 def test_json_lines_and_a_pattern_become_steps_of_the_attempt(run: RunFolder) -> None:
@@ -111,7 +111,7 @@ def test_matches_of_a_pattern_without_a_step_are_not_counted_as_steps(run: RunFo
 def test_a_file_that_cannot_be_read_in_time_is_given_up(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a network file system that hangs: the interruption is not taken for an error of the file."""
     monkeypatch.setattr(relay, "LONGEST_S", 0.2)
-    monkeypatch.setattr(growing.os, "pread", lambda descriptor, size, at: time.sleep(60))
+    monkeypatch.setattr(sources.os, "pread", lambda descriptor, size, at: time.sleep(60))
     attempt = run.attempt(2)
     attempt.metrics.write_text(json.dumps({"step": 1}) + "\n")
     reading = of(run, attempt)

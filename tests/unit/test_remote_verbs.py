@@ -12,10 +12,10 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli import api
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.nodes.bad import memory
 from torusrun.orchestrator.remote import remote_runs
 from torusrun.orchestrator.remote.host import LoginHost
 from torusrun.orchestrator.remote.remote_runs import Known
+from torusrun.orchestrator.run.bad_nodes import memory
 from torusrun.orchestrator.run.folder.records import End
 
 SITE = f"""host: {HERE.address}
@@ -148,9 +148,9 @@ def test_python_has_the_same_functions(
     only = run.collect(home / "some", only="code/site.yaml,rank-0000.log")
     files = {str(path.relative_to(only)) for path in only.rglob("*") if path.is_file()}
     assert files == {"code/site.yaml", "attempts/1/logs/rank-0000.log", "attempts/2/logs/rank-0000.log"}
-    assert main(["cp", f"{run.id}:attempts/2/logs/rank-0000.log", str(home / "copied")]) == 0
-    assert (home / "copied").read_bytes() == log.read_bytes()
-    assert main(["cp", f"{run.id}:attempts/3", str(home / "none")]) == 2
+    assert main(["collect", run.id, str(home), "--only", "attempts/2/logs/rank-0000.log"]) == 0
+    assert (home / "rank-0000.log").read_bytes() == log.read_bytes()
+    assert main(["collect", run.id, str(home), "--only", "attempts/3"]) == 2
     assert "has no file attempts/3" in capsys.readouterr().err and not list(home.glob(".torusrun-*"))
     assert not list((far / "torusrun/runs").glob(".torusrun-*")), "no copy is left over there"
     for folder in (far / "torusrun/runs" / run.id, home / "out"):
@@ -202,7 +202,7 @@ def test_a_sweep_is_submitted_followed_and_resumed_on_the_login_node(
     assert (folder / f"{sweep}.1/code/program.sh").exists()
     assert main(["status"]) == 0
     assert "2 members: 1 FAILED, 1 COMPLETED" in capsys.readouterr().out
-    assert main(["sweep", "last", "--json"]) == 0
+    assert main(["status", sweep, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["members"]
     assert [(row["settings"], row["state"]) for row in rows] == [
         ({"env.N": "1"}, "COMPLETED"),

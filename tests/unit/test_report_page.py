@@ -20,20 +20,20 @@ from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.place.hosts.hostlist import expand
-from torusrun.orchestrator.predict.answers.placement import outlook
-from torusrun.orchestrator.predict.forecast import forecast_of
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.node_load import NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.secret_forms import REMOVED
+from torusrun.orchestrator.run.plan.forecast import forecast_of
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.show.page import facts as facts_of
 from torusrun.orchestrator.show.page import foreign, made
 from torusrun.orchestrator.show.page.document import document
 from torusrun.orchestrator.show.page.facts import RunFacts
 from torusrun.orchestrator.show.page.settings import differing, settings
+from torusrun.orchestrator.show.placement import outlook
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "wbr", "br"}

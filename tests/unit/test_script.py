@@ -202,6 +202,25 @@ def test_a_step_before_the_entry_that_fails_is_named(site: str, told: str, tmp_p
     assert not (run.attempt(1).folder / "never").exists()
 
 
+@pytest.mark.parametrize("began", [False, True])
+def test_a_step_that_fails_before_a_later_attempt_is_handed_to_the_entry(began: bool, tmp_path: Path) -> None:
+    (tmp_path / "python").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/words\n')
+    (tmp_path / "python").chmod(0o700)
+    made = planned(tmp_path, SITES["slurm"].partition("modules")[0] + "setup: [(exit 3)]\nattempts: 9\n")
+    made = replace(made, folder=tmp_path, python=str(tmp_path / "python"))
+    attempt = RunFolder(tmp_path).attempt(1)
+    attempt.folder.mkdir(parents=True)
+    if began:
+        attempt.end.write_text("{}")
+    subprocess.run(["bash"], input=scripts.script(AttemptPlan(1, made), attempt), text=True, timeout=20)
+    assert (tmp_path / "words").exists() == began
+    if began:
+        assert (tmp_path / "words").read_text().splitlines()[-3:] == [str(attempt.folder), "`(exit 3)`", "3"]
+    else:
+        end = End.read(attempt.end)
+        assert end and end.cause is Cause.CONFIGURATION and end.reason.endswith("see jobs.err")
+
+
 def test_a_setup_line_is_not_a_directive(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="must not begin with '#'"):
         planned(tmp_path, SITES["gridengine"] + "setup: [' #$ -q evil.q']\n")

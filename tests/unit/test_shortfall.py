@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.attempts import create
-from torusrun.orchestrator.run.attempts.script import Scripts, script
+from torusrun.orchestrator.run.attempts.script import script
 from torusrun.orchestrator.run.folder.events import Submitting
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -30,7 +30,7 @@ def ended(home: Path, slots: int) -> End:
     (home / "hosts").write_text("".join(hosts))
     first = AttemptPlan(1, plan(home / "run.yaml"))
     attempt = RunFolder(first.plan.folder).attempt(1)
-    create.run(first, home, Scripts(script(first, attempt)), Submitting(1, first.plan.run_id))
+    create.run(first, home, script(first, attempt), Submitting(1, first.plan.run_id))
     in_job = {"JOB_ID": "7", "NSLOTS": str(slots), "NHOSTS": "4", "PE_HOSTFILE": str(home / "hosts"), "PATH": str(home)}
     subprocess.run(
         [sys.executable, "-m", "torusrun.orchestrator.job.attempt", str(attempt.folder)],

@@ -12,8 +12,8 @@ from torusrun.orchestrator.keys.load import load
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.software import Software
 from torusrun.orchestrator.run.image.login import in_short, login
-from torusrun.orchestrator.schedulers.software import activating
-from torusrun.orchestrator.sites.checks import software as checking
+from torusrun.orchestrator.schedulers.script import activating
+from torusrun.orchestrator.sites.checks import images
 
 SITE = "scheduler: local\nlauncher: spawn\nnode: {ranks: 1}\nruns: runs\n"
 RUN = "name: x\nsite: ./site.yaml\nnodes: 1\ncode: none\ncommand: [python, -V]\n"
@@ -72,7 +72,7 @@ def test_a_torch_that_does_not_fit_the_nodes_fails(project: Path) -> None:
     for cuda, flags in (("None", ""), ("'12.8'", "sm_70"), ("'12.8'", "sm_70 sm_90")):
         kernels = f"class _C:\n    _cuda_getArchFlags = staticmethod(lambda: {flags!r})\n"
         module.write_text(f"__version__ = '2.9'\nclass version:\n    cuda = {cuda}\n{kernels}")
-        found = [check for check in checking.checks(gpus, software) if check.name == "PyTorch"]
+        found = [check for check in images.software_checks(gpus, software) if check.name == "PyTorch"]
         outcomes.append((found[0].outcome, found[0].said))
     assert outcomes == [
         ("failed", "torch 2.9, without CUDA, and the site's nodes have GPUs"),

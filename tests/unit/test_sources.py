@@ -1,13 +1,8 @@
-"""Progress read from what programs write: the same rows however the bytes arrive, and none made of garbage.
+"""Progress read from what programs write: the same rows however the bytes arrive, and none made of garbage."""
 
-recorded/tensorboard: written by PyTorch 2.13's SummaryWriter, tensorboardX 2.6 and TensorBoard 2.21's own writer.
-"""
-
-import contextlib
 import json
 import os
 import re
-import struct
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,14 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.run.folder import metrics
-from torusrun.orchestrator.run.program.sources.event import parse
-from torusrun.orchestrator.run.program.sources.lines import JsonLines, LineSource, PatternSource
-from torusrun.orchestrator.run.program.sources.rows import MOST_NUMBERS, Row, row
-from torusrun.orchestrator.run.program.sources.tensorboard import TensorBoard
-from torusrun.orchestrator.run.program.sources.tfrecord import LARGEST_BYTES, Records, masked_checksum
+from torusrun.orchestrator.run.program.progress import MOST_NUMBERS, JsonLines, LineSource, PatternSource, Row, row
 
-RECORDED = Path(__file__).parent / "recorded" / "tensorboard"
-EVENTS = "events.out.tfevents.1700000000.node.1.0"
+WRITTEN = "written"
 LOSS = re.compile(r"(?:step (?P<step>\S+) )?loss=(?P<loss>\S+)")
 
 
@@ -33,14 +23,13 @@ def never() -> float:
     return 0.0
 
 
-MAKE: dict[str, Callable[[Path], LineSource | TensorBoard]] = {
-    "json": lambda folder: JsonLines(folder / EVENTS, never),
-    "pattern": lambda folder: PatternSource(folder / EVENTS, LOSS, never),
-    "tensorboard": lambda folder: TensorBoard(folder, never),
+MAKE: dict[str, Callable[[Path], LineSource]] = {
+    "json": lambda folder: JsonLines(folder / WRITTEN, never),
+    "pattern": lambda folder: PatternSource(folder / WRITTEN, LOSS, never),
 }
 JSON = b'{"step": 1, "loss": 0.5}\n{"lr": 1e-3, "x": NaN}\r\n[1]\n{"step": 9\n{"global_step": 7, "train_loss": 2}\n'
 LOG = b"start\nstep 3 loss=0.25, more\rloss=nan\nstep x loss=1\n\xff\xfe loss=7\nloss=none\nstep 12/100 loss=2.5e-3"
-CONTENT = {"json": JSON, "pattern": LOG, "tensorboard": (RECORDED / "torch" / EVENTS).read_bytes()}
+CONTENT = {"json": JSON, "pattern": LOG}
 
 
 def rows_of(kind: str, content: bytes, cuts: list[int]) -> list[Row]:
@@ -50,7 +39,7 @@ def rows_of(kind: str, content: bytes, cuts: list[int]) -> list[Row]:
         found = source.new_rows()
         at = 0
         for cut in [*sorted(cuts), len(content)]:
-            with (Path(place) / EVENTS).open("ab") as file:
+            with (Path(place) / WRITTEN).open("ab") as file:
                 file.write(content[at:cut])
             at = max(at, cut)
             found += source.new_rows()
@@ -73,8 +62,7 @@ def test_a_file_read_in_pieces_gives_the_same_rows(kind: str, data: st.DataObjec
 @settings(max_examples=40)
 @given(garbage=st.binary(max_size=200))
 def test_garbage_hides_no_row_before_it_and_makes_none_that_metrics_may_not_hold(kind: str, garbage: bytes) -> None:
-    before, lines = CONTENT[kind], b"" if kind == "tensorboard" else b"\n"
-    known, found = rows_of(kind, before, []), rows_of(kind, before + lines + garbage, [])
+    known, found = rows_of(kind, CONTENT[kind], []), rows_of(kind, CONTENT[kind] + b"\n" + garbage, [])
     assert known and repr(found[: len(known)]) == repr(known)
     for made in found:
         assert metrics.row_of(json.dumps({"event": "step", "attempt": 1, **made}).encode()), made
@@ -91,27 +79,6 @@ def test_any_flat_object_makes_a_row_within_the_limits(content: dict[str, object
     for found in rows_of("json", json.dumps(content).encode(), []):
         assert metrics.row_of(json.dumps({"event": "step", "attempt": 1, **found}).encode()), found
         assert all(re.fullmatch(r"[A-Za-z0-9_./-]{1,100}", name) for name in found)
-
-
-@given(st.data())
-def test_a_damaged_event_is_one_of_numbers_or_a_value_error(data: st.DataObject) -> None:
-    message = bytearray(data.draw(st.sampled_from(Records().feed(CONTENT["tensorboard"]))))
-    for at in data.draw(st.lists(st.integers(0, len(message) - 1), max_size=4)):
-        message[at] = data.draw(st.integers(0, 255))
-    try:
-        event = parse(bytes(message[: data.draw(st.integers(0, len(message)))]))
-    except ValueError:
-        return
-    assert (type(event.t), type(event.step)) == (float, int)
-    assert all(type(tag) is str and type(value) in (int, float) for tag, value in event.scalars.items())
-
-
-def test_an_event_that_is_cut_off_has_no_numbers_of_its_own() -> None:
-    for message in Records().feed(CONTENT["tensorboard"]):
-        whole = {*map(repr, parse(message).scalars.items())}
-        for end in range(len(message)):
-            with contextlib.suppress(ValueError):
-                assert {*map(repr, parse(message[:end]).scalars.items())} <= whole
 
 
 def test_json_lines_without_a_step_belong_to_the_step_before() -> None:
@@ -149,7 +116,7 @@ def test_a_long_line_of_a_log_is_cut() -> None:
 @pytest.mark.parametrize("kind", MAKE)
 def test_a_file_cut_short_or_replaced_is_read_from_its_start(kind: str, tmp_path: Path) -> None:
     source = MAKE[kind](tmp_path)
-    file = tmp_path / EVENTS
+    file = tmp_path / WRITTEN
     file.write_bytes(CONTENT[kind])
     first = source.new_rows(final=True)
     assert first and not source.new_rows(final=True)
@@ -167,57 +134,5 @@ def test_a_file_cut_short_or_replaced_is_read_from_its_start(kind: str, tmp_path
 def test_what_is_no_file_has_no_rows(kind: str, tmp_path: Path) -> None:
     source = MAKE[kind](tmp_path)
     assert source.new_rows() == []
-    os.mkfifo(tmp_path / EVENTS)
+    os.mkfifo(tmp_path / WRITTEN)
     assert source.new_rows(final=True) == []
-
-
-def test_the_scalars_of_pytorchs_writer() -> None:
-    found = TensorBoard(RECORDED / "torch").new_rows(final=True)
-    assert [row["step"] for row in found] == [0, 10, 20, 30, 40, 50]
-    t = 1795300684.4153593
-    step_10 = {"train/loss": 0.18181819, "lr": 0.1, "val/loss": 3.0, "loss": 0.18181819}
-    assert found[1] == {"step": 10, "t": t, **step_10}
-    last = {name: found[5][name] for name in found[5] if name not in ("step", "t")}
-    assert last == {"train/loss": None, "loss": None, "double": 0.33333334, "tensor": 7.5}
-
-
-def test_tags_in_folders_of_their_own_are_distinguished() -> None:
-    losses = [(row["step"], row["loss"]) for row in TensorBoard(RECORDED / "x").new_rows(final=True) if "loss" in row]
-    assert losses == [(1, 0.25), (2, 0.5)]
-    found = TensorBoard(RECORDED / "keras").new_rows(final=True)
-    values = [{name: row[name] for name in row if name not in ("step", "t")} for row in found]
-    assert sorted(values, key=str) == [
-        {"epoch_loss": 0.5, "loss": 0.5},
-        {"epoch_loss": 1.5, "loss": 1.5},
-        {"validation/epoch_loss": 0.5},
-        {"validation/epoch_loss": 1.5},
-    ]
-
-
-def test_a_step_is_reported_while_it_is_the_last_and_once(tmp_path: Path) -> None:
-    (tmp_path / EVENTS).write_bytes(CONTENT["tensorboard"])
-    source = TensorBoard(tmp_path, lambda: 2e9)
-    assert source.new_rows()[-1]["step"] == 50
-    assert source.new_rows(final=True) == []
-
-
-def framed(content: bytes) -> bytes:
-    header = struct.pack("<Q", len(content))
-    ends = [struct.pack("<I", masked_checksum(part)) for part in (header, content)]
-    return header + ends[0] + content + ends[1]
-
-
-def test_records_that_are_damaged_or_large_are_left_out() -> None:
-    large, damaged = framed(b"x" * (LARGEST_BYTES + 1)), framed(b"bad").replace(b"bad", b"bat")
-    content = framed(b"one") + large + damaged + framed(b"two")
-    for size in (1, 7, len(content)):
-        records = Records()
-        pieces = [content[at : at + size] for at in range(0, len(content), size)]
-        assert [found for piece in pieces for found in records.feed(piece)] == [b"one", b"two"]
-    assert records.feed(b"\0" * 12 + framed(b"three")) == [] and records.damaged
-
-
-def test_the_checksum_is_the_published_one() -> None:
-    """RFC 3720, appendix B.4: the CRC-32C of 32 zero bytes is 8a9136aa."""
-    crc = 0x8A9136AA
-    assert masked_checksum(bytes(32)) == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFF_FFFF

@@ -21,8 +21,8 @@ from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.index import find
 from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.plan.chain import attempts
-from torusrun.orchestrator.schedulers import last_action, starts
-from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers import answers
+from torusrun.orchestrator.schedulers.client import Client, answers_file
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
@@ -104,65 +104,57 @@ def count(client: Client) -> int:
 
 def age(client: Client, by_s: float) -> None:
     """Make the kept answers older."""
-    states = last_action.place(client.scheduler)
-    place = states.with_name(f"{states.stem}-starts.json")
-    kept = {key: [asked_s - by_s, start_s] for key, (asked_s, start_s) in json.loads(place.read_text()).items()}
-    place.write_text(json.dumps(kept))
+    place = answers_file(client.scheduler)
+    kept = json.loads(place.read_text())
+    starts = {key: [asked_s - by_s, start_s] for key, (asked_s, start_s) in kept["starts"].items()}
+    place.write_text(json.dumps({**kept, "starts": starts}))
 
 
 def test_one_query_answers_all_until_it_is_too_old(client: Client) -> None:
     for _ in range(3):
-        assert starts.of_jobs(client, ["1", "2"]) == {"1": START.timestamp()}
-    assert count(client) == 1 and starts.of_jobs(client, []) == {}
-    assert starts.of_jobs(client, ["3"]) == {} and count(client) == 1, "a new job does not cost a query at once"
-    age(client, starts.LEAST_S)
-    assert starts.of_jobs(client, ["1"]) and count(client) == 1
-    assert starts.of_jobs(client, ["1", "3"]) == {"1": START.timestamp()} and count(client) == 2
-    age(client, starts.EVERY_S)
-    assert starts.of_jobs(client, ["1"]) and count(client) == 3
+        assert answers.starts(client, ["1", "2"]) == {"1": START.timestamp()}
+    assert count(client) == 1 and answers.starts(client, []) == {}
+    assert answers.starts(client, ["3"]) == {} and count(client) == 1, "a new job does not cost a query at once"
+    age(client, answers.STARTS_LEAST_S)
+    assert answers.starts(client, ["1"]) and count(client) == 1
+    assert answers.starts(client, ["1", "3"]) == {"1": START.timestamp()} and count(client) == 2
+    age(client, answers.STARTS_EVERY_S)
+    assert answers.starts(client, ["1"]) and count(client) == 3
 
 
 def test_a_scheduler_that_fails_is_not_queried_again_at_once(client: Client) -> None:
     queue = client.scheduler.folder / "queue"  # type: ignore[attr-defined]
     queue.unlink()
-    assert starts.of_jobs(client, ["1"]) == starts.of_jobs(client, ["1"]) == {} and count(client) == 1
-
-
-@pytest.mark.parametrize("damage", ["", "[]", "{", '{"1": [1]}', '{"1": "x"}'])
-def test_a_damaged_answer_is_requested_again(damage: str, client: Client) -> None:
-    starts.of_jobs(client, ["1"])
-    states = last_action.place(client.scheduler)
-    states.with_name(f"{states.stem}-starts.json").write_text(damage)
-    assert starts.of_jobs(client, ["1"]) and count(client) == 2
+    assert answers.starts(client, ["1"]) == answers.starts(client, ["1"]) == {} and count(client) == 1
 
 
 def test_without_a_place_every_process_asks(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/no/such")
-    assert starts.of_jobs(client, ["1"]) and starts.of_jobs(client, ["1"]) and count(client) == 2
+    assert answers.starts(client, ["1"]) and answers.starts(client, ["1"]) and count(client) == 2
 
 
 def test_equal_requests_share_an_answer_before_their_submission(client: Client, tmp_path: Path) -> None:
     request = Request("x", 2, 1, 1, 0, None, 60.0, None, None, tmp_path / "out", tmp_path / "err")
     for name in ("x", "y"):
-        found = starts.before_submission(client, "script", replace(request, name=name, stdout=tmp_path / name))
+        found = answers.start_before_submission(client, "script", replace(request, name=name, stdout=tmp_path / name))
         assert found == START.timestamp()
     assert count(client) == 1
-    starts.before_submission(client, "script", replace(request, nodes=4))
+    answers.start_before_submission(client, "script", replace(request, nodes=4))
     assert count(client) == 2
-    assert starts.of_jobs(client, ["1"]) and count(client) == 3, "a query before a submission is none about jobs"
+    assert answers.starts(client, ["1"]) and count(client) == 3, "a query before a submission is none about jobs"
     with pytest.raises(UserError, match="cannot check a job"):
-        starts.before_submission(Client(PBS(), 10.0), "script", request)
+        answers.start_before_submission(Client(PBS(), 10.0), "script", request)
 
 
 def test_a_query_for_which_no_time_is_left_keeps_nothing(client: Client) -> None:
-    assert not starts.of_jobs(replace(client, until_s=time.monotonic() - 1.0), ["1"])
+    assert not answers.starts(replace(client, until_s=time.monotonic() - 1.0), ["1"])
     assert count(client) == 0
-    assert starts.of_jobs(client, ["1"]) and count(client) == 1
+    assert answers.starts(client, ["1"]) and count(client) == 1
 
 
 def test_a_scheduler_without_estimates_is_not_queried() -> None:
     for name in ("local", "gridengine"):
-        assert starts.of_jobs(Client(schedulers.get(name), 10.0), ["1"]) == {}
+        assert answers.starts(Client(schedulers.get(name), 10.0), ["1"]) == {}
 
 
 @pytest.fixture

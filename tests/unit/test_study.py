@@ -63,7 +63,7 @@ def test_what_a_study_chooses_from(text: str, searched: Searched, checked: list[
     [
         ("study: optuna, trials: 4, env.X: [1]", "a study needs 'metric': what it compares"),
         ("study: optuna, metric: loss, goal: min, env.X: [1]", "a study needs 'trials': how many members it has"),
-        (f"{OPTUNA}, random: 2, env.X: [1]", "'list' and 'random' choose members before"),
+        (f"{OPTUNA}, list: [{{env.X: 1}}], env.Y: [1]", "'list' chooses members before"),
         (OPTUNA, "nothing to choose"),
         (f"{OPTUNA}, nodes: [1, 2]", "'nodes' must be known before the submission"),
         (f"{OPTUNA}, train.recipe: [a]", "'train.recipe' must be known before the submission"),
@@ -110,7 +110,7 @@ def test_members_of_a_study_are_submitted_without_values(cluster: Studied, capsy
     assert "#SBATCH --array=0-3%1\n" in cluster.script(1), "an eighth of four members, and not all at once"
     assert made.settings() == [{}] * 4
     assert read_attempt(made.folders[2], 1).plan.chosen_values == {}
-    assert main(["sweep", made.id, "--json"]) == 0
+    assert main(["status", made.id, "--json"]) == 0
     assert [row["settings"] for row in json.loads(capsys.readouterr().out)["members"]] == [{}] * 4
     assert {path.stat().st_mode & 0o777 for path in (made.folder.study, made.folder.record)} == {0o600}
 
@@ -199,20 +199,20 @@ def test_results_are_reported_and_a_resumed_member_continues_with_its_values(
     well, badly, silent, again = made.folders
     values = [begin(run) for run in made.folders]
     reports(well, score=0.5)
-    job.report(well, 1, End(State.COMPLETED, "done"))
-    job.report(badly, 1, End(State.FAILED, "exit 3"))
-    job.report(silent, 1, End(State.COMPLETED, "done"))
+    job.ended(well, 1, End(State.COMPLETED, "done"), wait=False)
+    job.ended(badly, 1, End(State.FAILED, "exit 3"), wait=False)
+    job.ended(silent, 1, End(State.COMPLETED, "done"), wait=False)
     assert (
         f"{silent.run_id} has reported no 'score' (nothing): its study counts it as failed" in capsys.readouterr().err
     )
     for end in (End(State.FAILED, "exit 3", kept_going=True), End(State.TIMEOUT, "time")):
-        job.report(again, 1, end)
+        job.ended(again, 1, end, wait=False)
     assert [state for _, state, _ in trials(made)] == ["COMPLETE", "FAIL", "FAIL", "RUNNING"]
     assert begin(badly) == values[1]
     reports(badly, score=0.25)
-    job.report(badly, 1, End(State.COMPLETED, "done"))
-    job.report(badly, 1, End(State.COMPLETED, "done"))  # its job is begun again
-    job.close(again)
+    job.ended(badly, 1, End(State.COMPLETED, "done"), wait=False)
+    job.ended(badly, 1, End(State.COMPLETED, "done"), wait=False)  # its job is begun again
+    job.over(again, 1, read_attempt(again, 1).plan)
     assert trials(made)[1:] == [("1", "FAIL", None), ("2", "FAIL", None), ("3", "FAIL", None), ("1", "COMPLETE", 0.25)]
 
 
@@ -222,10 +222,10 @@ def test_an_older_attempt_does_not_end_the_trial_of_a_newer_one(cluster: Studied
     run = made.folders[0]
     begin(run)
     claim.take(run, 2)
-    job.report(run, 1, End(State.CANCELLED, "attempt 2 of this run has begun"))
+    job.ended(run, 1, End(State.CANCELLED, "attempt 2 of this run has begun"), wait=False)
     assert trials(made) == [("0", "RUNNING", None)]
     reports(run, score=0.5)
-    job.report(run, 2, End(State.COMPLETED, "done"))
+    job.ended(run, 2, End(State.COMPLETED, "done"), wait=False)
     assert trials(made) == [("0", "COMPLETE", 0.5)]
 
 
@@ -306,4 +306,4 @@ def test_a_run_without_a_study_has_nothing_to_do_with_optuna(cluster: Studied, m
     (run, _) = cluster.submit("env.X=1,2").folders
     planned = read_attempt(run, 1)
     assert job.begin(run, planned) is planned
-    job.report(run, 1, End(State.COMPLETED, "done"))
+    job.ended(run, 1, End(State.COMPLETED, "done"), wait=False)

@@ -12,7 +12,7 @@ import pytest
 
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.attempts import create
-from torusrun.orchestrator.run.attempts.script import Scripts, script
+from torusrun.orchestrator.run.attempts.script import script
 from torusrun.orchestrator.run.folder import claim, ledger
 from torusrun.orchestrator.run.folder.events import CancelRequested, Submitting
 from torusrun.orchestrator.run.folder.records import End
@@ -66,7 +66,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
             first = AttemptPlan(1, plan(home / "run.yaml"))
             runs[name] = RunFolder(first.plan.folder)
             attempt = runs[name].attempt(1)
-            create.run(first, home, Scripts(script(first, attempt)), Submitting(1, first.plan.run_id))
+            create.run(first, home, script(first, attempt), Submitting(1, first.plan.run_id))
             case.before(runs[name])
             argv = [sys.executable, "-m", "torusrun.orchestrator.job.attempt", str(attempt.folder)]
             jobs.append(subprocess.Popen(argv, env={**os.environ}, stdout=subprocess.DEVNULL))

@@ -42,14 +42,6 @@ def test_an_option_replaces_the_values_of_the_file_and_adds_to_them() -> None:
     assert made("null", "a={from: 1, to: 4, log: 3}") == ["a=1", "a=2", "a=4"]
 
 
-def test_a_random_choice_is_the_same_for_the_same_seed_and_has_no_member_twice() -> None:
-    many = "a: {from: 0.0, to: 1, linear: 100}, b: {from: 0.0, to: 1, linear: 100}"
-    chosen = made(f"{{{many}, random: 50, seed: 1}}")
-    assert chosen == made(f"{{{many}, random: 50, seed: 1}}")
-    assert chosen != made(f"{{{many}, random: 50, seed: 2}}")
-    assert len({*chosen}) == 50
-
-
 @pytest.mark.parametrize(
     ("sweep", "option", "says"),
     [
@@ -65,7 +57,6 @@ def test_a_random_choice_is_the_same_for_the_same_seed_and_has_no_member_twice()
         ("{a: [1, 2, 1]}", "", "members 0 and 2 are the same: a=1"),
         ("{at_once: 2}", "", "it has no values"),
         ("{at_once: 0, a: [1]}", "", "'sweep.at_once' must be at least 1"),
-        ("{a: [1, 2], random: 3}", "", "3 is more than all 2 combinations"),
         ("{a: {from: 0, to: 4999, linear: 5000}, b: [1, 2]}", "", "10,000 combinations are more than 5,000"),
         ("null", "a", "--sweep a: write it as KEY=A,B,C"),
         ("null", "a b=1", "--sweep a b=1: 'a b' is not the key of a run"),

@@ -21,7 +21,7 @@ from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.cli.api import Sweep, open_sweep, plan_sweep, submit, sweep
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.job.member import _of_this_task
+from torusrun.orchestrator.job.loop import _of_task
 from torusrun.orchestrator.run.folder import index, ledger, sweep_folder
 from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Started, Submitted
 from torusrun.orchestrator.run.folder.records import End
@@ -32,8 +32,8 @@ from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.sweeps import cost
 from torusrun.orchestrator.sweeps.batches import Batch
-from torusrun.orchestrator.sweeps.spent import Spent, spent
 from torusrun.orchestrator.sweeps.submit import first, proposed
+from torusrun.orchestrator.sweeps.table import Spent, spent
 
 LATER_S = 120.0  # after a submission, when a scheduler would show the job
 # Each job has a line in the file `jobs`: its id, its name and the number of its tasks.
@@ -110,7 +110,7 @@ def test_members_are_the_tasks_of_one_array(cluster: Cluster) -> None:
         submitted.wait(0.0)
     assert submitted.settings()[2] == {"env.X": "3"}
     attempts = [run.attempt(1) for run in submitted.folders]
-    assert [_of_this_task(submitted.folder.array(1), task) for task in range(6)] == attempts
+    assert [_of_task(submitted.folder.array(1), task) for task in range(6)] == attempts
     assert "#SBATCH" not in attempts[0].script.read_text(), "a task's own script has no request"
     plan = json.loads(submitted.folders[2].plan.read_text())
     assert plan["spec"]["env"] == {"X": "3"} and plan["spec"]["sweep"] is None
@@ -161,7 +161,7 @@ def test_the_request_of_each_scheduler(scheduler: str, lines: list[str], cluster
     (cluster.home / "site.yaml").write_text(text)
     (batch,) = batches_of(cluster)
     assert {*lines} <= {*batch.text().splitlines()}
-    assert f"torusrun.orchestrator.job.member {batch.script_path().parent} {scheduler}" in batch.text()
+    assert f"torusrun.orchestrator.job.loop --task {batch.script_path().parent} {scheduler}" in batch.text()
     assert schedulers.get(scheduler).task_id({"pbs": "7[].s"}.get(scheduler, "7"), 0) in ("7_0", "7[0].s", "7.1")
 
 
@@ -336,15 +336,15 @@ def test_members_share_one_copy_of_the_code_and_survive_one_another(cluster: Clu
 
 def test_the_cost_so_far_is_shown_beside_that_at_submit(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     submitted = cluster.submit("nodes=1,2")
-    assert main(["sweep", submitted.id]) == 0 and "cost" not in capsys.readouterr().out, "nothing has begun"
+    assert main(["status", submitted.id]) == 0 and "cost" not in capsys.readouterr().out, "nothing has begun"
     for run, begun_s in zip(submitted.folders, (1000.0, 4600.0), strict=True):
         hosts = ("n1", "n2")[: json.loads(run.plan.read_text())["spec"]["nodes"]]
         ledger.append(run.ledger, Started(1, "1", hosts, time_s=begun_s))
         ledger.append(run.ledger, Ended(1, State.COMPLETED, "it is done", Cause.DONE, time_s=begun_s + 1800))
-    assert main(["sweep", submitted.id]) == 0
+    assert main(["status", submitted.id]) == 0
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.startswith("cost so far: 1.5 node-hours in 90.0 min; at submit at most "), said
-    assert main(["sweep", submitted.id, "--json"]) == 0
+    assert main(["status", submitted.id, "--json"]) == 0
     cost = json.loads(capsys.readouterr().out)["cost"]
     assert cost["so_far"] == {"node_hours": 1.5, "wall_s": 5400.0} and cost["at_submit"]["by_limits"]
 
@@ -378,7 +378,7 @@ def test_the_cost_has_starts_and_stops_as_in_former_runs_of_the_site(
 ) -> None:
     spec = write_specs(home)
     (home / "site.yaml").write_text(f"{(home / 'site.yaml').read_text()}image_us: {{resnet-digits: 100}}\n")
-    words = ["plan", str(spec), "--sweep", "train.optimizer.lr=0.1,0.2,0.3,0.4", "--at-once", "2"]
+    words = ["plan", str(spec), "--sweep", "train.optimizer.lr=0.1,0.2,0.3,0.4", "--set", "sweep.at_once=2"]
     assert main([*words, "--json"]) == 0
     bare = json.loads(capsys.readouterr().out)
     assert bare["start_s"] is None
@@ -447,15 +447,14 @@ def test_a_sweep_is_one_line_of_status_and_a_table(cluster: Cluster, capsys: pyt
     assert line.endswith("3 members: 1 FAILED, 2 COMPLETED; best accuracy 75.00% (member 1)")
     assert main(["status", submitted.id, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 3
-    assert main(["sweep", "last", "--best", "accuracy"]) == 0
+    assert main(["status", submitted.id, "--best", "accuracy"]) == 0
     title, *rows = capsys.readouterr().out.splitlines()
     assert title.split() == ["MEMBER", "env.X", "STATE", "STEP", "LOSS", "ACCURACY", "MINE"]
     assert [row.split()[:2] for row in rows] == [["1", "2"], ["0", "1"], ["2", "3"]]
-    assert main(["sweep", "last", "--best", "max:mine", "--csv"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == f"0,{submitted.id}.0,1,COMPLETED,3,0.25,0.5,4.5"
-    assert main(["sweep", "last", "--best", "mine"]) == 2
+    assert main(["status", submitted.id, "--best", "mine"]) == 2
     assert "write max:mine or min:mine" in capsys.readouterr().err
+    assert main(["status", submitted.runs[0].id, "--best", "accuracy"]) == 2
+    assert "--best sorts the members of one sweep" in capsys.readouterr().err
 
 
 def test_a_sweep_by_verbs_of_one_run_is_refused_with_advice(

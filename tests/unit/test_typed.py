@@ -10,7 +10,7 @@ import pytest
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.typed import kept_record, read_record, record_of
-from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.key import Limits
 
 
 @dataclass(frozen=True)

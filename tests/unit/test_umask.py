@@ -14,7 +14,7 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.keys.kinds import UMASK
 from torusrun.orchestrator.run.attempts import create
-from torusrun.orchestrator.run.attempts.script import Scripts, script
+from torusrun.orchestrator.run.attempts.script import script
 from torusrun.orchestrator.run.folder.events import Submitting
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -39,7 +39,7 @@ def with_umask(home: Path, umask: str, more: str = "") -> Path:
 def made(planned: Plan) -> RunFolder:
     """The run folder of a plan, as the client makes it."""
     first = AttemptPlan(1, planned)
-    texts = Scripts(script(first, RunFolder(planned.folder).attempt(1)))
+    texts = script(first, RunFolder(planned.folder).attempt(1))
     return create.run(first, planned.folder.parent, texts, Submitting(1, planned.run_id))
 
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.job.gather import RankRecords, silences
+from torusrun.orchestrator.job.gather import RankRecords, silences, words
 from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
 from torusrun.orchestrator.job.verdict import Evidence, verdict
-from torusrun.orchestrator.job.witness import words
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
 from torusrun.orchestrator.run.folder.end_words import ended
@@ -270,6 +269,7 @@ ENDS = st.builds(
 )
 
 
+@example([end(0, 0), end(1, 0), end(2, 0, told=True), end(3, CUT_OFF)], set(), "")
 @given(st.lists(ENDS, max_size=4), st.sets(st.sampled_from(ALL)), st.sampled_from(["", ORTE, NOTICED, SRUN]))
 def test_whatever_is_known_there_is_one_end_and_no_rank_asked_to_stop_is_its_cause(
     ends: list[RankEnd], told: set[int], text: str
@@ -313,7 +313,7 @@ def test_the_words_of_launchers() -> None:
         assert words(missing + closing).last == missing.strip()
 
 
-WAITS = Where("S", ["/x/training/collectives/ring.py:61 _wait", "/x/training/loop.py:50 _train"])
+WAITS = Where("S", ["/x/training/collectives/torus.py:61 _wait", "/x/training/loop.py:50 _train"])
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_the_rank_that_a_hung_training_waits_for_is_named(where: dict[int, Where
     assert said.reason.startswith(f"no progress for 600 s after step 57{limit}: ")
 
 
-@pytest.mark.parametrize("module", ["collectives.ring", "meeting.agree", "meeting.rendezvous"])
+@pytest.mark.parametrize("module", ["collectives.torus", "meeting.agree", "meeting.rendezvous"])
 def test_a_rank_waits_for_others_in_the_modules_that_do(module: str) -> None:
     found = importlib.util.find_spec(f"torusrun.training.{module}")
     assert found and Where("S", [f"{found.origin}:61 _wait"]).waits_for_others
@@ -410,10 +410,10 @@ def test_the_last_stack_in_a_log_is_read() -> None:
         '  File "/usr/lib/python3.11/threading.py", line 975 in run',
         "",
         "Current thread 0x01 (most recent call first):",
-        '  File "/x/training/collectives/ring.py", line 61 in _wait',
+        '  File "/x/training/collectives/torus.py", line 61 in _wait',
         '  File "/x/training/loop.py", line 50 in _train',
     ]
-    assert stack(log) == ["/x/training/collectives/ring.py:61 _wait", "/x/training/loop.py:50 _train"]
+    assert stack(log) == ["/x/training/collectives/torus.py:61 _wait", "/x/training/loop.py:50 _train"]
     assert stack(["no stack"]) == []
 
 

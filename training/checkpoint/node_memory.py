@@ -1,9 +1,8 @@
-"""The folder in the memory of a node where the ranks of a run keep copies of their state. No torch.
+"""The folder in the memory of a node where a run keeps copies of its state. No torch.
 
 SHARED/torusrun-UID/memory-RUN/    of its user alone (files/own_folder.py)
-    SLOT.SHARE                     the part of one rank (copies.py)
+    0, 1                           the copies (node_state.py)
     until                          when the job of the newest attempt is over, in seconds of time.time()
-    off                            the ranks of this node keep no copy any more: one of them found no room
 
 `training.checkpoint.node_memory FOLDER` removes the folder of a run.
 """
@@ -23,7 +22,7 @@ from torusrun.training.files.trusted import open_own, open_own_folder, put
 
 SHARED = Path("/dev/shm")
 PREFIX = "memory-"
-UNTIL, OFF = "until", "off"
+UNTIL = "until"
 MOST_BYTES = 64  # of the file `until`
 UNKNOWN_S = 86400.0  # how old a folder may get of which nothing says when its job is over
 
@@ -51,7 +50,6 @@ def _make(folder: Path) -> None:
 def begin(folder: Path, until_s: float) -> None:
     """Note when the job is over. Raises OSError."""
     put(folder / UNTIL, repr(until_s).encode())
-    (folder / OFF).unlink(missing_ok=True)
 
 
 def remove(folder: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from torusrun.training.checkpoint.interval import Interval
-from torusrun.training.checkpoint.plain import Plain
+from torusrun.training.checkpoint.loading import Plain
 from torusrun.training.checkpoint.snapshot import Snapshot
 from torusrun.training.checkpoint.store import CheckpointFolder, Order
 from torusrun.training.checkpoint.writer import Writer, Written

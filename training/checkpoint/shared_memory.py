@@ -76,13 +76,9 @@ class SharedMemory:
             with suppress(torch.cuda.OutOfMemoryError):  # then the training waits for the whole copy to the host
                 self._stage(tensors)
 
-    @property
-    def layouts(self) -> list[Layout]:
-        return self._places.layouts
-
     def fits(self, tensors: list[Tensor]) -> bool:
         """Whether these tensors have the same types, shapes and strides."""
-        return self.layouts == [layout(tensor) for tensor in tensors]
+        return self._places.layouts == [layout(tensor) for tensor in tensors]
 
     @torch.no_grad()
     def copy(self, tensors: list[Tensor]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -22,10 +22,19 @@ from torusrun.training.checkpoint.shared_memory import SharedMemory
 
 
 class Snapshot:
-    """The newest copy of a state. `descriptor` is the open file of the shared memory."""
+    """The newest copy of a state. `descriptor` is the open file of the shared memory.
 
-    def __init__(self) -> None:
+    The first `head_bytes` of it stay free; `opened` makes the file, of so many bytes, which otherwise has no name.
+    """
+
+    def __init__(self, head_bytes: int = 0, opened: Callable[[int], int] | None = None) -> None:
+        self._head_bytes, self._opened = head_bytes, opened
         self._memory: SharedMemory | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a `descriptor`."""
+        return self._memory is not None
 
     @property
     def descriptor(self) -> int:
@@ -39,10 +48,8 @@ class Snapshot:
         """
         tensors = list(tensors_of(state))
         if self._memory is None or not self._memory.fits(tensors):
-            if self._memory:
-                self._memory.close()
-                self._memory = None  # also if there is no room for the next one
-            self._memory = SharedMemory(tensors)
+            self.close()  # also if there is no room for the next one
+            self._memory = SharedMemory(tensors, self._head_bytes, self._opened)
         self._memory.copy(tensors)
         file = _FileWithGaps()
         with skip_data():
@@ -58,6 +65,12 @@ class Snapshot:
         """Wait until the whole copy has arrived on the host."""
         if self._memory and self._memory.copied:
             self._memory.copied.synchronize()
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self._memory:
+            self._memory.close()
+            self._memory = None
 
 
 class _FileWithGaps:

@@ -10,16 +10,37 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from torusrun.training.checkpoint import manifest
 from torusrun.training.checkpoint.manifest import STATE
-from torusrun.training.checkpoint.retention import Point, kept
 from torusrun.training.files.below import BY_UMASK, Below, opened
 from torusrun.training.files.checksum import BLOCK_BYTES
 from torusrun.training.files.trusted import put, sync, sync_folder
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.train import CheckpointKeys
+
+
+class Point(NamedTuple):
+    """A checkpoint after `step` steps and `epoch` epochs; its `accuracy` is None if it was not evaluated."""
+
+    step: int
+    epoch: float
+    accuracy: float | None = None
+
+
+def kept(points: Iterable[Point], keys: CheckpointKeys) -> set[int]:
+    """The steps of the checkpoints that stay: the newest, and the best.
+
+    Of equally good ones the newest stays.
+    """
+    ordered = sorted(points)
+    found = {point.step for point in ordered[-keys.last :]}
+    evaluated = [point for point in ordered if point.accuracy is not None]
+    if keys.best and evaluated:
+        found.add(max(evaluated, key=lambda point: (point.accuracy, point.step)).step)
+    return found
+
 
 MODE = 0o666  # of files, less the umask
 

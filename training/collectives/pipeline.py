@@ -18,8 +18,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torusrun.training.collectives.cut_off import PeerLost
-from torusrun.training.collectives.groups import close_connections
-from torusrun.training.collectives.phases import Step, Way
+from torusrun.training.collectives.interface import Step, Way
+from torusrun.training.collectives.mesh import close_connections
 
 LAST_WAIT_S = 5.0
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from torusrun.training.complete import lacks
 from torusrun.training.data import order
 from torusrun.training.data.view import View
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.progress import Progress
-from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.protocols import DataSet, lacks
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import Train
 from torusrun.training.schedule.phases import Course

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torusrun.training.data.images.image_options import SIDE
+from torusrun.training.data.images.stored import SIDE
 from torusrun.training.recipe.facts import DataFacts
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import DataKeys

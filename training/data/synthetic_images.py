@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from torusrun.training.data.images.ahead import Ahead, Batch, Samples
-from torusrun.training.data.images.image_options import SIDE
+from torusrun.training.data.images.stored import SIDE
 from torusrun.training.data.normal import BRIGHTEST, Normal
 from torusrun.training.data.view import View
 

@@ -1,11 +1,13 @@
-"""One answer for all ranks, and the answers of all."""
+"""One answer for all ranks, the answers of all, and whether all hold the same weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 SENT_BYTES = 64 << 20  # in one message
 
@@ -66,3 +68,29 @@ def _kept(numbers: Sequence[int], device: torch.device) -> torch.Tensor:
     # torch 2.6 waits forever in destroy_process_group if a thread of gloo is the last to release a tensor.
     _last[:] = [shared]
     return shared
+
+
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+PRIME = 1_000_003  # swapped tensors change the sum
+
+
+def differing(tensors: Iterable[Tensor]) -> list[int]:
+    """The ranks whose bits differ from those of most ranks, or from rank 0's if there is no majority.
+
+    All ranks call it together, with the same tensors in the same order, and get the same answer. Waits for the device.
+    """
+    sums = everyones(checksum(tensors)).tolist()
+    most, count = Counter(sums).most_common(1)[0]
+    right = most if 2 * count > len(sums) else sums[0]
+    return [rank for rank, found in enumerate(sums) if found != right]
+
+
+def checksum(tensors: Iterable[Tensor]) -> Tensor:
+    """A checksum [] (int64) of the bits of `tensors`, on their device; nothing of their size is copied."""
+    total: Tensor | None = None
+    for tensor in tensors:
+        bits = tensor.detach().contiguous().view(-1).view(BITS[tensor.element_size()]).sum(dtype=torch.int64)
+        total = bits if total is None else total * PRIME + bits
+    if total is None:
+        raise ValueError("there are no tensors to compare")
+    return total

@@ -16,8 +16,8 @@ from torusrun.training.recipe.train import Train
 COMPILERS = ("g++", "clang++")  # torch's own choice
 
 
-def compile_(model: nn.Module, device: torch.device) -> None:
-    """Compile the network in place. Raises ConfigError if the device's compiler is missing."""
+def compile_(model: nn.Module, device: torch.device, precision: str) -> None:
+    """Compile the network in place, for a precision. Raises ConfigError if the device's compiler is missing."""
     if device.type == "cuda":
         if importlib.util.find_spec("triton") is None:
             raise ConfigError(
@@ -27,6 +27,8 @@ def compile_(model: nn.Module, device: torch.device) -> None:
         names = " or ".join(COMPILERS)
         why = f"torch.compile needs a C++ compiler on a CPU, and there is no {names} on the ranks' PATH"
         raise ConfigError(f"train.compile: {why}; load a module that has one, or write false")
+    if hasattr(torch.compiler.config, "cache_key_tag"):  # torch 2.11 takes a network compiled for bf16 for one in fp16
+        torch.compiler.config.cache_key_tag = precision
     model.compile(dynamic=False)  # so a resumed training compiles the same programs, in whatever phase it begins
 
 

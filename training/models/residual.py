@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 
 from torusrun.training.models.layers import STEM_WIDTH, WIDTHS, Init, Start, Version, convolution, linear
 from torusrun.training.recipe.facts import DataFacts, ModelFacts, Tensor
-from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.key import Limits
 from torusrun.training.recipe.reading import ConfigError, number
 
 if TYPE_CHECKING:
@@ -37,10 +37,11 @@ class Architecture:
         last_std: float = Start.last_std,
         zero_bias: bool = Start.zero_bias,
         zero_gamma: bool = Start.zero_gamma,
-        channels_last: bool = False,
+        channels_last: bool | None = None,
     ) -> ResNet:
         """The network with initial weights drawn from `seed`, for images of any size and number of channels.
 
+        `channels_last` is the layout of its weights, which convolutions take over; None: on a GPU, see parts.py.
         Raises ConfigError for samples that are not images, and for an unknown version or init.
         """
         from torusrun.training.models.resnet import ResNet
@@ -53,7 +54,7 @@ class Architecture:
             seed=seed,
             version=_one_of(get_args(Version), "version", version),
             start=_start(init, last_std, zero_bias, zero_gamma),
-            channels_last=channels_last,
+            channels_last=channels_last is True,
         )
 
     def facts(
@@ -65,7 +66,7 @@ class Architecture:
         last_std: float = Start.last_std,
         zero_bias: bool = Start.zero_bias,
         zero_gamma: bool = Start.zero_gamma,
-        channels_last: bool = False,
+        channels_last: bool | None = None,
     ) -> ModelFacts:
         """The tensors, with the multiply-adds for one of the data set's images. Raises ConfigError as `build` does."""
         _start(init, last_std, zero_bias, zero_gamma)
@@ -121,3 +122,11 @@ def _halved(image: list[int]) -> list[int]:
 def _norms(tensors: list[Tensor]) -> tuple[int, ...]:
     """The channels of each batch norm. Its scale and its shift are the tensors without multiply-adds."""
     return tuple(tensor.parameters for tensor in tensors if not tensor.work)[::2]
+
+
+RESNET18 = Architecture("resnet18", (2, 2, 2, 2), bottleneck=False)
+build_resnet18, facts_resnet18 = RESNET18.build, RESNET18.facts
+
+
+RESNET50 = Architecture("resnet50", (3, 4, 6, 3), bottleneck=True)
+build_resnet50, facts_resnet50 = RESNET50.build, RESNET50.facts

@@ -1,4 +1,4 @@
-"""The small residual network for images of 28 or 32 pixels, described for the login node: without torch."""
+"""The small residual networks (digits, images of 28 or 32 pixels), described for the login node: without torch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from torusrun.training.models.layers import convolution, linear
 from torusrun.training.recipe.facts import DataFacts, ModelFacts
-from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.key import Limits
 from torusrun.training.recipe.reading import ConfigError, number
 
 if TYPE_CHECKING:
-    from torusrun.training.models.small_resnet import SmallResNet
+    from torusrun.training.models.resnet import SmallResNet
 
 DEFAULT_WIDTHS = (16, 32, 64)  # channels of each stage
 MOST_WIDTHS, WIDEST, MOST_BLOCKS = 8, 4096, Limits(at_least=1, at_most=100)
@@ -35,7 +35,7 @@ def build(
     `blocks` are those of each width, `stem` is the stride of the first convolution. With `zero_gamma` the last norm of
     every block starts at 0. `channels_last` changes no weight.
     """
-    from torusrun.training.models.small_resnet import SmallResNet
+    from torusrun.training.models.resnet import SmallResNet
 
     facts(DataFacts(1, 1, classes, shape), widths=widths, blocks=blocks, stem=stem)
     return SmallResNet(
@@ -98,3 +98,35 @@ def checked_widths(widths: Sequence[float]) -> tuple[int, ...]:
             f"the channels of each block, not {widths!r}"
         )
     return tuple(map(int, widths))
+
+
+def build_digits(
+    *,
+    classes: int,
+    shape: tuple[int, ...],
+    seed: int,
+    zero_gamma: bool = True,
+    widths: Sequence[float] = DEFAULT_WIDTHS,
+) -> SmallResNet:
+    """The network with initial weights drawn from `seed`, for images of one channel.
+
+    With `zero_gamma` the last norm of every block starts at 0.
+    """
+    from torusrun.training.models.resnet import SmallResNet
+
+    _check_digits(shape)
+    return SmallResNet(classes, 1, checked_widths(widths), seed, zero_gamma=zero_gamma)
+
+
+def facts_digits(data: DataFacts, *, zero_gamma: bool = True, widths: Sequence[float] = DEFAULT_WIDTHS) -> ModelFacts:
+    """A convolution, a block of two convolutions per width (all but the first halve the image), and a linear layer."""
+    _check_digits(data.shape)
+    return small_facts(data, checked_widths(widths), blocks=1, stem=1)
+
+
+def _check_digits(shape: tuple[int, ...]) -> None:
+    if len(shape) != 3 or shape[0] != 1:
+        raise ConfigError(
+            f"train.model: resnet-digits takes samples of shape (1, height, width), not {shape}; resnet18, resnet50 "
+            "and resnet-small take images in colours"
+        )

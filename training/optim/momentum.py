@@ -41,7 +41,7 @@ class LastRates:
 
     def changes(self, parameters: Sequence[nn.Parameter], rate: float) -> Iterator[tuple[float, list[nn.Parameter]]]:
         """The parameters by their factors: one group, unless some had no gradient in the step before."""
-        if not self._correction:
+        if not self._correction and parameters:
             yield 1.0, list(parameters)
             return
         found: dict[float, list[nn.Parameter]] = {}

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from torusrun.training.progress import Moment
-from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.key import Limits
 from torusrun.training.recipe.protocols import Optimizer
 from torusrun.training.recipe.reading import number
 from torusrun.training.recipe.train import Train

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torusrun.training.collectives.interface import AllReduce, Halves
-from torusrun.training.collectives.phases import Pending
+from torusrun.training.collectives.interface import AllReduce, Halves, Pending
 from torusrun.training.meeting.agree import everyones
 from torusrun.training.optim.kernel import Kernel, Piece, is_dense
 from torusrun.training.optim.momentum import LastRates

@@ -1,13 +1,22 @@
-"""The checks of a recipe's keys and phases against each other and against the number of ranks."""
+"""The checks of a recipe: its keys and phases against each other and the number of ranks, and the options of built-ins.
+
+They are made before the job waits in the queue: nothing is built, torch is not imported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from torusrun.training.counted import counted
-from torusrun.training.recipe.names import OPTIMIZERS
+from torusrun.training.data.images.stored import check_options, facts_of
+from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.recipe.facts import DataFacts, data_facts, model_facts
+from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, Names
+from torusrun.training.recipe.near import did_you_mean
 from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import (
     DataKeys,
     LarsKeys,
@@ -151,7 +160,7 @@ def _rates(train: Train) -> Iterator[Misfit]:
     for number, phase in enumerate(train.phases):
         if phase.lr is not None and len(phase.lr) == 2:
             continue
-        given = {"reach": phase.reach is not None, "shape": phase.shape != "polynomial", "power": phase.power != 1.0}
+        given = {"reach": phase.reach is not None, "power": phase.power != 1.0}
         for key in (key for key, is_given in given.items() if is_given):
             yield Misfit(_key(number, key), "is for a rate that changes", "write 'lr: [from, to]', or leave it out")
 
@@ -190,3 +199,49 @@ def _ranges(where: str, crops: DataKeys | PhaseKeys) -> Iterator[Misfit]:
     for name, (low, high) in (("area", crops.area or (0, 0)), ("aspect", crops.aspect or (0, 0))):
         if low > high:
             yield Misfit(f"{where}.{name}", f"[{low:g}, {high:g}] is empty", f"write [{high:g}, {low:g}]")
+
+
+OF_OPTIMIZERS = {"sgd": (), "lars": (), "rmsprop-warmup": ("mu2", "eps", "centre", "period", "rms_rate")}
+
+
+def complaints(train: Train) -> Iterator[tuple[str, str]]:
+    """(key, error) for invalid options of built-ins; only the ranks know the options of the user's own functions."""
+    data, model, optimizer = train.data, train.model, train.optimizer
+    unknown = [
+        *_unknown("train.data", data.name, data.options, _taken(DATA_SETS, data.name, "seed")),
+        *_unknown("train.model", model.name, model.options, _taken(MODELS, model.name, "classes", "shape", "seed")),
+        *_unknown("train.optimizer", optimizer.name, optimizer.options, OF_OPTIMIZERS.get(optimizer.name)),
+    ]
+    yield from unknown
+    if unknown:
+        return
+    try:
+        if data.name in (*OF_FILES, *SOURCES):
+            check_options(data)
+    except ConfigError as error:
+        yield "train.data.options", str(error)
+    try:
+        if facts := _facts(train):
+            model_facts(train, facts)
+    except ConfigError as error:
+        yield "train.model", str(error)
+
+
+def _taken(names: Names, name: str, *given: str) -> tuple[str, ...] | None:
+    """The options of a built-in, beside the `given` arguments; None if `name` is not a built-in."""
+    build = names.function(name, "build")
+    return build and tuple(each for each in inspect.signature(build).parameters if each not in given)
+
+
+def _unknown(key: str, name: str, options: Iterable[str], taken: tuple[str, ...] | None) -> Iterator[tuple[str, str]]:
+    if taken is None:
+        return
+    for option in options:
+        if option not in taken:
+            advice = did_you_mean(option, taken) or f"; it takes {', '.join(taken) or 'none'}"
+            yield f"{key}.options", f"{key}.options.{option}: {name} has no such option{advice}"
+
+
+def _facts(train: Train) -> DataFacts | None:
+    """The facts of the data set, found without listing files."""
+    return facts_of(train.data, 1, 1, 1) if train.data.name in OF_FILES else data_facts(train)

@@ -29,10 +29,10 @@ class Names:
     def schema(self) -> dict[str, Any]:
         return {"anyOf": [{"enum": list(self.known)}, {"pattern": f"^{OWN}$"}]}
 
-    def module(self, name: str) -> Any:
-        """The module of a built-in, imported; None for a name of the user's own."""
-        target = self.known.get(name)
-        return importlib.import_module(target.partition(":")[0]) if target else None
+    def function(self, name: str, part: str) -> Any:
+        """The function `build` or `facts` of a built-in, imported; None for a name of the user's own."""
+        module, _, builder = self.known.get(name, "").partition(":")
+        return getattr(importlib.import_module(module), builder.replace("build", part)) if module else None
 
 
 def is_own(name: str) -> bool:
@@ -40,17 +40,30 @@ def is_own(name: str) -> bool:
     return len(name) <= 300 and re.fullmatch(OWN, name) is not None
 
 
-def _modules(package: str, *names: str) -> Names:
-    """Built-ins that are modules of a package, each with a function `build`."""
-    return Names({name: f"{package}.{name.replace('-', '_')}:build" for name in names})
+def _named(package: str, **builders: str) -> Names:
+    """Built-ins with their functions, as 'module:function' in a package."""
+    return Names({name.replace("_", "-"): f"torusrun.training.{package}.{target}" for name, target in builders.items()})
 
 
-MODELS = _modules("torusrun.training.models", "resnet-digits", "resnet-small", "resnet18", "resnet50")
-DATA_SETS = _modules(
-    "torusrun.training.data", "digits", "cifar10", "mnist", "fashion-mnist", "imagefolder", "tar-shards", "synthetic"
+MODELS = _named(
+    "models",
+    resnet_digits="resnet_small:build_digits",
+    resnet_small="resnet_small:build",
+    resnet18="residual:build_resnet18",
+    resnet50="residual:build_resnet50",
 )
-OPTIMIZERS = _modules("torusrun.training.optim", "sgd", "lars", "rmsprop-warmup")
-_DECAYS = ("cosine", "polynomial", "linear", "constant", "step", "cyclic-polynomial")
+DATA_SETS = _named(
+    "data",
+    digits="digits:build",
+    cifar10="packed.named:build_cifar10",
+    mnist="packed.named:build_mnist",
+    fashion_mnist="packed.named:build_fashion_mnist",
+    imagefolder="image_files:build_imagefolder",
+    tar_shards="image_files:build_tar_shards",
+    synthetic="synthetic:build",
+)
+OPTIMIZERS = _named("optim", sgd="sgd:build", lars="lars:build", rmsprop_warmup="rmsprop_warmup:build")
+_DECAYS = ("cosine", "polynomial", "linear", "constant", "step")
 SCHEDULES = Names(
     {name: f"torusrun.training.schedule.learning_rate:build_{name.replace('-', '_')}" for name in _DECAYS}
 )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
-from torusrun.training.recipe.key import key, needed
-from torusrun.training.recipe.limits import Items, Limits
+from torusrun.training.recipe.key import Items, Limits, key, needed
 
 EPOCHS = Limits(above=0, at_most=1e6)
 RATE = Limits(at_least=0, at_most=1e9)
 PIXELS = Limits(at_least=1, at_most=4096)
 MARGINS = Limits(at_least=1, at_most=10)
-STAYS = "; default: as in the previous phase, in the first phase as in"
+STAYS = "; default: as before, at first as in"
 
 Share = Annotated[float, Limits(above=0, at_most=1.0)]
 Ratio = Annotated[float, Limits(above=0, at_most=100.0)]
@@ -30,7 +29,6 @@ class PhaseKeys:
     power: Annotated[float, Limits(above=0, at_most=100)] = key(
         1.0, "the rate is to + (from - to) * (1 - x)^power; x goes from 0 at the start of the phase to 1 at `reach`"
     )
-    shape: Literal["polynomial", "cosine"] = key("polynomial", "shape of the change between two rates")
     reach: Annotated[float, EPOCHS] | None = key(
         None, "epoch at which the second rate would be reached; default: `until`", unit="epochs"
     )

@@ -13,7 +13,8 @@ schedule   `build(train: Train, **options) -> Schedule`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from torusrun.training.progress import Moment
 
@@ -127,3 +128,30 @@ class Optimizer(Protocol):
         rank 0's log.
         """
         return None
+
+
+T = TypeVar("T")
+
+
+class Complete:
+    """`own`, with the methods and values of its `protocol` for those that it lacks."""
+
+    def __init__(self, own: object, protocol: Any) -> None:
+        self._own, self._protocol = own, protocol
+
+    def __getattr__(self, name: str) -> Any:
+        if (own := getattr(self._own, name, None)) is not None:
+            return own
+        default = getattr(self._protocol, name)
+        return MethodType(default, self) if callable(default) else default
+
+
+def complete(own: T, protocol: Any) -> T:
+    """`own` as a whole `protocol`, which has a default for each method and value that `own` lacks."""
+    return cast(T, Complete(own, protocol))
+
+
+def lacks(own: object, protocol: Any, name: str) -> bool:
+    """Whether `own` does not have this method, or only the default of the `protocol`."""
+    method = getattr(own, name, None)
+    return method is None or getattr(method, "__func__", None) is getattr(protocol, name)

@@ -40,7 +40,7 @@ OPTIONS = {  # that are kept; None: all
     "resnet50": None,
 }
 MAY_BE_IMAGENET = ("imagefolder", "tar-shards")
-RATES = ("lr", "power", "shape", "reach")
+RATES = ("lr", "power", "reach")
 IMAGES = ("size", "test_size", "area", "aspect", "augment", "rectangular", "test_margin")
 IN_ALL_PHASES = (*(f"data.{name}" for name in IMAGES if name != "size"), "optimizer.weight_decay")
 

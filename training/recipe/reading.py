@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from torusrun.training.recipe.limits import Constraint, Limits, Pattern
+from torusrun.training.recipe.key import Constraint, Limits, Pattern
 
 T = TypeVar("T")
 WORDS: dict[Any, str] = {

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from torusrun.training.recipe.key import key
-from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.key import Limits, Pattern, key
 from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, RecipeName, is_own
 from torusrun.training.recipe.phases import MARGINS, PIXELS, RATE, PhaseKeys, Ratio, Share
 
@@ -165,9 +164,8 @@ class SyncKeys:
     )
     buckets: Literal["auto", "exact", "fujitsu", "equal", "ddp", "one"] = key(
         "auto",
-        "which gradients are reduced together during backward: exact (the best plan, from times measured in the "
-        "first steps), fujitsu, equal (in bytes), ddp (1 MiB, then 25 MiB), one, or auto: exact on a GPU and one on a "
-        "CPU, so that timing does not change the bits of a result",
+        "which gradients are reduced together during backward: exact (the best plan by measured times), fujitsu, equal "
+        "(in bytes), ddp (1 MiB, then 25 MiB), one, or auto: exact on a GPU, one on a CPU",
     )
     count: Annotated[int, Limits(at_least=1, at_most=10_000)] = key(4, "number of buckets, for equal")
     wire: Literal["fp32", "fp16", "bf16"] = key("fp32", "the type in which gradients are sent")
@@ -182,8 +180,8 @@ class NormKeys:
 
     statistics: Literal["moving", "last"] = key(
         "moving",
-        "evaluation normalizes with moving averages, averaged over the ranks in every step, or the last batch's "
-        "mean and variance, averaged before evaluations and checkpoints only",
+        "evaluation normalizes with moving averages, averaged in every step, or with the last batch's mean and "
+        "variance, averaged before evaluations and checkpoints",
         source="last: Akiba et al. 2017, arXiv 1711.04325",
     )
     momentum: Annotated[float, Limits(above=0, at_most=1)] | None = key(
@@ -214,14 +212,11 @@ class CheckpointKeys:
     """Which checkpoints stay; the others are deleted."""
 
     last: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(3, "number of the newest ones", short=True)
-    every_epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = key(
-        None, "keep also the first one in each interval of this many epochs", unit="epochs"
-    )
     best: bool = key(False, "save after an evaluation that is better than all before; the best one is kept")
     memory: bool = key(
         False,
-        "after every step the ranks of a node copy the state to its memory (two copies, in /dev/shm), from which the "
-        "next attempt in the same job continues; each step waits for one copy of the state",
+        "after every step the first rank of each node copies the state to its memory (two copies, in /dev/shm), from "
+        "which the next attempt in the same job continues; each step waits for one copy of the state",
     )
 
 
@@ -255,7 +250,11 @@ class Train:
         "device once a step",
     )
     loss_scale: LossScaleKeys = key(LossScaleKeys(), "the factor by which fp16 multiplies the loss")
-    compile: bool = key(False, "torch.compile the network, in the first steps; it needs a C++ compiler on a CPU")
+    compile: bool = key(
+        False,
+        "torch.compile the network, in its first steps (about a minute, at first), and on a GPU replay the steps of "
+        "built-in networks as CUDA graphs; it needs a C++ compiler on a CPU",
+    )
     label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = key(
         0.1, "share of the target spread over all classes"
     )

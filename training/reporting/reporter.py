@@ -4,27 +4,96 @@ from __future__ import annotations
 
 import math
 import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 import torch
+import torch.distributed as dist
 
 from torusrun.training.checkpoint.manifest import Checkpoint
 from torusrun.training.checkpoint.store import Order
 from torusrun.training.collectives import device as devices
 from torusrun.training.config import Config
-from torusrun.training.evaluation.evaluate import Evaluation
+from torusrun.training.evaluation import Evaluation
 from torusrun.training.learner import Learner
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.progress import Progress
+from torusrun.training.recipe.protocols import DataSet
+from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.reporting import events
 from torusrun.training.reporting.exits import EXIT_DONE
-from torusrun.training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS, Heartbeat
-from torusrun.training.reporting.meter import Meter
+from torusrun.training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS, Heartbeat, StepTimes
 from torusrun.training.reporting.metrics import Metrics
 from torusrun.training.reporting.mllog import MLLog, hyper_parameters
 from torusrun.training.reporting.output import warn
-from torusrun.training.reporting.problems import Problems
-from torusrun.training.reporting.step_times import StepTimes
+
+
+class Meter:
+    """Times the steps in `with meter.steps(lambda: images_seen):`; evaluation and checkpoints outside do not count."""
+
+    def __init__(self) -> None:
+        self._recent = self._total = (0, 0.0)
+        self.last_s = 0.0  # the time of the newest steps
+
+    @contextmanager
+    def steps(self, seen: Callable[[], int]) -> Iterator[None]:
+        """Time steps; `seen` returns the number of images so far."""
+        before, started_s = seen(), time.perf_counter()
+        yield
+        images, spent_s = seen() - before, time.perf_counter() - started_s
+        self.last_s = spent_s
+        self._recent = _add(self._recent, images, spent_s)
+        self._total = _add(self._total, images, spent_s)
+
+    def recent_images_per_s(self) -> float:
+        """The rate since the last call."""
+        rate, self._recent = _rate(self._recent), (0, 0.0)
+        return rate
+
+    def images_per_s(self) -> float:
+        """The rate of all steps; 0 if there was none."""
+        return _rate(self._total)
+
+
+def _add(sum_: tuple[int, float], images: int, spent_s: float) -> tuple[int, float]:
+    return sum_[0] + images, sum_[1] + spent_s
+
+
+def _rate(sum_: tuple[int, float]) -> float:
+    images, spent_s = sum_
+    return round(images / spent_s, 1) if spent_s else 0.0
+
+
+SHOWN = 3
+
+
+class Problems:
+    """The `problems` of this rank's data set, if it reports any."""
+
+    def __init__(self, data: DataSet, device: torch.device) -> None:
+        self._data, self._device = data, device
+        self._told = 0
+
+    def tell(self) -> int:
+        """Write the new problems to this rank's output; returns the count over all ranks. All must call it together."""
+        found = self._data.problems()
+        for problem in found[self._told :]:
+            warn(f"training: {problem}")
+        self._told = len(found)
+        total = torch.tensor([self._told], device=self._device)
+        dist.all_reduce(total)
+        return int(total)
+
+    def none_tested(self, test_samples: int) -> ConfigError:
+        """The error of an evaluation without a good sample; it names the newest bad samples of this rank."""
+        newest = "; ".join(self._data.problems()[-SHOWN:])
+        return ConfigError(
+            f"train.data: none of the {test_samples} test samples can be read, so there is no accuracy: "
+            f"{newest or 'the logs of other ranks name them'}; copy these files again"
+        )
+
 
 FIRST = 2  # calls: on a GPU the second one waits for the device to finish the first
 

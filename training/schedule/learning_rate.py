@@ -13,12 +13,11 @@ import math
 from collections.abc import Callable
 
 from torusrun.training.progress import Moment
-from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.key import Limits
 from torusrun.training.recipe.protocols import Schedule
 from torusrun.training.recipe.reading import ConfigError, number
 from torusrun.training.recipe.train import Train
 
-ROUNDING = 1e-12  # more than a number of epochs, as a quotient of samples, is away from what it means
 Decay = Callable[[float], float]
 OPTIONS = "train.schedule.options"
 EPOCHS, POWER, FACTOR = Limits(above=0, at_most=1e6), Limits(above=0, at_most=100), Limits(at_least=0, at_most=1e6)
@@ -92,31 +91,6 @@ def build_step(train: Train, at: tuple[float, ...] | None = None, factor: float 
     number(f"{OPTIONS}.factor", factor, FACTOR)
     rate_at = build_constant(train)
     return lambda moment: rate_at(moment) * factor ** sum(moment.begins >= epoch for epoch in epochs)
-
-
-def build_cyclic_polynomial(
-    train: Train, power: float = 1.0, cycle: float | None = None, reach: float | None = None
-) -> Schedule:
-    """Cycles of `cycle` epochs, each a warm-up and lr * (1 - epoch / reach) ** power, epochs counted from its start.
-
-    Intel Caffe's `poly_cyc` as SURFsara used it (Codreanu et al. 2017, arXiv 1711.04291, and its released solvers).
-    The epochs of the warm-up count too, so the rate drops a little at its end. A cycle whose `reach` (lr_iter) is after
-    its end stops half-way. Without `cycle` the run is one cycle; without `reach` each cycle ends at end_lr.
-    """
-    length = float(train.epochs) if cycle is None else number(f"{OPTIONS}.cycle", cycle, EPOCHS)
-    to = length if reach is None else number(f"{OPTIONS}.reach", reach, EPOCHS)
-    keys, peak = train.schedule, train.optimizer.lr
-    number(f"{OPTIONS}.power", power, POWER)
-
-    def rate_at(moment: Moment) -> float:
-        epoch = moment.begins % length
-        if length - epoch <= ROUNDING * moment.begins:  # a new cycle begins
-            epoch = 0.0
-        if epoch < keys.warmup_epochs:
-            return keys.warmup_from + (peak - keys.warmup_from) * epoch / keys.warmup_epochs
-        return keys.end_lr + (peak - keys.end_lr) * math.pow(max(0.0, 1.0 - epoch / to), power)
-
-    return rate_at
 
 
 def _schedule(train: Train, decay: Decay, middle: bool = False) -> Schedule:

@@ -37,7 +37,6 @@ class Phase:
     end: int
     lr: tuple[float, ...] | None
     power: float
-    shape: str
     reach: float
     batch: int
     view: View
@@ -46,7 +45,7 @@ class Phase:
     collapse: bool
 
     def rate(self, epoch: float) -> float | None:
-        """The learning rate of a step that begins at `epoch`: to + (from - to) * (1 - x)^power, or half a cosine.
+        """The learning rate of a step that begins at `epoch`: to + (from - to) * (1 - x)^power.
 
         x goes from 0 at the start of the phase to 1 at `reach`, and stays there. With power 1 it is Goyal et al. 2017's
         gradual warm-up and fast.ai 2018's linear pieces; with `reach` after the end, Intel Caffe's cycles (poly_cyc).
@@ -55,8 +54,6 @@ class Phase:
             return None
         begin, end = self.lr[0], self.lr[-1]
         x = min(1.0, (epoch - self.start) / (self.reach - self.start))
-        if self.shape == "cosine":
-            return end + (begin - end) * 0.5 * (1.0 + math.cos(math.pi * x))
         return end + (begin - end) * math.pow(1.0 - x, self.power)
 
 
@@ -167,7 +164,6 @@ def _phase(train: Train, train_samples: int, keys: PhaseKeys, before: Phase | No
         end=_samples_at(keys.until, train_samples),
         lr=keys.lr,
         power=keys.power,
-        shape=keys.shape,
         reach=keys.until if keys.reach is None else keys.reach,
         batch=_first_of(keys.batch, before.batch if before else train.batch),
         view=View(*(_first_of(getattr(keys, name), value) for name, value in view._asdict().items())),

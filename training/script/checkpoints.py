@@ -15,22 +15,21 @@ import torch.distributed as dist
 
 from torusrun.training.checkpoint import manifest, writer
 from torusrun.training.checkpoint.interval import Interval
-from torusrun.training.checkpoint.loading import load
+from torusrun.training.checkpoint.loading import Plain, load
 from torusrun.training.checkpoint.manifest import STATE, name_of
-from torusrun.training.checkpoint.plain import Plain
 from torusrun.training.checkpoint.saver import Saver
 from torusrun.training.checkpoint.store import CheckpointFolder
 from torusrun.training.checkpoint.writer import Writer, Written
 from torusrun.training.files import lock
 from torusrun.training.meeting.agree import agreed_numbers
-from torusrun.training.meeting.descriptors import too_few
+from torusrun.training.meeting.ranks import too_few
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.train import CheckpointKeys
 from torusrun.training.reporting import events
+from torusrun.training.reporting.exits import StopRequest
 from torusrun.training.reporting.metrics import Metrics
 from torusrun.training.reporting.output import warn
 from torusrun.training.script.given import Given, HeartbeatFile
-from torusrun.training.step.stop import StopRequest
 
 CPU = torch.device("cpu")
 FRESH, FAILED = -1, -2  # in place of a number of steps

@@ -11,14 +11,17 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from torusrun.training.complete import complete
 from torusrun.training.config import Config
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import Parts
-from torusrun.training.recipe.protocols import Optimizer
+from torusrun.training.recipe import names
+from torusrun.training.recipe.protocols import Optimizer, complete
+from torusrun.training.recipe.train import Train
 from torusrun.training.step.backward import Backward
+from torusrun.training.step.replayed import Replayed
 from torusrun.training.sync import synchronization
 from torusrun.training.sync.gradients import Gradients
+from torusrun.training.sync.synchronization import Synchronization
 
 Item = TypeVar("Item")
 
@@ -34,16 +37,17 @@ class MeanGradient:
         own = synchronization.in_shards(parts.optimizer, self._sync)
         self._backward, self.optimizer = backward, complete(own, Optimizer)
         self._in_parts, self._clip_norm, self._waiting = steps_in_parts(own), config.train.clip_norm, Waiting()
+        self._replayed = Replayed(self._mean) if replays(config.train, self._sync) else None
 
     def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
         """Take one step on this rank's share of a batch, after `steps` others."""
-        sync = self._sync
         if self._planner:
             self._planner.before_step(steps)
-        sync.clear()
-        self._backward.run(
-            sync.module, inputs, labels, holding=sync.holding, before_last=lambda loss: sync.begin(loss, stop)
-        )
+        lasting = not stop and (self._planner is None or self._planner.done)  # a graph has one layout, and no request
+        if self._replayed and lasting and self._replayed.replay(inputs, labels):
+            self._move_at_once([p for p in self._sync.module.parameters() if p.grad is not None], rate)
+            return
+        self._run_backward(inputs, labels, stop)
         scale = self._backward.scale
         if scale or self._clip_norm:
             learning = [parameter for some in self._arriving() for parameter in some]
@@ -51,6 +55,11 @@ class MeanGradient:
                 self._move_at_once(learning, rate)
         else:
             self._move_as_they_arrive(rate)
+
+    def end(self) -> None:
+        """Free what must not outlive the process group."""
+        if self._replayed:
+            self._replayed.end()
 
     def buckets(self) -> list[dict[str, object]]:
         """The buckets for a trace: the number of gradients, the bytes, and the algorithm of each."""
@@ -64,6 +73,19 @@ class MeanGradient:
         """The time that this rank waited for others since the last call; None if it is unknown."""
         waited_s = self._waiting.spent_s()
         return waited_s if isinstance(self._sync, Gradients) else None  # DDP waits within backward
+
+    def _run_backward(self, inputs: Tensor, labels: Tensor, stop: bool) -> None:
+        sync = self._sync
+        sync.clear()
+        self._backward.run(
+            sync.module, inputs, labels, holding=sync.holding, before_last=lambda loss: sync.begin(loss, stop)
+        )
+
+    def _mean(self, inputs: Tensor, labels: Tensor) -> None:
+        """Make every gradient the ranks' mean."""
+        self._run_backward(inputs, labels, stop=False)
+        for _ in self._sync.arriving():
+            pass
 
     def _arriving(self) -> Iterator[Sequence[Parameter]]:
         return self._waiting.arriving(self._sync.arriving())
@@ -83,6 +105,12 @@ class MeanGradient:
         if not self._in_parts:
             self.optimizer.step(rate)
         self.optimizer.finish()
+
+
+def replays(train: Train, sync: Synchronization) -> bool:
+    """Whether steps are replayed as CUDA graphs. The loss scale of fp16 is a number of the host; DDP has its own."""
+    graphs = isinstance(sync, Gradients) and sync.parameters[0].is_cuda and train.precision != "fp16"
+    return graphs and train.compile and train.model.name in names.MODELS.known
 
 
 def steps_in_parts(optimizer: Optimizer) -> bool:

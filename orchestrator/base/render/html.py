@@ -22,8 +22,8 @@ def _environment() -> jinja2.Environment:
 def _with_code(text: str) -> Markup:
     """A text whose parts between backquotes are shown as code."""
     words, *others = private.plain(text).split("`")
-    found = [words, *(Markup("<code>{}</code>").format(one) if n % 2 == 0 else one for n, one in enumerate(others))]
-    return Markup("").join(found) if len(found) % 2 else Markup.escape(text)
+    parts = [words, *(Markup("<code>{}</code>").format(part) if n % 2 == 0 else part for n, part in enumerate(others))]
+    return Markup("").join(parts) if len(parts) % 2 else Markup.escape(text)
 
 
 def _shown(value: Any) -> Any:

@@ -118,5 +118,5 @@ def _means(shares: Sequence[float], values: Sequence[float], width: int) -> list
 
 
 def _ends(values: Iterable[float]) -> tuple[float, float]:
-    found = list(values)
-    return min(found), max(found)
+    numbers = list(values)
+    return min(numbers), max(numbers)

@@ -21,6 +21,11 @@ def thousands(count: float) -> str:
     return f"{count:,.0f}"
 
 
+def steps(step: int | None, total: int | None) -> str | None:
+    """'120/450', or '120' if the number of steps is unknown; None without steps."""
+    return None if step is None else f"{step}/{total}" if total is not None else str(step)
+
+
 def size(count: float) -> str:
     """Bytes in at most five columns, in steps of 1024: '0', '812', '3.1K', '24G'."""
     for unit in ("", "K", "M", "G", "T"):

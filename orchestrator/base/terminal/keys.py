@@ -49,7 +49,7 @@ class Keys:
 
 @contextmanager
 def keys() -> Iterator[Keys]:
-    """Within, standard input passes single keys on, and does not echo them, if it is a terminal."""
+    """In the block standard input passes single keys on without an echo, if it is a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         yield Keys(None)
         return

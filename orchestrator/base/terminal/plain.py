@@ -25,4 +25,4 @@ def plain(text: str) -> str:
 
 def harmless(line: str) -> str:
     """`line` as its program wrote it; control characters other than tabs are escaped, as \\x1b."""
-    return ACTS.sub(lambda found: ascii(found[0])[1:-1], line)
+    return ACTS.sub(lambda act: ascii(act[0])[1:-1], line)

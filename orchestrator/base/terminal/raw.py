@@ -12,7 +12,7 @@ from types import FrameType
 
 @contextmanager
 def raw(wanted: bool) -> Iterator[list[int]]:
-    """Within, standard input passes every key on unchanged, if `wanted`; otherwise nothing changes.
+    """In the block standard input passes every key on unchanged, if `wanted`; otherwise nothing changes.
 
     Yields a list that grows when the size of the window changes: the sender to the other end reads it between two
     messages, and empties it. A signal's handler must send nothing, because it may run in the middle of a message.

@@ -71,7 +71,7 @@ def result(value: str, sentence: str) -> None:
 
 @contextmanager
 def busy(what: str, after_s: float = LONG_S) -> Iterator[None]:
-    """Within, a user on a terminal learns what is being done if it takes longer than `after_s`."""
+    """Show a user on a terminal what is being done, if the block takes longer than `after_s`."""
     if _quiet or not sys.stderr.isatty():
         yield
         return

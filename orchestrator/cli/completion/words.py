@@ -79,8 +79,8 @@ def _words(metavar: str, dest: str) -> tuple[str, ...]:
     """The words that a value can be, of those that torusrun knows; they are read when the script is made."""
     from torusrun.orchestrator.base.shipped import examples
     from torusrun.orchestrator.base.states import State
-    from torusrun.orchestrator.predict.model import constants
-    from torusrun.orchestrator.sweeps.sweep_table import LARGER_IS_BETTER
+    from torusrun.orchestrator.forecast import constants
+    from torusrun.orchestrator.sweeps.table import LARGER_IS_BETTER
     from torusrun.training.recipe import files
 
     if dest in ("gpu", "network"):

@@ -19,10 +19,8 @@ from torusrun.orchestrator.job.image.contained import start
 from torusrun.orchestrator.job.start import launch
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, RankImage
 from torusrun.orchestrator.job.start.prepare import launch_order, program_of
-from torusrun.orchestrator.nodes.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.place.placement.mapping import Placement, place
 from torusrun.orchestrator.run.attempts import create
-from torusrun.orchestrator.run.attempts.script import submitted
 from torusrun.orchestrator.run.attempts.submit import proposed
 from torusrun.orchestrator.run.code.select import SelectedCode
 from torusrun.orchestrator.run.folder import run_folder
@@ -33,6 +31,7 @@ from torusrun.orchestrator.run.plan import notes as plan_notes
 from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
 from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client, launchers
@@ -94,7 +93,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     rank = Rank(0, attempt, order, placement)
     environment = rank.variables(MEETING if program.rendezvous else None, {})
     hidden = {name: f"<{secret}>" for name, secret in plan.secrets.items()}
-    submit = client.of(plan.site).submit_argv(submitted(plan, attempt), asked)
+    submit = client.of(plan.site).submit_argv(attempt.script, asked)
     if not which(submit[0]):
         notes.insert(0, f"{submit[0]}: not found on this machine, so the job cannot be submitted here")
     return DryRun(
@@ -103,7 +102,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         request=asked,
         submit=submit,
         script=script,
-        script_path=submitted(plan, attempt),
+        script_path=attempt.script,
         placement=placement,
         launcher=launch.command(plan, attempt, starter, _jobs_environment(), image=image),
         launcher_environment=launch.environment(plan, attempt, starter, {}),

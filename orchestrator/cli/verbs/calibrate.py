@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 def _command(args: argparse.Namespace, planned: Plan) -> int:
     """Run a command at some sizes for some steps each, and print the forecast of its finished runs."""
     from torusrun.orchestrator.cli.api import plan, submit
-    from torusrun.orchestrator.predict.answers.program import program
-    from torusrun.orchestrator.predict.command_runs import command_forecast
+    from torusrun.orchestrator.predict.words import program
+    from torusrun.orchestrator.run.plan.command_runs import command_forecast
 
     steps = STEPS if args.steps is None else args.steps
     if not FEWEST_STEPS <= steps <= MOST_STEPS:
@@ -149,10 +149,10 @@ def _measured(args: argparse.Namespace) -> RunFolder:
 
 
 def _printed(path: Path, as_json: bool) -> int:
-    from torusrun.orchestrator.predict.model import calibration
+    from torusrun.orchestrator.predict import measurements
 
     try:
-        found = calibration.fits(calibration.read(_read(path)))
+        found = measurements.fits(measurements.read(_read(path)))
         if not found:
             raise UserError("has no rows")
     except UserError as error:

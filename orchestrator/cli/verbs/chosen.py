@@ -33,10 +33,10 @@ class Meant:
     named: bool
 
 
-def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Add the arguments by which a verb that acts on runs chooses them."""
+def arguments(parser: argparse.ArgumentParser, verb: str, *, times: bool = False) -> None:
+    """Add the arguments by which a verb that acts on runs chooses them, by `times` of their submission, too."""
     parser.add_argument("run_ids", metavar="RUN", nargs="*", help=RUNS)
-    shared_arguments.filters(parser)
+    shared_arguments.filters(parser, times=times)
     parser.add_argument("--yes", "-y", action="store_true", help=f"{verb} the selected runs without confirmation")
 
 
@@ -51,7 +51,7 @@ def chosen(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why
 
     filtered = shared_arguments.selection(args)
     if not args.run_ids and filtered == selection.Selection():
-        raise UserError("which runs? Name them, or select them, as by --state failed --since 2d")
+        raise UserError("which runs? Name them, or select them, as by --state failed")
     known = index.runs()
     exact = filtered == selection.Selection() and not any(map(selection.is_pattern, args.run_ids))
     if exact:

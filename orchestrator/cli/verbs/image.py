@@ -15,6 +15,7 @@ examples:
   torusrun image export pytorch-cpu --to pytorch-cpu.tar
   torusrun image render sony-2018
   torusrun image convert Dockerfile --to converted
+  torusrun image convert mine.def --to Dockerfile
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ WHAT = {
     "sign": "sign it with your own key",
     "export": "copy it with its definition, lock and checksums",
     "render": "print the definition of an image file or a Dockerfile",
-    "convert": "write the definition of a Dockerfile, with the files it copies",
+    "convert": "write the definition of a Dockerfile with the files it copies, or the Dockerfile of a definition",
 }
 ONLY_OF = {  # the words that an option is for; others refuse it
     "on": ("build",),
@@ -89,7 +90,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--lock", action="store_true", help="inspect: only the lock, for `torusrun image build --locked`"
     )
     parser.add_argument(
-        "--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar; convert: a new folder"
+        "--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar; convert: a new folder or file"
     )
 
 
@@ -139,7 +140,7 @@ def _build(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.images.source import has_text, typed
     from torusrun.orchestrator.keys.load import is_run, load_site
     from torusrun.orchestrator.keys.paths import absolute
-    from torusrun.orchestrator.run.image import building, squashed
+    from torusrun.orchestrator.run.image import building, run_image
     from torusrun.orchestrator.run.plan.plan import plan
 
     word = typed(args.image)
@@ -154,7 +155,9 @@ def _build(args: argparse.Namespace) -> int:
     by_pyxis = pyxis.used(site.container.runtime)
     of_builds = {"--on job": args.on == "job", "--locked": args.locked is not None, "--wheelhouse": args.wheelhouse}
     refused = next((option for option, given in of_builds.items() if given), "")
-    if by_pyxis and (made := squashed.directly(source, site, progress, offline=args.offline, refused=refused)):
+    if by_pyxis and (
+        made := run_image.squashed_directly(source, site, progress, offline=args.offline, refused=refused)
+    ):
         print(made.path)
         return DONE
     wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
@@ -169,7 +172,7 @@ def _build(args: argparse.Namespace) -> int:
 
         build_in_job(prepared, site, site.interpreter, progress)
     entry = building.build(prepared, site, progress, redrawn if draws() else None)
-    print(squashed.of(entry, site, progress).path if by_pyxis else entry.path)
+    print(run_image.squashed_of(entry, site, progress).path if by_pyxis else entry.path)
     return DONE
 
 
@@ -177,7 +180,7 @@ def _inspected(cache: Cache, entry: CachedImage, only_lock: bool) -> dict[str, A
     from torusrun.orchestrator.images.definitions import package_lock
 
     packages = cache.packages(entry.key)
-    lock = package_lock.read(packages).as_json() if packages.exists() else None
+    lock = package_lock.read_lock(packages).as_json() if packages.exists() else None
     if not only_lock:
         return {**entry.as_json(), "path": str(entry.path), "packages": lock}
     if lock is None:
@@ -186,8 +189,8 @@ def _inspected(cache: Cache, entry: CachedImage, only_lock: bool) -> dict[str, A
 
 
 def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
+    from torusrun.orchestrator.images.builds.caches import export
     from torusrun.orchestrator.keys.paths import absolute
-    from torusrun.orchestrator.run.image.export import export
 
     if to is None:
         raise UserError("`torusrun image export` needs --to, a new folder or a file that ends in .tar")
@@ -200,7 +203,7 @@ def _converted(source: str, site: Site, to: str | None, context: Path | None) ->
     from torusrun.orchestrator.run.image import building
 
     if to is None:
-        raise UserError("`torusrun image convert` needs --to, a new folder for the definition and the files it copies")
+        raise UserError("`torusrun image convert` needs --to, a new folder for a definition, or a new Dockerfile")
     return building.converted(source, site, absolute(to), context)
 
 

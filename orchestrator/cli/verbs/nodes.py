@@ -67,7 +67,7 @@ def _check(args: argparse.Namespace) -> None:
 def _site(args: argparse.Namespace) -> Site | None:
     """The site of --site. A site that has blamed hosts may be gone since; then it is None, unless hosts are added."""
     from torusrun.orchestrator.keys.load import load_site
-    from torusrun.orchestrator.nodes.bad import memory
+    from torusrun.orchestrator.run.bad_nodes import memory
     from torusrun.orchestrator.run.folder.shown_plan import site_name
 
     try:
@@ -81,8 +81,8 @@ def _site(args: argparse.Namespace) -> Site | None:
 
 def _list(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.output import width
-    from torusrun.orchestrator.nodes.bad import memory
     from torusrun.orchestrator.nodes.bad_nodes import listing
+    from torusrun.orchestrator.run.bad_nodes import memory
     from torusrun.orchestrator.run.folder.shown_plan import site_name
 
     name = site_name(args.site)
@@ -96,7 +96,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _add(args: argparse.Namespace, named: list[str], site: Site | None) -> int:
     from torusrun.orchestrator.keys.site import BadNodeRules
-    from torusrun.orchestrator.nodes.bad import memory
+    from torusrun.orchestrator.run.bad_nodes import memory
 
     rules = BadNodeRules(_for_s(args, site))
     memory.blame(args.site, named, args.reason or BY_USER, "", rules=rules)
@@ -115,7 +115,7 @@ def _for_s(args: argparse.Namespace, site: Site | None) -> float:
 
 
 def _forgive(args: argparse.Namespace, named: list[str]) -> int:
-    from torusrun.orchestrator.nodes.bad import memory
+    from torusrun.orchestrator.run.bad_nodes import memory
 
     forgiven = memory.forgive(None if args.all else named, args.site)
     print(f"forgiven: {', '.join(f'{node.host} ({node.site})' for node in forgiven) or 'none was blamed'}")

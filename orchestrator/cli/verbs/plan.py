@@ -21,10 +21,10 @@ from torusrun.training.schedule.phases import Course, phases_of
 WIDTH = 100  # of the text beside a name
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.predict.model.by_size import ProgramForecast
-    from torusrun.orchestrator.predict.model.forecast import Forecast
+    from torusrun.orchestrator.forecast.by_size import ProgramForecast
+    from torusrun.orchestrator.forecast.forecast import Forecast
     from torusrun.orchestrator.run.plan.plan import Plan
-    from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts
+    from torusrun.orchestrator.schedulers.topology import ExpectedHosts
     from torusrun.training.recipe.train import Train
 
 
@@ -41,15 +41,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli import image_fits
-    from torusrun.orchestrator.predict.answers.attempts import attempts_needed, cost_line, start_line
-    from torusrun.orchestrator.predict.answers.placement import outlook
-    from torusrun.orchestrator.predict.answers.program import line
+    from torusrun.orchestrator.predict.words import attempts_needed, cost_line, program_line, start_line
     from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
     from torusrun.orchestrator.run.plan.plan import plan
     from torusrun.orchestrator.show import map_svg
+    from torusrun.orchestrator.show.placement import outlook
     from torusrun.orchestrator.sweeps.plans import is_sweep
 
-    if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
+    if args.sweep or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
     planned = plan(args.file, site=args.site, settings=args.settings)
     if args.check and planned.site.host:
@@ -73,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(_words(planned))
         print(f"\n{placed.text()}\n" if placed else _later(planned))
-        print(f"{'prediction':12}{_predicted(forecast) if forecast else line(of_command) if of_command else unknown}")
+        of_other = program_line(of_command) if of_command else unknown
+        print(f"{'prediction':12}{_predicted(forecast) if forecast else of_other}")
         print(f"{'cost':12}{cost_line(planned, forecast)}\n" if forecast else "", end="")
         print(_checkpoints(planned, forecast), end="")
         print(f"{'start':12}{start_line(planned, forecast, starts_s)}\n" if args.ask else "", end="")
@@ -95,17 +95,17 @@ def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
 def _start(planned: Plan) -> float | None:
     """When the job would start if it were submitted now (of time.time()), by its scheduler; None if it does not say."""
     from torusrun.orchestrator.run.attempts.submit import proposed
-    from torusrun.orchestrator.schedulers import client, starts
+    from torusrun.orchestrator.schedulers import answers, client
 
     shared_arguments.here(planned.site, "plan --ask")
     request, script = proposed(planned)
-    return starts.before_submission(client.of(planned.site), script, request)
+    return answers.start_before_submission(client.of(planned.site), script, request)
 
 
 def _sweep(args: argparse.Namespace) -> int:
     """Print the first member in full, then all members and what they cost."""
     from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
-    from torusrun.orchestrator.sweeps import sweep_plan
+    from torusrun.orchestrator.sweeps import preview
     from torusrun.orchestrator.sweeps.cost import cost
     from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
@@ -113,20 +113,20 @@ def _sweep(args: argparse.Namespace) -> int:
         raise UserError(
             "--hosts, --svg, --ask and --check are for one run: leave out the sweep, as in --set sweep=null"
         )
-    asked = SweepOptions(tuple(args.sweep), args.at_once)
+    asked = SweepOptions(tuple(args.sweep))
     sweep = plan_sweep(args.file, site=args.site, settings=args.settings, asked=asked)
     if args.json:
-        print(json.dumps(sweep_plan.as_json(sweep, cost(sweep)), indent=1))
+        print(json.dumps(preview.as_json(sweep, cost(sweep)), indent=1))
         return DONE
     print(_words(with_expected_grid(sweep.members[0].plan)))
-    print("\n" + "\n".join(sweep_plan.lines(sweep, cost(sweep))))
+    print("\n" + "\n".join(preview.lines(sweep, cost(sweep))))
     return DONE
 
 
 def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | None, str]:
     """The prediction of a training, or the reason why there is none."""
-    from torusrun.orchestrator.predict.command_runs import NOTHING
-    from torusrun.orchestrator.predict.forecast import forecast_of
+    from torusrun.orchestrator.run.plan.command_runs import NOTHING
+    from torusrun.orchestrator.run.plan.forecast import forecast_of
 
     if planned.run.command:
         return None, NOTHING
@@ -138,8 +138,8 @@ def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | No
 
 def _of_command(planned: Plan) -> ProgramForecast | None:
     """The prediction of a command by its finished runs; None without any."""
-    from torusrun.orchestrator.predict.command_runs import measured_runs
-    from torusrun.orchestrator.predict.model.by_size import forecast
+    from torusrun.orchestrator.forecast.by_size import forecast
+    from torusrun.orchestrator.run.plan.command_runs import measured_runs
 
     runs = measured_runs(planned) if planned.run.command else []
     return forecast(runs, planned.ranks) if runs else None
@@ -158,13 +158,13 @@ def _predicted(forecast: Forecast) -> str:
 
 def _checkpoints(planned: Plan, forecast: Forecast | None) -> str:
     """A line about what checkpoints cost; none if nothing is known."""
-    from torusrun.orchestrator.predict.answers.checkpoints import line, line_without_rate
-    from torusrun.orchestrator.predict.saving import saving_of
+    from torusrun.orchestrator.predict.words import checkpoints_line, checkpoints_line_without_rate
+    from torusrun.orchestrator.run.plan.rates import saving_of
 
     if forecast:
-        return f"{'checkpoints':12}{line(forecast.checkpoints)}\n"
+        return f"{'checkpoints':12}{checkpoints_line(forecast.checkpoints)}\n"
     saving = saving_of(planned)
-    return f"{'checkpoints':12}{line_without_rate(saving)}\n" if saving else ""
+    return f"{'checkpoints':12}{checkpoints_line_without_rate(saving)}\n" if saving else ""
 
 
 def _later(planned: Plan) -> str:
@@ -209,8 +209,8 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
     """The hosts that the first attempt would leave out. The memory of a site with a login node is there."""
     if planned.site.host:
         return {}
-    from torusrun.orchestrator.nodes.without_bad_nodes import without_bad_nodes
     from torusrun.orchestrator.run.plan import attempt_plan
+    from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
 
     lines = without_bad_nodes(attempt_plan.first(planned)).left_out.lines
     return {"bad nodes": f"\n{'':12}".join(lines)} if lines else {}

@@ -17,9 +17,9 @@ from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.predict.answers.predicted import Predicted
-    from torusrun.orchestrator.predict.rates import Otherwise
+    from torusrun.orchestrator.predict.words import Predicted
     from torusrun.orchestrator.run.plan.plan import Plan
+    from torusrun.orchestrator.run.plan.rates import Otherwise
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +44,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.predict.answers.run import run
-    from torusrun.orchestrator.predict.forecast import forecast_of, forecasts_of_stretches, named_hosts
+    from torusrun.orchestrator.predict.words import run
+    from torusrun.orchestrator.run.plan.forecast import forecast_of, forecasts_of_stretches, named_hosts
     from torusrun.orchestrator.run.plan.plan import plan
 
     with busy("computing"):
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _otherwise(args: argparse.Namespace) -> Otherwise:
-    from torusrun.orchestrator.predict.rates import Otherwise
+    from torusrun.orchestrator.run.plan.rates import Otherwise
 
     return Otherwise(args.network, args.gpu, args.workload, *_rate(args.images_per_s))
 
@@ -74,8 +74,8 @@ def _otherwise(args: argparse.Namespace) -> Otherwise:
 def _compared(args: argparse.Namespace, planned: Plan) -> Predicted:
     """The forecasts of --nodes or --grids. Raises UserError for a size that the run cannot have."""
     from torusrun.orchestrator.place.cost.shapes import divisors
-    from torusrun.orchestrator.predict.answers.compared import compared
-    from torusrun.orchestrator.predict.forecast import forecast_of
+    from torusrun.orchestrator.predict.words import compared
+    from torusrun.orchestrator.run.plan.forecast import forecast_of
     from torusrun.orchestrator.run.plan.plan import plan
 
     if args.hosts:
@@ -92,8 +92,8 @@ def _compared(args: argparse.Namespace, planned: Plan) -> Predicted:
 
 def _of_command(args: argparse.Namespace, planned: Plan) -> Predicted:
     """The forecast of a command by its finished runs. Raises UserError without any, or for an option of trainings."""
-    from torusrun.orchestrator.predict.answers.program import program
-    from torusrun.orchestrator.predict.command_runs import command_forecast
+    from torusrun.orchestrator.predict.words import program
+    from torusrun.orchestrator.run.plan.command_runs import command_forecast
 
     options = {"--network": args.network, "--gpu": args.gpu, "--workload": args.workload, "--hosts": args.hosts}
     options |= {"--nodes": args.nodes, "--grids": args.grids}

@@ -18,7 +18,7 @@ from torusrun.orchestrator.cli.verbs import chosen
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    chosen.arguments(parser, "remove")
+    chosen.arguments(parser, "remove", times=True)
     parser.add_argument("--force", action="store_true", help="also remove LOST runs, whose jobs may still run")
 
 

@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.command or args.words:
         raise UserError(_without_command(args.words))
     typed = TypedRun(tuple(_options(args)), Path())
-    if args.save and (args.sweep or args.at_once is not None):
-        raise UserError("--save writes one run: leave out --sweep and --at-once, and write `sweep` into the file")
+    if args.save and args.sweep:
+        raise UserError("--save writes one run: leave out --sweep, and write `sweep` into the file")
     if args.save and args.json:
         from torusrun.orchestrator.cli.results import as_json
 

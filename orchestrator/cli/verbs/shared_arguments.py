@@ -96,7 +96,6 @@ def sweep(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="make a run for each of these values, or for 'KEY={from: A, to: B, log: N}'; may be repeated",
     )
-    parser.add_argument("--at-once", metavar="N", type=int, help="so many runs of a sweep at the same time")
 
 
 def site(parser: argparse.ArgumentParser) -> None:
@@ -120,10 +119,13 @@ def run_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="RUN", help=RUN)
 
 
-def filters(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select runs by their facts, which `selection` reads."""
+def filters(parser: argparse.ArgumentParser, *, times: bool = True) -> None:
+    """Add the options that select runs by their facts, which `selection` reads; `times` of their submission, too."""
+    parser.set_defaults(since=None, before=None)
     parser.add_argument("--state", metavar="STATES", help="only runs in these states, as in running,failed")
     parser.add_argument("--site", metavar="NAME", help="only runs of this site")
+    if not times:
+        return
     parser.add_argument(
         "--since",
         metavar="TIME",

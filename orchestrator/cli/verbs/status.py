@@ -3,7 +3,8 @@ AGE of a run that is not over is the time since its newest attempt was submitted
 ETA is the time to the last step, at the pace of the attempt's newest steps.
 A narrow terminal leaves out LOSS/ACC, SITE, AGE, ETA and STEP, in this order.
 Pipes and --json get every column, and --json every run.
-A sweep is one line; `torusrun status SWEEP` lists its members.
+A sweep is one line; `torusrun status SWEEP` shows its members: the settings in
+which they differ, their states, and the newest value of each of their metrics.
 
 examples:
   torusrun status
@@ -11,6 +12,7 @@ examples:
   torusrun status --site abci-v --since 2h
   torusrun status last --long
   torusrun status last --json
+  torusrun status SWEEP --best accuracy
   torusrun status --disk --all
 """
 
@@ -24,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torusrun.orchestrator.base.errors import DONE, SiteError
+from torusrun.orchestrator.base.errors import DONE, SiteError, UserError
 from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
 
@@ -52,6 +54,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="more about each run: job, grid, folder, estimated start; for a named RUN also its attempts and times",
     )
     parser.add_argument("--disk", action="store_true", help="the disk space of each run, largest last")
+    best = "sort the members of a sweep by this metric, the best first: accuracy, loss, max:NAME or min:NAME"
+    parser.add_argument("--best", metavar="METRIC", help=best)
     parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
     # for another machine, whose runs may be gone here
     parser.add_argument("--if-there", action="store_true", help=argparse.SUPPRESS)
@@ -64,6 +68,11 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.run.state.poll import PATIENCE_S, views
 
     chosen = shared_arguments.selection(args, {run.site for run in remote.runs()})
+    is_plain = chosen == selection.Selection() and not (args.long or args.disk or args.if_there)
+    if len(args.run_ids) == 1 and is_plain and (code := _of_sweep(args)) is not None:
+        return code
+    if args.best:
+        raise UserError("--best sorts the members of one sweep: name it, without --long, --disk or a choice of runs")
     words, away = ([], []) if args.if_there else remote.split(args.run_ids)
     known = _there(args.run_ids) if args.if_there else selection.named(words) if words or not args.run_ids else []
     far_accounts, far_due = dict[str, Any](), dict[str, Any]()
@@ -93,12 +102,11 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, due) for view in found]}, indent=1))
     elif found:
         from torusrun.orchestrator.base.terminal import output
-        from torusrun.orchestrator.show.listing import listing
-        from torusrun.orchestrator.sweeps.sweep_line import folded
+        from torusrun.orchestrator.show.listing import by_sweep, listing
 
         width = output.width(sys.stdout)
         if not args.run_ids and not chosen.states:
-            found = folded(found)
+            found = by_sweep(found)
         print("\n".join(listing(found, long=args.long, accounts=accounts, due=due, width=width).lines(width)))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
@@ -116,6 +124,28 @@ def _there(names: Sequence[str]) -> list[RunFolder]:
     from torusrun.orchestrator.run.folder import index
 
     return index.there([run for run in index.runs() if run.run_id in {*names}])
+
+
+def _of_sweep(args: argparse.Namespace) -> int | None:
+    """Print the members of the sweep that the only word names; None if it names none."""
+    from torusrun.orchestrator.base.terminal import output
+    from torusrun.orchestrator.base.terminal.remarks import busy
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder, members_of
+
+    (word,) = args.run_ids
+    if not (members := members_of(word, index.runs())):
+        return None
+    from torusrun.orchestrator.sweeps import table
+
+    sweep = SweepFolder(members[0].folder.parent)
+    with busy("reading the members"):
+        if args.json:
+            text = json.dumps(table.shown_as_json(sweep, members, args.best or ""), indent=1)
+        else:
+            text = "\n".join(table.shown(sweep, members, args.best or "", output.width(sys.stdout)))
+    print(text)
+    return DONE
 
 
 def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ examples:
   torusrun submit examples/digits.yaml --after last
   torusrun submit evaluate.yaml --after-any last
   torusrun submit run.yaml --in last
-  torusrun submit examples/digits.yaml --sweep train.optimizer.lr=0.05,0.1,0.2 --at-once 2
+  torusrun submit examples/digits.yaml --sweep train.optimizer.lr=0.05,0.1,0.2
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
     from torusrun.orchestrator.sweeps.plans import is_sweep
 
-    if args.sweep or args.at_once is not None or is_sweep(args.file, args.site, args.settings):
+    if args.sweep or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
     from torusrun.orchestrator.cli.api import plan, submit
     from torusrun.orchestrator.run.plan.notes import notes
@@ -111,7 +111,7 @@ def _sweep(args: argparse.Namespace) -> int:
         raise UserError("--in starts one attempt at a time in a held allocation: leave out --in or the sweep")
     if args.ask:
         raise UserError("--ask asks about one job: leave out --ask or the sweep")
-    options = {"site": args.site, "settings": args.settings, "values": args.sweep, "at_once": args.at_once}
+    options = {"site": args.site, "settings": args.settings, "values": args.sweep}
     planned = plan_sweep(args.file, later=bool(args.after or args.after_any), sweep_id=args.id, **options)
     if args.dry_run or args.print_script:
         return _show_sweep_there(args, planned) if planned.site.host else _dry_run_of_sweep(args, planned)
@@ -164,8 +164,7 @@ def _show_sweep_there(args: argparse.Namespace, planned: PlannedSweep) -> int:
     from torusrun.orchestrator.remote import of_file
 
     one = of_file.one_of(planned)
-    at_once = [] if args.at_once is None else [f"--at-once={args.at_once}"]
-    options = [*_options_there(args, one), *(f"--sweep={value}" for value in args.sweep), *at_once]
+    options = [*_options_there(args, one), *(f"--sweep={value}" for value in args.sweep)]
     return shown(of_file.run("submit", one, args.file, options, site=args.site, settings=args.settings))
 
 

@@ -22,12 +22,13 @@ from torusrun.orchestrator.base.environment import clean_environment
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.whole_lines import tail
-from torusrun.orchestrator.images.builds import complaints, fixed_times, lock, running
+from torusrun.orchestrator.images import sif
+from torusrun.orchestrator.images.builds import output, running
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage, end_and_remove
 from torusrun.orchestrator.images.builds.convert import PULLED
-from torusrun.orchestrator.images.builds.phases import EXAMINE, Phases
+from torusrun.orchestrator.images.builds.output import EXAMINE, Phases
 from torusrun.orchestrator.images.command import Bind
-from torusrun.orchestrator.images.definitions import lint
+from torusrun.orchestrator.images.definitions import definition_file
 from torusrun.orchestrator.images.definitions.build_secrets import Secrets
 from torusrun.orchestrator.images.definitions.build_secrets import read as read_secrets
 from torusrun.orchestrator.images.definitions.definition import WHEELHOUSE
@@ -89,12 +90,12 @@ def build(
     key = inputs.key
     if entry := cache.sound(key, progress):
         return entry
-    with ending.in_order(), lock.held(cache.lock(key), lambda who: progress(f"waiting for the same build of {who}")):
+    with ending.in_order(), running.held(cache.lock(key), lambda who: progress(f"waiting for the same build of {who}")):
         if entry := cache.sound(key, lambda wrong: None):
             return entry
         _clear(cache, key, options)
         progress(f"building {name}; its output: {cache.log(key)}")
-        phases = Phases(progress, draw, cache.phases_of(name))
+        phases = Phases(progress, draw)
         return _build(key, name, inputs, cache, runtime(), options, phases, examine)
 
 
@@ -126,9 +127,9 @@ def _build(
         code = running.run(argv, environment, inputs.directory or work, log, phases.line, secrets.redactor, phases.tick)
         if code != 0 or not image.is_file():
             said = b"\n".join(tail(log, LOG_TAIL_BYTES)).decode(errors="replace")
-            raise BuildFailed(f"{name} was not built: {complaints.explain(said, code)} (log: {log})")
+            raise BuildFailed(f"{name} was not built: {output.explain(said, code)} (log: {log})")
         if inputs.built_s:
-            fixed_times.fix(image, inputs.built_s)
+            sif.fix_times(image, inputs.built_s)
         phases.begin(EXAMINE)
         versions, packages = examine(image)
         if packages:
@@ -145,12 +146,11 @@ def _build(
             built_s=time.time(),
             build_time_s=time.time() - started_s,
             built_by=str(runtime),
-            labels={**lint.labels(inputs.definition), **inputs.labels},
+            labels={**definition_file.labels(inputs.definition), **inputs.labels},
             versions=versions,
             base=inputs.base_identity,
             compression=inputs.compression,
             source=inputs.source,
-            phases_s=phases.taken_s,
         )
         return cache.publish(built, image)
     except OSError as error:

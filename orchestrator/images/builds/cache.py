@@ -30,7 +30,7 @@ from torusrun.orchestrator.base.errors import SiteError, explained
 from torusrun.orchestrator.base.json_files import damaged, read_object, write_json
 from torusrun.orchestrator.base.terminal.remarks import busy, warn
 from torusrun.orchestrator.base.typed import kept_record
-from torusrun.orchestrator.images.builds.lock import holder, is_signed
+from torusrun.orchestrator.images.builds.running import holder, is_signed
 from torusrun.orchestrator.images.definitions.package_lock import LOCKED
 from torusrun.training.files.checksum import sha256_of
 
@@ -60,7 +60,6 @@ class CachedImage:
     compression: str = ""
     source: str = ""  # the key of its image file without lock and wheelhouse
     made_of: str = ""  # the key of the SIF that a squashfs was taken out of
-    phases_s: dict[str, float] = field(default_factory=dict)  # how long each phase of its build took
 
     @property
     def variant(self) -> str:
@@ -136,7 +135,6 @@ class Cache:
             self._check_owner(path)
         if kept is None or kept.get("schema") != SCHEMA:
             return None
-        kept = {"source": key, **kept}  # older versions did not write it
         entry = kept_record(self.sidecar(key), CachedImage, kept, path=self.image(key))
         if entry.key != key:
             raise damaged(self.sidecar(key), "its key is another image's")
@@ -175,10 +173,6 @@ class Cache:
                 except SiteError as error:
                     broken(str(error))
         return sorted((entry for entry in found if entry), key=lambda entry: -entry.built_s)
-
-    def phases_of(self, name: str) -> dict[str, float]:
-        """The seconds of the phases of the newest build of an image with this name; {} without one."""
-        return next((e.phases_s for e in self.entries(lambda why: None) if e.name == name and e.phases_s), {})
 
     def newest_of(self, sources: Collection[str], suffix: str = SIF) -> CachedImage | None:
         """The newest image that was built from one of these sources, with any lock or wheelhouse."""

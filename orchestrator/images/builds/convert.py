@@ -8,15 +8,14 @@ its files can change while ranks run, and reading all of them before each start 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images.builds import one_of_layout
 from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, file_checksum
-from torusrun.orchestrator.images.source import TAG, NamedImage
+from torusrun.orchestrator.images.source import NamedImage
 
 SCHEMA = 1
 LINK = "source"  # beside the build: the runtime reads a path with a colon as a path with a tag
@@ -30,48 +29,33 @@ class Conversion(Inputs):
 
     transport: str = ""
     place: str = ""
-    tag: str = ""
 
     def _content(self) -> dict[str, Any]:
         return {
             "conversion": SCHEMA,
             "transport": self.transport,
             "identity": self.base_identity,
-            "tag": self.tag,
             "compression": self.compression,
         }
 
     def lay_out(self, folder: Path) -> str:
-        """Make a link to the source in the new `folder`, or its copy of one image. Returns the runtime's word for it.
-
-        Raises UserError if the source has no image with the tag.
-        """
+        """Make a link to the source in the new `folder`. Returns the runtime's word for it."""
         private.make(folder)
         if self.transport in ("docker", *PULLED):
             return f"{self.transport}://{self.place}"
-        if self.tag:
-            one_of_layout.alone(Path(self.place), self.tag, folder / LINK)
-            return f"oci:{LINK}"
         (folder / LINK).symlink_to(self.place)
         return ":".join(filter(None, (self.transport, LINK)))
 
 
 def conversion(source: NamedImage, compression: str) -> Conversion:
     """The conversion of an image that is not a SIF. Raises UserError if it does not exist or does not have its form."""
-    if source.tag and not TAG.fullmatch(source.tag):
-        raise UserError(f"{source.text}: {source.tag!r} is not a tag")
-    if source.tag and source.transport == "docker-archive":
-        raise UserError(f"{source.text}: no runtime accepts a tag here; save only this image, and name the file")
-    identity, transport = _identity(source), source.transport
-    found = Conversion("", base_identity=identity, compression=compression, transport=transport, tag=source.tag)
-    return at(found, source.place)
-
-
-def at(conversion: Conversion, place: str) -> Conversion:
-    """The same entry of the cache, made from `place`: for a tag, its image by digest."""
-    tag = f":{conversion.tag}" if conversion.tag else ""
-    definition = f"Bootstrap: {conversion.transport or 'localimage'}\nFrom: {place}{tag}\n"
-    return replace(conversion, place=place, definition=definition)
+    return Conversion(
+        f"Bootstrap: {source.transport or 'localimage'}\nFrom: {source.place}\n",
+        base_identity=_identity(source),
+        compression=compression,
+        transport=source.transport,
+        place=source.place,
+    )
 
 
 def name(source: NamedImage) -> str:

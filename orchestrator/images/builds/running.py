@@ -1,17 +1,68 @@
-"""Run a build to its end. Its output, without secrets, is written into a log and passed to a callback."""
+"""Run one build of an image at a time to its end. Its output, without secrets, goes into a log and to a callback.
+
+Over all nodes that share the cache, a lock lets one builder in. The text of its file names the holder, for messages
+only. The file stays: its removal would let two builders in.
+"""
 
 from __future__ import annotations
 
 import os
 import selectors
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from torusrun.orchestrator.base import private, proc, process
+from torusrun.orchestrator.base import lock, private, proc, process
+
+LARGEST_BYTES = 4096
+LONGEST_S = 86400.0  # of a build; an older text is that of a killed one
+
+
+@contextmanager
+def held(path: Path, waiting: Callable[[str], None] = lambda holder: None) -> Iterator[None]:
+    """Hold the lock at `path` once it is free. If another build holds it, `waiting` is called once with the holder.
+
+    On a file system without locks nothing is held: two builders may build the same image, and the later rename wins.
+    Raises SiteError if the file cannot be made.
+    """
+    with lock.held(path, waiting=lambda: waiting(holder(path))):
+        _sign(path, f"{socket.gethostname()}, process {os.getpid()}, since {time.strftime('%H:%M:%S')}\n")
+        try:
+            yield
+        finally:
+            _sign(path, "")
+
+
+def holder(path: Path) -> str:
+    """The last holder of the lock: 'host, process 123, since 12:34:56'; 'another build' if it is unknown."""
+    try:
+        text = private.read_bytes(path, LARGEST_BYTES).decode("utf-8", "replace").strip()
+    except OSError:
+        return "another build"
+    return private.plain(text.splitlines()[0]) if text else "another build"
+
+
+def is_signed(path: Path) -> bool:
+    """Whether the text of the lock names a build that may be at work: all that is known on a file system without locks.
+
+    True for a day after a build was killed.
+    """
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_size > 0 and time.time() - found.st_mtime < LONGEST_S
+    return False
+
+
+def _sign(path: Path, name: str) -> None:
+    opened = os.O_WRONLY | os.O_TRUNC
+    with suppress(OSError), open(private.open_regular(path, opened), "w", encoding="utf-8") as file:
+        file.write(name)  # a full disk must not prevent the use of a cached image
+
 
 POLL_S = 0.1
 TERMINATE_S = 10.0
@@ -33,7 +84,7 @@ def run(
     """
     descriptor = private.open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     with open(descriptor, "w", encoding="utf-8", errors="replace", buffering=1) as kept:
-        os.fchmod(descriptor, 0o600)  # an older version made it readable for others
+        os.fchmod(descriptor, 0o600)
         reading, writing = os.pipe()
         with open(reading, "rb", buffering=0) as said:
             with open(writing, "wb") as output:

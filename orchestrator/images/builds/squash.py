@@ -18,7 +18,7 @@ from torusrun.orchestrator.base import ending, private, process
 from torusrun.orchestrator.base.errors import SiteError, explained
 from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.images import sif
-from torusrun.orchestrator.images.builds import lock
+from torusrun.orchestrator.images.builds import running
 from torusrun.orchestrator.images.builds.cache import SQUASHFS, Cache, CachedImage
 from torusrun.orchestrator.images.definitions.inputs import file_checksum
 
@@ -129,7 +129,7 @@ def complaint(stderr: str) -> str:
 def _free(key: str, cache: Cache, progress: Progress) -> Iterator[CachedImage | None]:
     """Hold the key's lock; the image, if it is there and whole."""
     cache.make()
-    with ending.in_order(), lock.held(cache.lock(key), lambda who: progress(f"waiting for the same image of {who}")):
+    with ending.in_order(), running.held(cache.lock(key), lambda who: progress(f"waiting for the same image of {who}")):
         cache.clear_leftovers(key)
         yield cache.sound(key, progress)
 

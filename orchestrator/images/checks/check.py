@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from torusrun.orchestrator.images.checks.findings import Finding
-from torusrun.orchestrator.images.checks.needs import Wanted
-from torusrun.orchestrator.images.checks.rules import gpus, interconnect, machine, mpi, software
-from torusrun.orchestrator.images.checks.rules import image as file
-from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.checks.facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.checks.findings import Finding, Wanted
+from torusrun.orchestrator.images.checks.rules import devices, machine
 from torusrun.orchestrator.images.definitions.image_file import ImageFile
 
 OF_MACHINE = (machine.runtime, machine.modules, machine.shell_variables, machine.binds)
-OF_FILE = (file.readable, file.shared)
+OF_FILE = (machine.readable, machine.shared)
 OF_IMAGE = (
-    file.architecture,
-    file.starts,
-    software.program,
-    software.wrapper,
-    software.python,
-    gpus.cuda,
-    mpi.mpi,
-    mpi.host_mpi,
-    interconnect.verbs,
+    machine.architecture,
+    machine.starts,
+    machine.program,
+    machine.wrapper,
+    machine.python,
+    devices.cuda,
+    devices.mpi,
+    devices.host_mpi,
+    devices.verbs,
 )
 
 
@@ -36,7 +34,7 @@ def check(
     found = [finding for rule in OF_MACHINE for finding in rule(wanted, host)]
     found += machine.image_file(image_file) if image_file else []
     if image:
-        wanted = mpi.by_its_libraries(wanted, image)
+        wanted = devices.by_its_libraries(wanted, image)
         rules = OF_FILE + (OF_IMAGE if image.readable else ())
         found += [finding for rule in rules for finding in rule(wanted, host, image)]
     return sorted(found, key=lambda finding: finding.place)

@@ -12,8 +12,8 @@ from typing import Any
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import clean_environment
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.images import architecture
-from torusrun.orchestrator.images.checks import probe, questions
+from torusrun.orchestrator.images import sif
+from torusrun.orchestrator.images.checks import probe
 from torusrun.orchestrator.images.checks.answers import (
     Library,
     MpiLibrary,
@@ -27,7 +27,7 @@ from torusrun.orchestrator.images.checks.answers import (
     parse_questions,
     same_abi,
 )
-from torusrun.orchestrator.images.checks.sourced_facts import ImageFacts
+from torusrun.orchestrator.images.checks.facts import ImageFacts
 from torusrun.orchestrator.images.command import ContainerExec, inside
 from torusrun.orchestrator.images.runtime import own_environment
 
@@ -62,7 +62,7 @@ class Inside:
 
 def image(path: Path, asks: Inside | None = None) -> ImageFacts:
     """Query an image. Programs run in it only if there is `asks`."""
-    found, read = architecture.machine(path)
+    found, read = sif.machine(path)
     known = ImageFacts(str(path), machine=found, starts=None, asked={"machine": read})
     try:
         with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
@@ -91,7 +91,7 @@ def _examined(known: ImageFacts, asks: Inside) -> ImageFacts:
 def _answers(asks: Inside) -> tuple[dict[str, tuple[str, int]], str]:
     """(the answers of the image's shell, the runtime's message if there are none)."""
     try:
-        done = _run(asks, questions.script(asks.program, asks.folders), ASKING_S)
+        done = _run(asks, script(asks.program, asks.folders), ASKING_S)
     except (SiteError, ValueError) as error:
         return {}, str(error)
     return parse_questions(done.stdout), complaint(done.stderr)
@@ -216,3 +216,55 @@ def _first(answers: Mapping[str, tuple[str, int]], name: str) -> str:
 def _told(library: Library) -> str:
     lacks = [*(f"{name} => not found" for name in library.missing), *(f"GLIBC_{v} not found" for v in library.glibc)]
     return library.error or ", ".join(lacks) or "all its libraries are found"
+
+
+# $1 is the first word of a command ('' for none), $2... are folders that may have the host's MPI.
+SCRIPT = r"""
+PATH=$PATH:/usr/sbin:/sbin
+ask() { printf '\nTORUSRUN-ASKED %s\n' "$1"; shift; "$@" 2>&1; printf '\nTORUSRUN-ANSWERED %s\n' "$?"; }
+file_of() (  # not `command -v`, to which a shell may know a program that is no file
+  case $1 in /*) folders=/ ;; */*) folders=$PWD ;; *) folders=$PATH ;; esac
+  set -f
+  IFS=:
+  for folder in $folders; do
+    file=${folder%/}/${1#/}
+    if [ -f "$file" ] && [ -x "$file" ]; then printf '%s\n' "$file"; return; fi
+  done
+  return 127
+)
+program() { found=$(file_of "$1") || return 127; printf '%s\n' "$found"; ldd "$found"; }
+bound() {
+  for name in libmpi.so.[0-9]* libmpi.so libmpich.so.[0-9]*; do
+    for library in "$1"/$name "$1"/lib/$name "$1"/lib64/$name "$1"/lib/release/$name; do
+      if [ -e "$library" ]; then printf '%s\n' "$library"; ldd "$library"; return; fi
+    done
+  done
+  return 127
+}
+verbs() {
+  IFS=:
+  for folder in ${LD_LIBRARY_PATH:-} /usr/local/lib /lib/*-linux-gnu /usr/lib/*-linux-gnu /lib64 /usr/lib64 /lib; do
+    library=$folder/libibverbs.so.1
+    if [ -e "$library" ]; then printf '%s\n' "$library"; ldd "$library"; return; fi
+  done
+  return 127
+}
+providers() { ls /etc/libibverbs.d /usr/etc/libibverbs.d /usr/lib/*/libibverbs /usr/lib64/libibverbs 2> /dev/null; }
+compat() { ls /usr/local/cuda*/compat/libcuda.so.* /usr/local/cuda*/compat/lib*/libcuda.so.* 2> /dev/null; }
+ask glibc ldd --version
+ask openmpi ompi_info --parsable
+ask mpich mpichversion
+ask mpirun mpirun --version
+(ask verbs verbs)
+ask providers eval 'providers; true'
+ask compat eval 'compat; true'
+ask python command -v python3
+if [ -n "$1" ]; then ask program program "$1"; fi
+shift
+for folder; do ask "bound $folder" bound "$folder"; done
+"""
+
+
+def script(program: str, folders: Sequence[str]) -> list[str]:
+    """The command that queries an image about the first word of a command and the MPI in these folders of the image."""
+    return ["/bin/sh", "-c", SCRIPT, "torusrun", program, *folders]

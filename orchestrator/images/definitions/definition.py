@@ -1,7 +1,7 @@
 """Turns an image file into the definition file from which singularity and apptainer build.
 
-The text names no path of this machine. The files that it copies lie beside it under fixed names (`files/0`, `base`).
-So an image file gives the same text, and the same image in the cache, on every machine.
+The text names no path of this machine. The files that it copies lie beside it under fixed names (`files/0`, `base`). So
+an image file gives the same text, and the same image in the cache, on every machine.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.render import environment
 from torusrun.orchestrator.base.render.environment import Text
+from torusrun.orchestrator.images.command import HOST_MPI, ON_PATH, TRAINING
 from torusrun.orchestrator.images.definitions import build_secrets
+from torusrun.orchestrator.images.definitions.image_file import MPI_CHECKSUM_MISSING
 from torusrun.orchestrator.images.definitions.image_keys import ImageFile
-from torusrun.orchestrator.images.definitions.misfits import MPI_CHECKSUM_MISSING
-from torusrun.orchestrator.images.definitions.package_lock import PackageLock
+from torusrun.orchestrator.images.definitions.package_lock import INSTALLED, PackageLock
 from torusrun.orchestrator.images.definitions.quoting import export, line, shell
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY, Brought
-from torusrun.orchestrator.images.mounts import HOST_MPI, ON_PATH, TRAINING
 
 PYTHON = "/opt/python"
 OPENMPI = "/opt/openmpi"
 WHEELHOUSE = f"{BUILD_ONLY}/wheels"
-INSTALLED = f"{TRAINING}/pip.jsonl"  # pip's reports on the archives that it installed, one line for each call of pip
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.command import own_training
 from torusrun.orchestrator.images.definitions.image_keys import ImageFile
-from torusrun.orchestrator.images.mounts import own_training
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.training.files.checksum import sha256_of
 

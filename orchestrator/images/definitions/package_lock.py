@@ -6,16 +6,24 @@ build of the lock, so that two builds of one lock are the same bits.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.environment import clean_environment
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import damaged, read_object
 from torusrun.orchestrator.base.typed import kept_record
+from torusrun.orchestrator.images.command import TRAINING, ContainerExec, inside
+from torusrun.orchestrator.images.definitions import installed
+from torusrun.orchestrator.images.definitions.image_file import has_login
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
-from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.orchestrator.images.runtime import own_environment
+from torusrun.training.recipe.key import Limits, Pattern
 
 SCHEMA = 1
 LOCKED = "requirements/locked"  # the beginning of the names of requirements files from a lock
@@ -23,6 +31,8 @@ LOCKED = "requirements/locked"  # the beginning of the names of requirements fil
 Name = Annotated[str, Pattern("a package's name", r"[A-Za-z0-9][A-Za-z0-9.+_-]*")]
 Version = Annotated[str, Pattern("a version", r"[A-Za-z0-9][A-Za-z0-9.+!~:_-]*")]
 Word = Annotated[str, Pattern("without spaces and line breaks", r"\S*")]
+
+INSTALLED = f"{TRAINING}/pip.jsonl"  # pip's reports on the archives that it installed, one line for each call of pip
 
 
 @dataclass(frozen=True)
@@ -72,14 +82,14 @@ class PackageLock:
         return [(f"{LOCKED}-{n}.txt", text) for n, text in enumerate((lines, direct)) if text or n == 0]
 
 
-def read(path: Path) -> PackageLock:
+def read_lock(path: Path) -> PackageLock:
     """The lock in `path`. Raises UserError if there is none, SiteError if it is damaged."""
     kept = read_object(path)
     if kept is None:
         raise UserError(f"{path}: there is no such lock; `torusrun image inspect IMAGE --lock` prints the one to keep")
     if kept.get("schema") != SCHEMA:
         raise damaged(path, "it is the lock of another version of torusrun")
-    lock = kept_record(path, PackageLock, {"built_s": 0, **kept})  # older versions did not write it
+    lock = kept_record(path, PackageLock, kept)
     for name, kind in (("system", SystemPackage), ("python", PythonPackage)):
         if unknown := {key for entry in kept[name] for key in entry} - {each.name for each in fields(kind)}:
             raise damaged(path, f"a package in {name!r} has the unknown key {min(unknown)!r}")
@@ -88,7 +98,7 @@ def read(path: Path) -> PackageLock:
 
 def for_build(path: Path) -> PackageLock:
     """The lock in `path`, fit to build from. Raises UserError if it does not identify the archives of pip."""
-    lock = read(path)
+    lock = read_lock(path)
     if lock.python and not any(package.sha256 for package in lock.python):
         raise UserError(
             f"{path}: it has no checksums of Python packages, so it cannot be built from; pip 22.2 or newer writes them"
@@ -99,3 +109,43 @@ def for_build(path: Path) -> PackageLock:
 def _direct(package: PythonPackage) -> str:
     reference = f"git+{package.source}@{package.commit}" if package.commit else package.source
     return f"{package.name} @ {reference}" + (f"#sha256={package.sha256}" if package.sha256 else "") + "\n"
+
+
+ASKING_S = 120.0
+
+
+def packages(name: str, container: ContainerExec) -> PackageLock | None:
+    """The packages of an image, or None if it has no Python that can list them."""
+    script = Path(installed.__file__).read_text(encoding="utf-8")
+    argv = inside(container.only_asked(), process.bare_program("python3", script, INSTALLED), {}, {}).argv
+    said = process.run(argv, timeout_s=ASKING_S, environment=own_environment(clean_environment()))
+    return parse_packages(name, said.stdout)
+
+
+def parse_packages(name: str, said: str) -> PackageLock | None:
+    """The lock from the output of `installed`, or None if that printed nothing."""
+    match = re.search(r"^TORUSRUN-INSTALLED (\{.*\})$", said, re.MULTILINE)
+    if not match:
+        return None
+    found = json.loads(match[1])
+    reports = {_normal(entry[0]): entry for entry in found["pip"]}
+    return PackageLock(
+        name,
+        found["distribution"],
+        tuple(SystemPackage(*entry) for entry in found["system"]),
+        tuple(_python(own, version, url, reports.get(_normal(own))) for own, version, url in found["python"]),
+    )
+
+
+def _python(name: str, version: str, url: str, report: list[Any] | None) -> PythonPackage:
+    """A package with pip's report on it, unless another version replaced the reported one later."""
+    if report is None or report[1] != version:
+        return PythonPackage(name, version)
+    direct, archive, vcs = report[2:5]
+    sha256 = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").partition("sha256=")[2]
+    source = url if direct and not has_login(url) else ""
+    return PythonPackage(name, version, sha256, source, vcs.get("commit_id", ""))
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images.definitions import lint, own_definition, package_lock
+from torusrun.orchestrator.images.definitions import definition_file, package_lock
 from torusrun.orchestrator.images.definitions.definition import Variant, render
 from torusrun.orchestrator.images.definitions.dockerfile import definition as dockerfile
 from torusrun.orchestrator.images.definitions.image_file import load
 from torusrun.orchestrator.images.definitions.image_keys import Base, ImageFile
 from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, collect
-from torusrun.orchestrator.images.definitions.mirror import completed
 from torusrun.orchestrator.images.definitions.package_lock import PackageLock
 from torusrun.orchestrator.images.definitions.requirements import brought
 
@@ -54,7 +54,7 @@ def prepare(
 
 def sources(path: Path, host_mpi: bool, compression: str) -> list[str]:
     """The keys by which a run finds the images of the image file at `path`, built with or without network."""
-    image_file = completed(load(path))
+    image_file = with_mirror(load(path))
     collected = _collected(image_file, path, Variant(host_mpi=host_mpi), compression)
     variants = [Variant(host_mpi=host_mpi, offline=offline) for offline in (False, True)]
     return [_rendered(collected, image_file, path, variant).key for variant in variants]
@@ -71,7 +71,7 @@ def rendered(path: Path, variant: Variant, context: Path | None = None) -> tuple
 
 def _read(path: Path, context: Path | None) -> ImageFile:
     """The image file at `path`; the folder `context`, if it is given, is the one of its Dockerfile."""
-    image_file = completed(load(path))
+    image_file = with_mirror(load(path))
     if context and not image_file.dockerfile:
         raise UserError(f"--context: {path} is not a Dockerfile and names none; leave it out")
     return replace(image_file, context=str(context)) if context else image_file
@@ -80,7 +80,7 @@ def _read(path: Path, context: Path | None) -> ImageFile:
 def _collected(image_file: ImageFile, path: Path, variant: Variant, compression: str) -> Inputs:
     """All that is read but once for the definitions of several variants."""
     if image_file.definition:
-        return own_definition.collect(
+        return definition_file.own_inputs(
             image_file.definition, path.parent, image_file.training, compression, variant.offline
         )
     return collect(image_file, path.parent, compression)
@@ -96,7 +96,7 @@ def _rendered(
         return dockerfile.convert(image_file, path.parent, variant, inputs)
     found = brought(image_file.python, path.parent)
     definition = render(image_file, variant, found, locked)
-    lint.lint(definition)
+    definition_file.lint(definition)
     texts = locked.requirements([name for name, _ in found.archives]) if locked else found.texts
     built_s = locked.built_s if locked else 0
     return replace(inputs, definition=definition, texts=tuple(texts), archives=found.archives, built_s=built_s)
@@ -127,7 +127,7 @@ def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path
 
 def _check_stages(definition: str, path: Path) -> None:
     """Raise UserError if a stage of an offline build, as of COPY --from=IMAGE, starts from an image of a registry."""
-    for stage in lint.stages(definition):
+    for stage in definition_file.stages(definition):
         if stage.header.get("bootstrap") in ONLINE_BASES:
             image = stage.header.get("from", "")
             raise UserError(f"{path}: an offline build cannot copy from {image}, which needs the network; COPY a file")
@@ -141,7 +141,27 @@ def _advice(image_file: ImageFile, inputs: Inputs) -> Iterator[str]:
         yield f"the base {reference} is named without 'digest': its tag can become another image"
     if (inputs.directory or image_file.dockerfile) and any(
         stage.header.get("bootstrap") in ("docker", "oras") and "@sha256:" not in stage.header.get("from", "")
-        for stage in lint.stages(inputs.definition)
+        for stage in definition_file.stages(inputs.definition)
     ):
         what = "Dockerfile" if image_file.dockerfile else "definition"
         yield f"the {what} names a base without its digest (NAME@sha256:...): its tag can become another image"
+
+
+SOURCES = Path("/etc/apt")
+
+
+def with_mirror(image_file: ImageFile, sources: Path = SOURCES) -> ImageFile:
+    """The image file with the mirror for its build. Raises UserError if this machine has none."""
+    if image_file.base.debootstrap is None or image_file.base.mirror:
+        return image_file
+    return replace(image_file, base=replace(image_file.base, mirror=own_mirror(sources)))
+
+
+def own_mirror(sources: Path = SOURCES) -> str:
+    """The first mirror in this machine's apt sources, in either of their two forms."""
+    files = [sources / "sources.list", *sorted((sources / "sources.list.d").glob("*"))]
+    text = "\n".join(f.read_text(encoding="utf-8", errors="replace") for f in files if f.is_file())
+    found = re.search(r"^(?:deb(?:\s+\[[^\]]*\])?|URIs:)\s+(https?://\S+)", text, re.MULTILINE)
+    if not found:
+        raise UserError("this machine has no Debian mirror configured; name one in 'base.mirror' of the image file")
+    return found[1].rstrip("/")

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.definitions.image_file import LOGIN_MEND, has_login
 from torusrun.orchestrator.images.definitions.image_keys import Python
-from torusrun.orchestrator.images.definitions.requirement_lines import misfits
 from torusrun.orchestrator.keys.load import read_text
 from torusrun.orchestrator.keys.paths import expanded
-from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
+from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError, shown
 
 BUILD_ONLY = "/mnt"  # bound during a build; every base has it, so it needs no mount point
 INCLUDE = re.compile(r"(\s*(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+|(?=[^-\s=])))(\S+)(.*)", re.DOTALL)
@@ -83,7 +84,7 @@ def gather(path: Path) -> Brought:
     texts: list[tuple[str, str]] = []
     for at in files:  # the loop appends to it
         text = read_text(at, "requirements file")
-        if wrong := [Problem(Mark(str(at), n, 1), reason) for n, reason in misfits(text, at.parent)]:
+        if wrong := [Problem(Mark(str(at), n, 1), reason) for n, reason in misfits(text)]:
             raise SpecError(wrong)
         lines = text.splitlines(keepends=True)
         taken = (_taken_in(line, Mark(str(at), n, 1), files, archives) for n, line in enumerate(lines, 1))
@@ -121,3 +122,72 @@ def _number(path: Path, known: list[Path], mark: Mark) -> int:
     if path not in known:
         known.append(path)
     return known.index(path)
+
+
+EDITABLE = re.compile(r"(-e|--editable)\b")
+FIND_LINKS = re.compile(r"(?:-f|--find-links)[\s=]*(?![\s=]|https?://)")
+AFTER_NAME = re.compile(r"\s(?=--?[A-Za-z])")  # between a package and its options
+COMMAND_LINE = re.compile(  # options of `pip install` that pip refuses in a file
+    r"-U|--upgrade|--user|-t|--target|-q|--quiet|--no-deps|--no-build-isolation|--no-cache-dir|--force-reinstall|"
+    r"--break-system-packages|--ignore-installed|-I|--root|--prefix|--no-warn-script-location"
+)
+OF_CONDA = re.compile(r"(?P<name>[\w.-]+)=(?P<version>[^=\s]+)=[^=\s]+")  # `conda list -e`
+ARCHIVES = (".whl", ".tar.gz", ".tar.bz2", ".zip")
+NO_FOLDER = "the build does not have this folder; make a wheel of it (`pip wheel --no-deps FOLDER`) and name the wheel"
+
+
+def misfits(text: str) -> Iterator[tuple[int, str]]:
+    """(number of a line, what is wrong with it and what helps) for lines that the pip of a build cannot follow.
+
+    https://pip.pypa.io/en/stable/reference/requirements-file-format/ describes the lines.
+    """
+    for number, line in _lines(text):
+        if has_login(line):
+            yield number, f"the line {LOGIN_MEND}"
+        elif line and (why := _misfit(line)):
+            yield number, f"{shown(line)}: {why}"
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number, text) of the lines without comments; those that a backslash joins have the number of the first."""
+    joined, first = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        first = first if joined else number
+        continues = line.endswith("\\") and not re.match(r"\s*#", line)
+        joined += line.removesuffix("\\") if continues else line
+        if not continues:
+            yield first, re.sub(r"(^|\s)#.*", "", joined).strip()
+            joined = ""
+    if joined:
+        yield first, joined.strip()
+
+
+def _misfit(line: str) -> str:
+    if EDITABLE.match(line):
+        return "write git+https://... without -e" if "://" in line else NO_FOLDER
+    if FIND_LINKS.match(line):
+        return "the build does not have this folder; give it as --wheelhouse of the build"
+    package, *options = AFTER_NAME.split(line)
+    words = line.split() if line.startswith("-") else options
+    if wrong := next((word for word in words if COMMAND_LINE.fullmatch(re.split(r"[\s=]", word)[0])), None):
+        return f"pip takes no {wrong} in a file; call `pip install {wrong}` for this package in 'post'"
+    place = re.split(r"\s*;|\[|#", package.strip())[0]
+    if line.startswith("-") or place.endswith(ARCHIVES) or re.match(r"(git\+)?(https?|ssh)://", place):
+        return ""
+    if match := OF_CONDA.fullmatch(place):
+        return f"this is conda's form; write {match['name']}=={match['version']}"
+    if "file:" in place:
+        return f"{NO_FOLDER}, or write NAME==VERSION, as `pip list --format=freeze` prints it"
+    if place in (".", "..") or ("/" in place and "@" not in place):
+        return NO_FOLDER
+    return _unreadable(package.strip())
+
+
+def _unreadable(package: str) -> str:
+    from packaging.requirements import InvalidRequirement, Requirement  # imported late: few verbs read requirements
+
+    try:
+        Requirement(package)
+    except InvalidRequirement as error:
+        return f"pip cannot read this: {str(error).splitlines()[0]}"
+    return ""

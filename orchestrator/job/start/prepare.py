@@ -11,7 +11,7 @@ from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.base.process import ENTRY
 from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.images import pyxis, runtime
-from torusrun.orchestrator.images.mounts import ON_PATH, TRAINING, variables
+from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage
 from torusrun.orchestrator.place.placement.binding import beside
 from torusrun.orchestrator.place.placement.mapping import Placement

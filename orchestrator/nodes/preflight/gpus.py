@@ -31,7 +31,7 @@ NOT_KNOWN = "nvidia-smi does not show exactly the job's GPUs"
 class Gpus:
     """The checks of a node's GPUs, each in a thread of its own.
 
-    `links` has what is compared with other nodes, for lack of a limit: 'pcie' or 'nvlink' and a GPU -> its number.
+    `links` has what is compared with other nodes: 'pcie' or 'nvlink' and a GPU -> its number.
     """
 
     def __init__(self, wanted: WantedNode) -> None:
@@ -45,8 +45,7 @@ class Gpus:
         try:
             shown = _shown()
             own = shown if len(shown) == self._wanted.gpus else ()
-            if self._wanted.pcie_lanes is None:
-                self.links |= {f"pcie {gpu.address}": gpu.lanes for gpu in own if gpu.lanes is not None}
+            self.links |= {f"pcie {gpu.address}": gpu.lanes for gpu in own if gpu.lanes is not None}
             return [*judged(shown, self._wanted)]
         except SiteError as error:  # it hangs if a GPU is faulty
             said = str(error).partition(process.WAS_RUNNING)[0]
@@ -64,9 +63,9 @@ class Gpus:
         count = {gpu: nvidia_smi.active(states) for gpu, states in nvidia_smi.links(done.stdout).items()}
         if not (own := self._found()):
             return [*_skipped(["nvlink"], NOT_KNOWN)]
-        if self._wanted.nvlinks is None and len(count) == len(own):  # both are in the driver's order
+        if len(count) == len(own):  # both are in the driver's order
             self.links |= {f"nvlink {gpu.address}": links for gpu, links in zip(own, count.values(), strict=True)}
-        return [linked(count, self._wanted.nvlinks)]
+        return [linked(count)]
 
     def messages(self) -> list[NodeFinding]:
         """The driver's messages about faults of the hardware, in the kernel's log of the last day."""
@@ -113,25 +112,22 @@ def judged(found: Sequence[GpuHealth], wanted: WantedNode) -> Iterator[NodeFindi
     yield NodeFinding("ecc", _bad_if(errors or repairs), ", ".join([*errors, *repairs]) or "no errors", "no errors")
     hot = [f"{gpu.address} has {', '.join(gpu.hot)}" for gpu in found if gpu.hot]
     yield NodeFinding("throttling", _bad_if(hot), ", ".join(hot) or "none", "none")
-    yield _lanes(found, wanted.pcie_lanes)
+    yield _lanes(found)
 
 
-def _lanes(found: Sequence[GpuHealth], wanted: int | None) -> NodeFinding:
-    """The PCIe lanes of the GPUs. Without a limit, the supervisor compares them with those of other nodes."""
-    known = [gpu.lanes for gpu in found if gpu.lanes is not None]
-    narrow = [f"{gpu.address} has {gpu.lanes}" for gpu in found if gpu.lanes is not None and gpu.lanes < (wanted or 0)]
-    value = ", ".join(narrow or [str(lanes) for lanes in sorted({*known})]) or "unknown"
-    result = _bad_if(narrow) if known else Judgement.SKIPPED
-    return NodeFinding("pcie", result, value, f"{wanted} lanes" if wanted else "")
+def _lanes(found: Sequence[GpuHealth]) -> NodeFinding:
+    """The PCIe lanes of the GPUs, which the supervisor compares with those of other nodes."""
+    known = sorted({gpu.lanes for gpu in found if gpu.lanes is not None})
+    result = Judgement.GOOD if known else Judgement.SKIPPED
+    return NodeFinding("pcie", result, ", ".join(map(str, known)) or "unknown")
 
 
-def linked(count: Mapping[str, int], wanted: int | None) -> NodeFinding:
-    """The finding about active NVLinks. Without a limit, the supervisor compares them with those of other nodes."""
-    if not count or not (wanted or any(count.values())):
+def linked(count: Mapping[str, int]) -> NodeFinding:
+    """The active NVLinks, which the supervisor compares with those of other nodes."""
+    if not any(count.values()):
         return NodeFinding("nvlink", Judgement.SKIPPED, "no NVLink")
-    few = [f"{gpu} has {links} active" for gpu, links in count.items() if links < (wanted or 0)]
-    value = ", ".join(few) or f"{', '.join(str(links) for links in sorted({*count.values()}))} active"
-    return NodeFinding("nvlink", _bad_if(few), value, f"{wanted} active" if wanted else "")
+    active = ", ".join(str(links) for links in sorted({*count.values()}))
+    return NodeFinding("nvlink", Judgement.GOOD, f"{active} active")
 
 
 def faults(text: str, up_s: float, addresses: Sequence[str]) -> NodeFinding:

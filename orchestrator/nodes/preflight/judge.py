@@ -20,6 +20,7 @@ from torusrun.training.counted import counted
 
 MAJORITY = 3  # hosts; with fewer none is in the minority
 MOST_LINKS = 8  # in words
+CLOCK_S = 10.0  # the largest difference between the clock of a node and those of most nodes
 LINK, CLOCK, ANSWER = "link", "clock", "answer"
 
 
@@ -50,17 +51,17 @@ def words_of(pair: MeasuredPair) -> str:
 
 
 def compared(
-    nodes: Sequence[NodeFindings], clocks: Mapping[str, tuple[float, float]], clock_s: float, port_is_given: bool
+    nodes: Sequence[NodeFindings], clocks: Mapping[str, tuple[float, float]], port_is_given: bool
 ) -> list[NodeFindings]:
     """The findings with those that need all nodes.
 
-    These are the clocks, and the rates of adapters and the links of GPUs unless the site gives a limit.
+    These are the clocks, the links of GPUs, and the rates of adapters unless the site gives a limit.
     """
     rates = {} if port_is_given else _usual([node.port_rates for node in nodes])
     links = _usual([node.gpu_links for node in nodes])
     return [
         replace(node, findings=(
-            *node.findings, *_slow_ports(node, rates), *_few_links(node, links), *_clock(node.host, clocks, clock_s)
+            *node.findings, *_slow_ports(node, rates), *_few_links(node, links), *_clock(node.host, clocks)
         ))
         for node in nodes
     ]  # fmt: skip
@@ -86,15 +87,15 @@ def _few_links(node: NodeFindings, usual: Mapping[str, float]) -> Iterator[NodeF
             yield NodeFinding(check, Judgement.BAD, f"{gpu} has {count}", f"{usual[part]:g} as on most nodes")
 
 
-def _clock(host: str, clocks: Mapping[str, tuple[float, float]], most_s: float) -> Iterator[NodeFinding]:
+def _clock(host: str, clocks: Mapping[str, tuple[float, float]]) -> Iterator[NodeFinding]:
     """The clock of a host, compared with the median; of two that differ, nobody knows which one is wrong."""
     if host not in clocks:
         return
     ahead_s, within_s = clocks[host]
     ahead_s -= median_low(sorted(ahead for ahead, _ in clocks.values()))
-    wrong = abs(ahead_s) - within_s > most_s
+    wrong = abs(ahead_s) - within_s > CLOCK_S
     result = (Judgement.BAD if len(clocks) >= MAJORITY else Judgement.SKIPPED) if wrong else Judgement.GOOD
-    yield NodeFinding(CLOCK, result, f"{ahead_s:+.3f} s", f"at most {most_s:g} s")
+    yield NodeFinding(CLOCK, result, f"{ahead_s:+.3f} s", f"at most {CLOCK_S:g} s")
 
 
 def _link(host: str, pairs: Sequence[MeasuredPair], slow: Blame, least: float | None) -> Iterator[NodeFinding]:

@@ -24,8 +24,6 @@ class WantedNode:
     interface: str | None = None
     hcas: tuple[str, ...] = ()
     port_bytes_per_s: float | None = None
-    nvlinks: int | None = None
-    pcie_lanes: int | None = None
     free_memory_bytes: float | None = None
     free_disk_bytes: float = 0.0
     scratch: str = ""
@@ -42,8 +40,6 @@ def wanted(site: Site, runtime: str = "", image: str = "") -> WantedNode:
         interface=node.interface,
         hcas=node.hcas,
         port_bytes_per_s=limits.port_bytes_per_s,
-        nvlinks=limits.nvlinks,
-        pcie_lanes=limits.pcie_lanes,
         free_memory_bytes=half_bytes if limits.free_memory_bytes is None else limits.free_memory_bytes,
         free_disk_bytes=limits.free_disk_bytes,
         scratch=site.container.stage or "$TORUSRUN_SCRATCH",

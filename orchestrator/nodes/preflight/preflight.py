@@ -25,12 +25,12 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.job.start.launch import launch
-from torusrun.orchestrator.nodes.bad.noted import found_bad
 from torusrun.orchestrator.nodes.preflight.judge import ANSWER, compared, judge
 from torusrun.orchestrator.nodes.preflight.node import ALONE_S
 from torusrun.orchestrator.nodes.preflight.nodes import Nodes, until
 from torusrun.orchestrator.nodes.preflight.order import NodeOrder, WantedNode, wanted
 from torusrun.orchestrator.nodes.preflight.rounds import measured
+from torusrun.orchestrator.run.bad_nodes.noted import found_bad
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import LeftOut
@@ -206,7 +206,7 @@ class Preflight:
             for host in self.hosts
         ]
         clocks = {host: (node.ahead_s, node.within_s) for host, node in [*nodes.known.items()]}
-        return compared(found, clocks, limits.clock_s, limits.port_bytes_per_s is not None)
+        return compared(found, clocks, limits.port_bytes_per_s is not None)
 
 
 def _end(launched: subprocess.Popen[bytes], patience_s: float) -> None:

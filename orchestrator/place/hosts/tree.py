@@ -31,13 +31,12 @@ def cluster_of(
     uplink_share: float,
     source: str,
     slow: Mapping[str, float] = MappingProxyType({}),
-    dead_gpus: Mapping[str, int] = MappingProxyType({}),
 ) -> Cluster:
     """The cluster: a leaf's uplink carries `uplink_share` of its hosts' total traffic; a higher switch's uplink carries
     all traffic from below.
 
-    `slow` are hosts and switches with slow links, with the share of bandwidth left, `dead_gpus` numbers by host. Raises
-    SiteError for a host on two leaves, a cycle of switches, or a fault of an unknown host or switch.
+    `slow` are hosts and switches with slow links, with the share of bandwidth left. Raises SiteError for a host on two
+    leaves, a cycle of switches, or a fault of an unknown host or switch.
     """
     _check_once(tree, source)
     top = _tops(tree)
@@ -50,13 +49,13 @@ def cluster_of(
     if top not in tree.parents.values() and top not in tree.leaves:
         switches.append(Switch(top))
     hosts = tuple(
-        Host(name, leaf, node.inter_node.slowed(slow.get(name, 1.0)), node.gpus - dead_gpus.get(name, 0))
+        Host(name, leaf, node.inter_node.slowed(slow.get(name, 1.0)), node.gpus)
         for leaf, names in tree.leaves.items()
         for name in names
     )
     known = {host.name for host in hosts} | {switch.name for switch in switches}
-    if strange := [name for name in (*slow, *dead_gpus) if name not in known]:
-        raise SiteError(f"{source}: 'slow' or 'dead_gpus' names {', '.join(strange)}, which the topology does not have")
+    if strange := [name for name in slow if name not in known]:
+        raise SiteError(f"{source}: 'slow' names {', '.join(strange)}, which the topology does not have")
     return Cluster(node, hosts, tuple(switches), source, tree.ordered)
 
 

@@ -17,7 +17,6 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.json_files import read_object, write_json, write_text
 from torusrun.orchestrator.base.terminal.remarks import busy, say
 from torusrun.orchestrator.images.source import parse
-from torusrun.orchestrator.run.attempts.script import Scripts
 from torusrun.orchestrator.run.code.freeze import chosen, copy_again, freeze, share
 from torusrun.orchestrator.run.code.select import SelectedCode
 from torusrun.orchestrator.run.folder import allocation, index, kept_forecast, kept_secrets, ledger, provenance
@@ -51,12 +50,12 @@ class Origin:
 def run(
     first: AttemptPlan,
     source: Path,
-    texts: Scripts,
+    script: str,
     event: Submitting,
     origin: Origin | None = None,
     idle_s: float | None = None,
 ) -> RunFolder:
-    """Make the folder of a run with its first attempt and its scripts; the spec is in the folder `source`.
+    """Make the folder of a run with its first attempt and its script; the spec is in the folder `source`.
 
     With `idle_s` its job holds an allocation, until no attempt has run in it for that long.
 
@@ -72,7 +71,7 @@ def run(
     private.make(plan.folder.parent, plan.site.umask, OTHER_RUNS)
     with index.announced(folder), private.umask(plan.site.umask):
         try:
-            fill(RunFolder(folder.unfinished), first, texts, image, facts)
+            fill(RunFolder(folder.unfinished), first, script, image, facts)
             kept_secrets.keep(RunFolder(folder.unfinished), values)
             if idle_s is not None:
                 allocation.make(RunFolder(folder.unfinished), idle_s)
@@ -99,9 +98,9 @@ def facts_of(plan: Plan, source: Path, origin: Origin | None = None) -> Origin:
 
 def _with_forecast(facts: Origin, plan: Plan) -> Origin:
     if plan.run.command:  # imported late: each is a tenth of the start time
-        from torusrun.orchestrator.predict.command_runs import forecast_at_submit
+        from torusrun.orchestrator.run.plan.command_runs import forecast_at_submit
     else:
-        from torusrun.orchestrator.predict.forecast_at_submit import forecast_at_submit
+        from torusrun.orchestrator.run.plan.forecast import forecast_at_submit
     with busy("predicting how long it takes"):
         found = forecast_at_submit(plan)
     return replace(facts, provenance={**facts.provenance, kept_forecast.KEY: asdict(found)}) if found else facts
@@ -123,7 +122,7 @@ def image_of(plan: Plan, again: RunFolder | None = None) -> Image | None:
 def fill(
     made: RunFolder,
     first: AttemptPlan,
-    texts: Scripts,
+    script: str,
     image: Image | None,
     origin: Origin,
     same_code: RunFolder | None = None,
@@ -148,7 +147,7 @@ def fill(
         write_json(made.code_record, record)
     elif first.plan.code:
         _freeze(first.plan, first.plan.code, made, origin)
-    _fill(made.attempt(1), first, texts)
+    _fill(made.attempt(1), first, script)
 
 
 def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
@@ -198,12 +197,12 @@ def _check_started(plan: Plan, is_copied: Callable[[str], bool]) -> None:
             )
 
 
-def attempt(made: Attempt, planned: AttemptPlan, texts: Scripts) -> None:
-    """Make the folder of a later attempt, with its scripts. Raises SiteError if that fails."""
+def attempt(made: Attempt, planned: AttemptPlan, script: str = "") -> None:
+    """Make the folder of a later attempt, with its script if it is submitted. Raises SiteError if that fails."""
     try:
         shutil.rmtree(made.unfinished.folder, ignore_errors=True)  # of a client that was killed
         with private.umask(planned.plan.site.umask):
-            _fill(made.unfinished, planned, texts)
+            _fill(made.unfinished, planned, script)
         made.unfinished.folder.rename(made.folder)
     except (OSError, SiteError) as error:
         shutil.rmtree(made.unfinished.folder, ignore_errors=True)
@@ -220,11 +219,10 @@ def take_back(made: Attempt) -> None:
     shutil.rmtree(made.unfinished.folder, ignore_errors=True)
 
 
-def _fill(made: Attempt, planned: AttemptPlan, texts: Scripts) -> None:
+def _fill(made: Attempt, planned: AttemptPlan, script: str) -> None:
     """Write all files that the job of an attempt needs to begin."""
     private.new(made.folder, planned.plan.site.umask)
     reserve(made.end)
     write_attempt(made, planned)
-    write_text(made.script, texts.attempt, secret=planned.plan.is_private)
-    if texts.jobs:
-        write_text(made.jobs_script, texts.jobs, secret=planned.plan.is_private)
+    if script:
+        write_text(made.script, script, secret=planned.plan.is_private)

@@ -9,7 +9,6 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import warn
 from torusrun.orchestrator.run.attempts import accepted
-from torusrun.orchestrator.run.attempts.script import submitted
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import JobAdded, NoMoreJobs
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -28,7 +27,7 @@ def add(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) -> No
     later look at the run finds that job by its name.
     """
     plan, number, asks = planned.plan, planned.number, client.of(planned.plan.site)
-    script = submitted(plan, run.attempt(number))
+    script = run.attempt(number).script
     for turn in range(1, plan.jobs):
         try:
             after = asks.in_turn(asked, f"{asked.called}.{turn}", before)

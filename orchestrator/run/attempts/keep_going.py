@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Cause, State, Status
-from torusrun.orchestrator.nodes.bad.left_out import listed
-from torusrun.orchestrator.nodes.bad.noted import note
+from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.attempts import continues_from, submit
+from torusrun.orchestrator.run.bad_nodes.left_out import listed
 from torusrun.orchestrator.run.folder import claim, ledger, metrics
 from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
@@ -40,7 +40,6 @@ from torusrun.orchestrator.run.state.decide import History, Policy, Resume, Step
 from torusrun.orchestrator.run.state.in_vain import Checkpoint, ended_outside, first_of_submission, hopeless, pause_s
 from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.schedulers.client import Client
-from torusrun.orchestrator.upkeep.notices import begin
 
 LOCK_S = 120.0  # a client that resumes the run holds its lock during the submission
 ANSWER_S = 10.0  # for the scheduler's word about the job before; many nodes cannot query it
@@ -214,8 +213,7 @@ class _Newest:
         elsewhere = began is not None and began.job != self.here.name
         found = certain or self._by_all_records(self._scheduler_said(began.job) if began and elsewhere else None)
         ledger.append(self.run.ledger, Ended.by(self.number, found))
-        note(self.run, self.number, found)
-        begin.from_job(self.run, self.number, self.plan.notify.moments, ["end"], wait=False)
+        hooks.ended(self.run, self.number, replace(found, certain=True, kept_going=True))
         return found
 
     def _by_all_records(self, said: Status | None) -> End:

@@ -14,10 +14,9 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import say
-from torusrun.orchestrator.nodes.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.run.attempts import accepted, create, in_hold, jobs_in_turn
 from torusrun.orchestrator.run.attempts.in_hold import Allocation
-from torusrun.orchestrator.run.attempts.script import Scripts, scripts, submitted
+from torusrun.orchestrator.run.attempts.script import script
 from torusrun.orchestrator.run.folder import allocation, index, ledger, settled
 from torusrun.orchestrator.run.folder.allocation import AskedOf
 from torusrun.orchestrator.run.folder.events import Refused, Submitted, Submitting
@@ -26,6 +25,7 @@ from torusrun.orchestrator.run.plan import attempt_plan
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.interface import Request
@@ -52,10 +52,9 @@ def first(
         in_hold.check(plan, into)
     run, planned = RunFolder(plan.folder), _without_bad_nodes(attempt_plan.first(plan), into)
     asked = request_of(planned, run, after)
-    texts = scripts(planned, run.attempt(1), asked, held=into is not None)
-    event = intent(planned, asked, texts, after)
-    event = replace(event, held_in=_folder_of(into), in_turn=plan.jobs_in_turn and not into)
-    create.run(planned, source, texts, event, origin, idle_s)
+    text = script(planned, run.attempt(1), asked, held=into is not None)
+    event = intent(planned, asked, after, into=into)
+    create.run(planned, source, text, event, origin, idle_s)
     try:
         _submit(planned, run, asked, into)
     except NoAnswer:
@@ -70,7 +69,7 @@ def proposed(plan: Plan, after: Sequence[Awaited] = (), planned: AttemptPlan | N
     """(the request of the first attempt's job, its script for the scheduler); `planned` is its plan, if it is made."""
     run, planned = RunFolder(plan.folder), planned or attempt_plan.first(plan)
     asked = request_of(planned, run, after)
-    return asked, scripts(planned, run.attempt(1), asked).submitted
+    return asked, script(planned, run.attempt(1), asked)
 
 
 def later(
@@ -88,12 +87,10 @@ def later(
         in_hold.check(planned.plan, into)
     planned = _without_bad_nodes(planned, into)
     asked = request_of(planned, run)
-    texts = scripts(planned, attempt, asked, held=into is not None)
+    text = script(planned, attempt, asked, held=into is not None)
     settled.forget([run.run_id])
-    event = replace(intent(planned, asked, texts), resumes=resumes, follows=follows, held_in=_folder_of(into))
-    event = replace(event, in_turn=planned.plan.jobs_in_turn and not into)
-    ledger.append(run.ledger, event)
-    create.attempt(attempt, planned, texts)
+    ledger.append(run.ledger, replace(intent(planned, asked, into=into), resumes=resumes, follows=follows))
+    create.attempt(attempt, planned, text)
     try:
         _submit(planned, run, asked, into)
     except NoAnswer:
@@ -121,12 +118,19 @@ def request_of(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited] = 
 
 
 def intent(
-    planned: AttemptPlan, asked: Request, texts: Scripts, after: Sequence[Awaited] = (), task: int | None = None
+    planned: AttemptPlan,
+    asked: Request,
+    after: Sequence[Awaited] = (),
+    *,
+    task: int | None = None,
+    into: Allocation | None = None,
 ) -> Submitting:
-    """The event before the submission of an attempt, as a job of its own or as a `task` of the array `asked`."""
+    """The event before the submission of an attempt: as a job, a `task` of the array `asked`, or `into` a hold."""
+    plan = planned.plan
     return Submitting(
-        planned.number, asked.called, *_folders(after), changes=planned.changes, jobs=_jobs(planned, texts),
-        left_out=planned.left_out.hosts, task=task, in_turn=planned.plan.jobs_in_turn,
+        planned.number, asked.called, *_folders(after), changes=planned.changes, task=task, held_in=_folder_of(into),
+        jobs=plan.jobs if plan.keeps_going and not into else 0, in_turn=plan.jobs_in_turn and not into,
+        left_out=planned.left_out.hosts,
     )  # fmt: skip
 
 
@@ -138,17 +142,10 @@ def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]
 
 def within(planned: AttemptPlan, run: RunFolder, intent: Submitting, job: str) -> None:
     """Make a later attempt that the running `job` begins itself. The caller holds the run's lock."""
-    attempt = run.attempt(planned.number)
-    texts = scripts(planned, attempt, request_of(planned, run), held=True)
     settled.forget([run.run_id])
     ledger.append(run.ledger, intent)
-    create.attempt(attempt, planned, texts)
+    create.attempt(run.attempt(planned.number), planned)
     ledger.append(run.ledger, Submitted(planned.number, job, planned.plan.site.scheduler))
-
-
-def _jobs(planned: AttemptPlan, texts: Scripts) -> int:
-    """The number of jobs of a run that keeps going, 0 for another run."""
-    return planned.plan.jobs if texts.jobs else 0
 
 
 def _folder_of(into: Allocation | None) -> str:
@@ -167,8 +164,7 @@ def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocati
             job = into.job
         else:
             with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
-                script = submitted(planned.plan, attempt)
-                job = client.of(site).submit(script, asked, cwd=attempt.folder)
+                job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
         accepted.note(run, Submitted(planned.number, job, site.scheduler))
     except allocation.Closed as error:
         raise UserError(str(error)) from None

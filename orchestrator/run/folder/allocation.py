@@ -93,8 +93,8 @@ def takes_attempts(run: RunFolder) -> bool:
         heard_s = attempt.pulse.lstat().st_mtime
     except OSError:
         return False
-    there = attempt.keeper.exists() and attempt.inbox.is_dir() and not attempt.end.exists()
-    return there and abs(time.time() - heard_s) < HEARD_S
+    is_open = attempt.keeper.exists() and attempt.inbox.is_dir() and not attempt.end.exists()
+    return is_open and abs(time.time() - heard_s) < HEARD_S
 
 
 def of(held: Path | str) -> Attempt:
@@ -135,8 +135,8 @@ def ask(held: Attempt, request: AskedOf) -> None:
 
 def is_asked(held: Attempt, attempt: Attempt) -> bool:
     """Whether a request to start this attempt waits for the keeper."""
-    found = (request for inbox in (held.inbox, held.closed_inbox) for _, request in _requests(inbox))
-    return AskedOf(attempt) in found
+    requests = (request for inbox in (held.inbox, held.closed_inbox) for _, request in _requests(inbox))
+    return AskedOf(attempt) in requests
 
 
 def take(inbox: Path) -> Iterator[AskedOf]:

@@ -31,15 +31,15 @@ def attempts(run: RunFolder) -> list[int]:
 
 def recorded(attempt: Attempt) -> dict[str, set[int]]:
     """The ranks that have a record of each kind ("start", "told", "end"); empty if the folder cannot be read."""
-    found: dict[str, set[int]] = defaultdict(set)
+    ranks: dict[str, set[int]] = defaultdict(set)
     try:
         with os.scandir(attempt.ranks) as entries:
             for match in (RECORD.fullmatch(entry.name) for entry in islice(entries, MOST_ENTRIES)):
                 if match:
-                    found[match[2]].add(int(match[1]))
+                    ranks[match[2]].add(int(match[1]))
     except OSError:
         pass
-    return found
+    return ranks
 
 
 def supervised_on(attempt: Attempt) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.private import READABLE, open_regular
 from torusrun.orchestrator.base.typed import read_record
-from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.key import Limits, Pattern
 from torusrun.training.reporting.heartbeat import DOING
 
 BYTES = 128  # of the file, whatever it says

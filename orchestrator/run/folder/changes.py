@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.run.folder.shown_plan import Levels
-from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.key import Limits
 
 
 @dataclass(frozen=True)

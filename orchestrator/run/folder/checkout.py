@@ -104,8 +104,8 @@ def listed(folder: Path) -> list[str]:
 
     A submodule or another checkout inside is one name, without its files. Raises SiteError if git fails.
     """
-    said = _ask(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", undecodable="surrogateescape")
-    names = dict.fromkeys(name.rstrip("/") for name in said.split("\0") if name)  # a conflict lists a name three times
+    output = _ask(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", undecodable="surrogateescape")
+    names = dict.fromkeys(name.rstrip("/") for name in output.split("\0") if name)  # of a conflict three equal names
     return [os.fsdecode(name.encode("utf-8", "surrogateescape")) for name in names]
 
 
@@ -134,5 +134,5 @@ def _ask(folder: Path, *words: str, fails: bool = False, undecodable: str = "rep
     """The output of git. With `fails`, an error of git is accepted."""
     environment = {name: value for name, value in clean_environment().items() if name not in ELSEWHERE} | NO_FETCH
     argv = ["git", *QUIET, "-C", str(folder), *words]
-    said = process.run(argv, timeout_s=GIT_TIMEOUT_S, environment=environment, undecodable=undecodable)
-    return said.stdout if fails else said.check("asking git").stdout
+    git = process.run(argv, timeout_s=GIT_TIMEOUT_S, environment=environment, undecodable=undecodable)
+    return git.stdout if fails else git.check("asking git").stdout

@@ -26,13 +26,13 @@ def finished(folder: Path) -> list[Path]:
 
     Logs and the like count only if there is nothing else.
     """
-    found = []
+    dated = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if not entry.name.startswith(".") and not entry.name.endswith(UNFINISHED):
                 with contextlib.suppress(OSError):
-                    found.append((entry.stat(follow_symlinks=False).st_mtime, entry.name))
-    names = [name for _, name in sorted(found, reverse=True)]
+                    dated.append((entry.stat(follow_symlinks=False).st_mtime, entry.name))
+    names = [name for _, name in sorted(dated, reverse=True)]
     return [folder / name for name in [name for name in names if not _is_beside(name)] or names]
 
 
@@ -51,16 +51,16 @@ def content(folder: Path) -> str:
     A program that only touches one of these few leaves it the same. '' without checkpoints.
     """
     kept = finished(folder)
-    found = hashlib.sha256("\0".join(sorted(path.name for path in kept)).encode(errors="surrogateescape"))
+    digest = hashlib.sha256("\0".join(sorted(path.name for path in kept)).encode(errors="surrogateescape"))
     for path in chain.from_iterable(islice(_files(each), MOST_FILES) for each in sorted(kept[:NEWEST])):
-        found.update(os.fsencode(path) + b"\0" + (os.fsencode(os.readlink(path)) if path.is_symlink() else b""))
+        digest.update(os.fsencode(path) + b"\0" + (os.fsencode(os.readlink(path)) if path.is_symlink() else b""))
         with contextlib.suppress(OSError), open(open_regular(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            found.update(b"%d" % size)
+            digest.update(b"%d" % size)
             for block in range(BLOCKS):
                 file.seek(block * max(size - BLOCK_BYTES, 0) // (BLOCKS - 1))
-                found.update(file.read(BLOCK_BYTES))
-    return found.hexdigest() if kept else ""
+                digest.update(file.read(BLOCK_BYTES))
+    return digest.hexdigest() if kept else ""
 
 
 def _files(checkpoint: Path) -> Iterator[Path]:

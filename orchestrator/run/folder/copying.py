@@ -78,15 +78,15 @@ class _Copy:
                 os.close(descriptor)
 
     def _entry(self, descriptor: int, path: str, depth: int) -> None:
-        found = os.fstat(descriptor)
-        if stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
             if self._wanted(path):
                 copy_file(descriptor, self._target, path)
                 self.files.add(path)
         elif depth == DEEPEST:
             self._leave_out(path, "it is nested too deeply")
         else:
-            with self._target.folder(path, folder_mode(found)):
+            with self._target.folder(path, folder_mode(status)):
                 self.content(descriptor, path, depth + 1)
             if not self._wanted(path):
                 with contextlib.suppress(OSError):
@@ -97,14 +97,14 @@ class _Copy:
             self._say(f"{self._source.path / path}: left out: {why}")
 
 
-def folder_mode(found: os.stat_result) -> int:
+def folder_mode(status: os.stat_result) -> int:
     """The mode of the copy of a folder."""
-    return stat.S_IRWXU | _for_others(found)
+    return stat.S_IRWXU | _for_others(status)
 
 
-def _for_others(found: os.stat_result) -> int:
+def _for_others(status: os.stat_result) -> int:
     """The permission bits of group and others for a copy, without write permission."""
-    return stat.S_IMODE(found.st_mode) & (FOLDER & ~stat.S_IRWXU) if found.st_uid == os.geteuid() else 0
+    return stat.S_IMODE(status.st_mode) & (FOLDER & ~stat.S_IRWXU) if status.st_uid == os.geteuid() else 0
 
 
 def _open(name: str, folder: int) -> int:
@@ -133,12 +133,12 @@ def new_part() -> str:
 
 def copy_file(source: int, target: Below, name: str) -> None:
     """Copy an open file to `name`, unless that has the same content. Its holes stay holes. Raises OSError."""
-    found = os.fstat(source)
-    size_bytes = found.st_size
+    status = os.fstat(source)
+    size_bytes = status.st_size
     if _is_copied(source, size_bytes, target, name):
         return
     with target.unfinished(name, new_part(), SECRET) as file:
-        os.fchmod(file.fileno(), READABLE & (SECRET | _for_others(found)))
+        os.fchmod(file.fileno(), READABLE & (SECRET | _for_others(status)))
         start = 0
         while (at := written(source, start)) is not None and at < size_bytes:
             block = os.pread(source, min(BLOCK_BYTES, size_bytes - at), at)

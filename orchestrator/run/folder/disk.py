@@ -39,16 +39,16 @@ def of_path(path: Path) -> int:
 
 def changed_s(path: Path) -> float:
     """When a file, or anything in a folder, was changed last (of time.time()); 0.0 if nothing is there."""
-    return max((found.st_mtime for found in _below(path)), default=0.0)
+    return max((status.st_mtime for status in _below(path)), default=0.0)
 
 
 def _bytes(folder: Path, seen: set[tuple[int, int]]) -> int:
     """The bytes of the files below a folder, and of its folders, without those in `seen`, to which they are added."""
     total = 0
-    for found in _below(folder):
-        if (found.st_dev, found.st_ino) not in seen:
-            seen.add((found.st_dev, found.st_ino))
-            total += found.st_blocks * BLOCK_BYTES
+    for status in _below(folder):
+        if (status.st_dev, status.st_ino) not in seen:
+            seen.add((status.st_dev, status.st_ino))
+            total += status.st_blocks * BLOCK_BYTES
     return total
 
 
@@ -57,9 +57,9 @@ def _below(folder: Path) -> Iterator[os.stat_result]:
     while waiting:
         path = waiting.pop()
         try:
-            found = os.lstat(path)
-            yield found
-            if stat.S_ISDIR(found.st_mode):
+            status = os.lstat(path)
+            yield status
+            if stat.S_ISDIR(status.st_mode):
                 with os.scandir(path) as entries:
                     waiting += [entry.path for entry in entries]
         except OSError:

@@ -84,7 +84,7 @@ def _named(placement: Placement | None, ranks: Sequence[int], hosts: Sequence[st
     """The ranks and hosts, in the words of the sentences."""
     if not placement:
         return {}
-    there = {host: [slot.rank for slot in placement.slots if slot.host == host] for host in hosts}
+    ranks_on = {host: [slot.rank for slot in placement.slots if slot.host == host] for host in hosts}
     first = name(placement, ranks[0]) if ranks else ""
     return {
         "all": all_of(placement.grid.ranks, "rank"),
@@ -92,7 +92,7 @@ def _named(placement: Placement | None, ranks: Sequence[int], hosts: Sequence[st
         "first": f"{first} and {len(ranks) - 1} more" if len(ranks) > 1 else first,
         "ranks": listed(ranks),
         "host": hosts[0] if hosts else "",
-        "places": first_of([f"{host} ({listed(on)})" for host, on in there.items()], MOST_IN_WORDS),
+        "places": first_of([f"{host} ({listed(on)})" for host, on in ranks_on.items()], MOST_IN_WORDS),
     }
 
 

@@ -16,7 +16,7 @@ from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.records import End, Final
 from torusrun.orchestrator.run.folder.shown_plan import Levels
-from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.key import Limits, Pattern
 
 OF_ALL = ("attempt", "time_s")
 LARGEST_ATTEMPT = 99_999
@@ -250,7 +250,7 @@ def _usual(event: Event, a_field: Any) -> bool:
 def from_json(value: dict[str, Any]) -> Event:
     """The event in an object. Raises ValueError if it is not an event."""
     kind = record_of(str, value.get("event"), str, "event")
-    details = {key: found for key, found in value.items() if key not in ("t", "event", "attempt", "changes")}
+    details = {key: detail for key, detail in value.items() if key not in ("t", "event", "attempt", "changes")}
     if kind not in KINDS:
         details = {"event": kind, "details": details}
     known = {"attempt": value.get("attempt"), "time_s": value.get("t")}

@@ -67,13 +67,13 @@ def _send(attempt: Attempt, number: signal.Signals) -> bool:
 
     A request to end reaches a rank's wrapper, which has the program stop in its own way.
     """
-    found = _here(attempt)
-    for pid in found:
-        if number is signal.SIGTERM and proc.parent_of(pid) in found:
+    pids = _here(attempt)
+    for pid in pids:
+        if number is signal.SIGTERM and proc.parent_of(pid) in pids:
             continue
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-    return bool(found)
+    return bool(pids)
 
 
 def _released(attempt: Attempt, wait_s: float) -> bool:

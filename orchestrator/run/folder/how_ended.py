@@ -62,6 +62,10 @@ class How(Enum):
 
     KILLED = Cause.KILLED, "{rank}{at}{said}"
     WRAPPER_KILLED = Cause.KILLED, "the wrapper of {who} was killed by {signal}{at}"
+    SUPERVISOR_KILLED = (
+        Cause.KILLED,
+        "the supervisor of the attempt was killed by {signal} before it recorded an end{supervisor}; see job.err",
+    )
     NO_RECORD = Cause.KILLED, "{who} left no record of an end{at}: killed, most likely; see job.err"
 
     FAILED = Cause.PROGRAM, "{rank}{at}{said}"
@@ -94,6 +98,14 @@ class How(Enum):
     USER_ERROR = Cause.CONFIGURATION, "{why}"
     NO_IMAGE = Cause.IMAGE, "{rank}{at}"
     IMAGE_ERROR = Cause.IMAGE, "{why}"
+    STEP_FAILED = (
+        Cause.CONFIGURATION,
+        "{what} ended with exit code {exit_code} on {host}, before the ranks were started; see jobs.err",
+    )
+    SUPERVISOR_ENDED = (
+        Cause.UNKNOWN,
+        "the supervisor of the attempt ended with exit code {exit_code} before it recorded an end; see job.err",
+    )
     NOT_STARTED = Cause.UNKNOWN, "{rank}{at}"
     NO_END = Cause.UNKNOWN, "its job ended, or began again, without a record of the attempt's end{supervisor}"
     JOB_SILENT = (

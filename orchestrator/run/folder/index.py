@@ -78,11 +78,11 @@ def runs() -> list[RunFolder]:
     For runs that are known to be over (settled.py), it does not check whether the folder exists.
     """
     known = settled.runs()
-    found: list[tuple[int, RunFolder]] = []
+    dated: list[tuple[int, RunFolder]] = []
     gone: list[RunFolder] = []
     for link in _links():
         if row := known.get(link.name):
-            found.append((int(row.made_ns), RunFolder(Path(row.folder))))
+            dated.append((int(row.made_ns), RunFolder(Path(row.folder))))
             continue
         try:
             run, made = RunFolder(Path(os.readlink(link))), link.stat(follow_symlinks=False).st_mtime_ns
@@ -91,9 +91,9 @@ def runs() -> list[RunFolder]:
         if is_gone(run):
             gone.append(run)
         else:
-            found.append((made, run))
+            dated.append((made, run))
     _clean(gone)
-    return [run for _, run in sorted(found, key=lambda made: (made[0], len(made[1].run_id), made[1].run_id))]
+    return [run for _, run in sorted(dated, key=lambda made: (made[0], len(made[1].run_id), made[1].run_id))]
 
 
 def made_ns(run: RunFolder) -> int | None:
@@ -164,25 +164,25 @@ def _is_meant(run: RunFolder, word: str) -> bool:
 def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder]:
     """The newest `most` of these runs, by default all, without those that are over and whose folders are gone."""
     known = settled.runs()
-    found: list[RunFolder] = []
+    newest: list[RunFolder] = []
     gone: list[str] = []
     for run in reversed(named):
-        if len(found) == most:
+        if len(newest) == most:
             break
         if run.run_id in known and is_gone(run):
             gone.append(run.run_id)
         else:
-            found.append(run)
+            newest.append(run)
     settled.forget(gone)
-    return found[::-1]
+    return newest[::-1]
 
 
 def own(run: RunFolder) -> None:
     """Raise UserError unless the run belongs to the user of this process: another user's run is never acted on."""
     with explained(f"{run.folder}: cannot be read"):
-        found, others = run.folder.stat().st_uid, _replaceable(run)
-    if found != os.geteuid():
-        raise UserError(f"{run.folder}: this run belongs to user {found}; you can only look at it")
+        user, others = run.folder.stat().st_uid, _replaceable(run)
+    if user != os.geteuid():
+        raise UserError(f"{run.folder}: this run belongs to user {user}; you can only look at it")
     if others:
         raise UserError(f"{others}; you can only look at the run there")
 
@@ -190,8 +190,8 @@ def own(run: RunFolder) -> None:
 def owner(run: RunFolder) -> int | None:
     """The user id of the folder's owner; ANYBODY if it is ours but others can replace it; None if it is unreadable."""
     try:
-        found = run.folder.stat().st_uid
-        return ANYBODY if found == os.geteuid() and _replaceable(run) else found
+        user = run.folder.stat().st_uid
+        return ANYBODY if user == os.geteuid() and _replaceable(run) else user
     except OSError:
         return None
 
@@ -229,11 +229,11 @@ def is_gone(run: RunFolder) -> bool:
 
 def _clean(gone: list[RunFolder]) -> None:
     """Remove the remains of runs that killed clients left, unless a client is just making a run."""
-    there = [run for run in gone if (run.sweep or run.folder).parent.is_dir()]
-    if not there:
+    removable = [run for run in gone if (run.sweep or run.folder).parent.is_dir()]
+    if not removable:
         return
     with contextlib.suppress(SiteError, OSError), _locked(0.0):
-        for run in filter(_is_long_gone, there):
+        for run in filter(_is_long_gone, removable):
             if run.sweep and not os.path.lexists(run.sweep):
                 _forget_member(run)
             elif private.is_mine(run.removed) or not os.path.lexists(run.removed):

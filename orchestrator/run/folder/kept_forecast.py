@@ -37,10 +37,10 @@ class KeptForecast:
 def read(run: RunFolder) -> KeptForecast | None:
     """The kept forecast of a run; None for an unknown command, or a damaged record."""
     try:
-        found: KeptForecast = record_of(KeptForecast, (read_object(run.provenance) or {}).get(KEY))
+        forecast: KeptForecast = record_of(KeptForecast, (read_object(run.provenance) or {}).get(KEY))
     except (SiteError, ValueError):
         return None
-    return found if found.total_s > 0 and found.steps > 0 else None
+    return forecast if forecast.total_s > 0 and forecast.steps > 0 else None
 
 
 def with_bounds_s(run: RunFolder) -> tuple[float, ...]:

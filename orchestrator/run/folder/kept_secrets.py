@@ -30,10 +30,10 @@ def kept(run: RunFolder, names: Collection[str]) -> dict[str, str]:
     """The values of the variables `names`. Raises SiteError if one is missing."""
     if not names:
         return {}
-    found = all_of(run)
-    if missing := sorted({*names} - {*found}):
+    values = all_of(run)
+    if missing := sorted({*names} - {*values}):
         raise SiteError(f"{run.secrets}: it has no value of {', '.join(missing)}; submit a new run")
-    return {name: found[name] for name in names}
+    return {name: values[name] for name in names}
 
 
 def all_of(run: RunFolder) -> dict[str, str]:

@@ -50,14 +50,14 @@ def read(ledger: Path) -> tuple[list[Event], str]:
         return [], "it is missing"
     except OSError as error:
         return [], f"it cannot be read: {error.strerror}"
-    read = [_event(line) for line in (*lines, rest) if line.strip()]
-    found = [event for event in read if event]
-    bad = len(read) - len(found)
-    if not read:
+    parsed_lines = [_event(line) for line in (*lines, rest) if line.strip()]
+    events_read = [event for event in parsed_lines if event]
+    bad = len(parsed_lines) - len(events_read)
+    if not parsed_lines:
         return [], "it is empty"
-    damage = f"{bad} of {len(read)} lines cannot be read" if bad else ""
+    damage = f"{bad} of {len(parsed_lines)} lines cannot be read" if bad else ""
     too_large = f"it is larger than {LARGEST_BYTES >> 20} MiB, and its first events are left out" if cut else ""
-    return found, "; ".join(filter(None, (too_large, damage)))
+    return events_read, "; ".join(filter(None, (too_large, damage)))
 
 
 def _event(line: bytes) -> Event | None:
@@ -68,15 +68,15 @@ def _event(line: bytes) -> Event | None:
         return None
 
 
-def last(found: Sequence[Event], kind: type[E], attempt: int) -> E | None:
+def last(events: Sequence[Event], kind: type[E], attempt: int) -> E | None:
     """The newest event of a kind in an attempt; None if there is none."""
-    return next((e for e in reversed(found) if isinstance(e, kind) and e.attempt == attempt), None)
+    return next((e for e in reversed(events) if isinstance(e, kind) and e.attempt == attempt), None)
 
 
-def standing(found: Sequence[Event]) -> dict[int, bool]:
+def standing(events: Sequence[Event]) -> dict[int, bool]:
     """Attempt -> whether it is valid: False if Refused is the newest of its events of MAKE_AN_ATTEMPT."""
-    attempts = {event.attempt: True for event in found if isinstance(event, Ended)}
+    attempts = {event.attempt: True for event in events if isinstance(event, Ended)}
     attempts.update(
-        (event.attempt, not isinstance(event, Refused)) for event in found if isinstance(event, MAKE_AN_ATTEMPT)
+        (event.attempt, not isinstance(event, Refused)) for event in events if isinstance(event, MAKE_AN_ATTEMPT)
     )
     return attempts

@@ -46,14 +46,14 @@ class Recorder:
                 self._due_s = time.monotonic() + WRITE_S
                 self._write()
 
-    def _note(self, found: os.stat_result) -> None:
-        if found.st_size == self._bytes or not stat.S_ISREG(found.st_mode):
+    def _note(self, status: os.stat_result) -> None:
+        if status.st_size == self._bytes or not stat.S_ISREG(status.st_mode):
             return
-        if found.st_size == 0 or found.st_size < self._bytes:
+        if status.st_size == 0 or status.st_size < self._bytes:
             self._anew = True
             self._seen.clear()
-        self._bytes = found.st_size
-        self._seen.append(f"{time.time():.3f} {found.st_size}\n")
+        self._bytes = status.st_size
+        self._seen.append(f"{time.time():.3f} {status.st_size}\n")
 
     def _write(self) -> None:
         lines = "".join(self._seen).encode()
@@ -113,7 +113,7 @@ def _record(line: bytes) -> tuple[float, int] | None:
     """A line of the index as (time_s, bytes); None if it is invalid."""
     time_s, _, size = line[:LONGEST_BYTES].partition(b" ")
     try:
-        found = float(time_s), int(size)
+        record = float(time_s), int(size)
     except ValueError:
         return None
-    return found if math.isfinite(found[0]) and found[1] >= 0 else None
+    return record if math.isfinite(record[0]) and record[1] >= 0 else None

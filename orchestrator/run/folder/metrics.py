@@ -48,8 +48,8 @@ def checked(path: Path, tail_bytes: int = LARGEST_BYTES) -> tuple[list[dict[str,
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
     whole = [row_of(line) for line in lines if line.strip()]
-    found = [row for row in (*whole, row_of(rest)) if row]
-    return found, whole.count(None)
+    rows = [row for row in (*whole, row_of(rest)) if row]
+    return rows, whole.count(None)
 
 
 def row_of(line: bytes) -> dict[str, Any] | None:
@@ -69,11 +69,11 @@ def row_of(line: bytes) -> dict[str, Any] | None:
 
 def began_after(rows: Iterable[dict[str, Any]]) -> dict[int, int]:
     """The steps after which each attempt began, from the row of its start, or else from its first step."""
-    found: dict[int, int] = {}
+    first_steps: dict[int, int] = {}
     for row in rows:
         if row["event"] in (START, STEP) and type(row.get("attempt")) is int and "step" in row:
-            found.setdefault(row["attempt"], row["step"])
-    return found
+            first_steps.setdefault(row["attempt"], row["step"])
+    return first_steps
 
 
 def _is_number(value: object) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.typed import read_record
-from torusrun.training.recipe.limits import Limits, Pattern
+from torusrun.training.recipe.key import Limits, Pattern
 
 Amount = Annotated[float, Limits(at_least=0)]
 Count = Annotated[int, Limits(at_least=0)]

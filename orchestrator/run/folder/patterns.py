@@ -1,4 +1,4 @@
-"""Patterns that choose files of a run folder: --only 'checkpoints/last,*.csv', and the paths of `torusrun cp`."""
+"""Patterns that choose files of a run folder: --only 'checkpoints/last,*.csv'."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Pattern:
         return bool(self.chosen(path)) or (is_folder and leads_there)
 
 
-def parse(text: str, *, from_top: bool = False) -> Pattern:
+def parse(text: str) -> Pattern:
     """A pattern. Raises UserError for one that leads out of the run folder, or names a hidden file."""
     parts = tuple(part for part in text.strip().split("/") if part not in ("", "."))
     if not parts:
@@ -62,7 +62,7 @@ def parse(text: str, *, from_top: bool = False) -> Pattern:
         raise UserError(f"{shown(text)} is not below the run's folder: leave out '..'")
     if any(part.startswith(".") for part in parts):
         raise UserError(f"{shown(text)}: names with a leading dot are secrets and locks, and are not copied")
-    return Pattern(text.strip(), parts, from_top or "/" in text.strip().rstrip("/"))
+    return Pattern(text.strip(), parts, "/" in text.strip().rstrip("/"))
 
 
 def parse_list(text: str) -> tuple[Pattern, ...]:
@@ -86,13 +86,13 @@ def _meant(run: RunFolder, pattern: Pattern) -> Pattern:
     if word == LAST:
         complete = newest_complete(run.checkpoints)
         foreign = None if candidates(run.checkpoints) else newest(run.checkpoints)
-        found = complete.path if complete else foreign
+        chosen = complete.path if complete else foreign
     else:
-        found = _best(run.checkpoints)
-    if found is None:
+        chosen = _best(run.checkpoints)
+    if chosen is None:
         why = "complete checkpoint" if word == LAST else "checkpoint with an accuracy"
         raise UserError(f"{run.run_id} has no {why}: {shown(pattern.text)} names nothing")
-    return Pattern(pattern.text, (top, found.name, *filter(None, below)), True)
+    return Pattern(pattern.text, (top, chosen.name, *filter(None, below)), True)
 
 
 def _best(folder: Path) -> Path | None:

@@ -24,16 +24,16 @@ REPRODUCES = "reproduces"  # the id of the run that this one repeats
 
 def gather(
     source: Path,
-    found: Checkout | None = None,
+    known: Checkout | None = None,
     recipe: dict[str, Any] | None = None,
     secret: Collection[str] = (),
 ) -> tuple[dict[str, Any], str]:
     """(the provenance of a run whose spec is in the folder `source`, git's diff of `source` against its commit).
 
-    `found` is the checkout if it is already known: then git is not run again. `recipe` is the published recipe that the
-    run names, with the run's changes to it. The diff quotes none of the files `secret`.
+    `known` is the checkout, so that git need not run again. `recipe` is the published recipe that the run names, with
+    the run's changes to it. The diff quotes none of the files `secret`.
     """
-    found = found or checkout.describe(source, secret)
+    git = known or checkout.describe(source, secret)
     return {
         "schema": 1,
         "torusrun": __version__,
@@ -45,9 +45,9 @@ def gather(
         "system": platform.platform(),
         "submitted": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         **({"command_line": words} if (words := command_line.shown()) else {}),
-        "git": found.record() if found else None,
+        "git": git.record() if git else None,
         **({"recipe": recipe} if recipe else {}),
-    }, found.diff if found else ""
+    }, git.diff if git else ""
 
 
 def other_versions(before: Mapping[str, Any]) -> list[str]:

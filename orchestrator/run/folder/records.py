@@ -20,7 +20,7 @@ from torusrun.orchestrator.base.signals import signal_name
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.base.typed import read_record, record_of
 from torusrun.orchestrator.run.folder.run_folder import Attempt
-from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.key import Limits
 
 SMALLEST_FREE_BYTES = 65_536
 RESERVED_BYTES = 16_384

@@ -57,8 +57,8 @@ class Attempt:
     folder: Path
 
     plan = At("plan.json", "what the job of this attempt reads")
-    script = At("job.sh", "the job script")
-    jobs_script = At("jobs.sh", "the script of the jobs that begin attempts, from this one on", "keep_going")
+    script = At("job.sh", "the script of the job that was submitted with this attempt")
+    in_job = At("in_job.json", "the job that began the attempt: its name, its time, the hosts that it has lost")
     jobs_output = Held("jobs.out jobs.err", "the output of these jobs", "keep_going")
     jobs_stdout, jobs_stderr = At("jobs.out"), At("jobs.err")
     jobs_pulse = At("jobs.pulse", "touched every few seconds by the first host of such a job", "keep_going")
@@ -170,8 +170,8 @@ def listed(kind: type[Attempt | RunFolder]) -> list[Held]:
 
 def files(kinds: set[str]) -> dict[str, str]:
     """Name in the run folder -> its line, for a run of these `kinds` and its first attempt."""
-    found = {held.name: held.what for held in listed(RunFolder) if not held.of or held.of in kinds}
+    lines = {held.name: held.what for held in listed(RunFolder) if not held.of or held.of in kinds}
     for held in listed(Attempt):
         if not held.of or held.of in kinds:
-            found[" ".join(f"attempts/1/{name}" for name in held.name.split())] = held.what
-    return found
+            lines[" ".join(f"attempts/1/{name}" for name in held.name.split())] = held.what
+    return lines

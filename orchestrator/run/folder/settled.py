@@ -56,20 +56,20 @@ class Settled(NamedTuple):
 def now(run: RunFolder) -> str:
     """The current size and time of a run's ledger; '' if there is none."""
     try:
-        found = run.ledger.lstat()
+        status = run.ledger.lstat()
     except OSError:
         return ""
-    return f"{found.st_size}.{found.st_mtime_ns}"
+    return f"{status.st_size}.{status.st_mtime_ns}"
 
 
 def runs() -> Mapping[str, Settled]:
     """All kept runs by id, without unreadable lines."""
     try:
         path = _path()
-        found = path.lstat()
+        status = path.lstat()
     except (OSError, TorusrunError):
         return {}
-    return _read(path, found.st_size, found.st_mtime_ns)
+    return _read(path, status.st_size, status.st_mtime_ns)
 
 
 def keep(rows: Iterable[Settled]) -> None:
@@ -103,7 +103,7 @@ def _lines(path: Path) -> list[str] | None:
 
 
 def _latest(lines: Iterable[str]) -> dict[str, Settled]:
-    found: dict[str, Settled] = {}
+    rows: dict[str, Settled] = {}
     fields = len(Settled._fields)
     for line in lines:
         checksum, _, rest = line.partition("\t")
@@ -111,10 +111,10 @@ def _latest(lines: Iterable[str]) -> dict[str, Settled]:
             continue
         row = rest.split("\t", fields - 1)
         if len(row) == fields:
-            found[row[0]] = Settled._make(row)
+            rows[row[0]] = Settled._make(row)
         else:
-            found.pop(row[0], None)
-    return found
+            rows.pop(row[0], None)
+    return rows
 
 
 def _line(fields: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.keys.kinds import seconds
 from torusrun.orchestrator.place.placement.grid import MOST_LEVELS
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.training.recipe.limits import Items, Limits
+from torusrun.training.recipe.key import Items, Limits
 
 SCHEMA = 1
 LARGEST_RANKS = 10_000_000
@@ -50,12 +50,12 @@ def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
     why = ""
     for path in dict.fromkeys(paths):
         try:
-            found = read(path)
+            planned = read(path)
         except SiteError as error:
             why = why or str(error)
             continue
-        if found:
-            return found, f"{why}; {path} is read in its place" if why else ""
+        if planned:
+            return planned, f"{why}; {path} is read in its place" if why else ""
         why = why or f"{path}: it is missing"
     return None, f"{why}; `torusrun logs` and `torusrun collect` still work"
 

@@ -183,11 +183,11 @@ def number_of(member: RunFolder) -> int:
 
 def by_sweep(runs: Sequence[RunFolder]) -> dict[Path, list[RunFolder]]:
     """The members of sweeps among these runs, in their order, by the folder of their sweep."""
-    found: dict[Path, list[RunFolder]] = {}
+    members_of: dict[Path, list[RunFolder]] = {}
     for run in runs:
         if run.sweep:
-            found.setdefault(run.sweep, []).append(run)
-    return {folder: sorted(members, key=number_of) for folder, members in found.items()}
+            members_of.setdefault(run.sweep, []).append(run)
+    return {folder: sorted(members, key=number_of) for folder, members in members_of.items()}
 
 
 def members_of(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:

@@ -21,11 +21,11 @@ class Cleaner:
     """Removes these variables' values, and all that the patterns find."""
 
     def __init__(self, variables: Iterable[tuple[str, str]]) -> None:
-        found = set(variables)
-        forms = {form for _, value in found for form in forms_of(value) if len(form) >= SHORTEST}
+        known = set(variables)
+        forms = {form for _, value in known for form in forms_of(value) if len(form) >= SHORTEST}
         longest_first = sorted(forms, key=len, reverse=True)
         self._values = re.compile("|".join(map(re.escape, longest_first))) if forms else None
-        names = "|".join(re.escape(name) for name in sorted({name for name, _ in found}))
+        names = "|".join(re.escape(name) for name in sorted({name for name, _ in known}))
         self._assigned = re.compile(rf"\b({names})=(?:{SHELL_WORD})?") if names else None
 
     def text(self, text: str) -> str:

@@ -8,23 +8,30 @@ from dataclasses import dataclass, replace
 from functools import cache as cache_of_calls
 from pathlib import Path
 
-from torusrun.orchestrator.base.errors import SiteError, UserError, explained
+from torusrun.orchestrator.base.errors import UserError, explained
+from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.images import source as sources
 from torusrun.orchestrator.images.builds import build as builds
-from torusrun.orchestrator.images.builds import contents, convert, registry
+from torusrun.orchestrator.images.builds import convert
 from torusrun.orchestrator.images.builds.cache import SIF, SQUASHFS, Cache, CachedImage
 from torusrun.orchestrator.images.builds.caches import Caches, users
 from torusrun.orchestrator.images.checks import image_facts
 from torusrun.orchestrator.images.command import ContainerExec
-from torusrun.orchestrator.images.definitions import image_file
+from torusrun.orchestrator.images.definitions import definition_file, image_file, package_lock
 from torusrun.orchestrator.images.definitions import prepare as preparing
 from torusrun.orchestrator.images.definitions.definition import Variant
 from torusrun.orchestrator.images.definitions.inputs import Inputs
 from torusrun.orchestrator.images.definitions.package_lock import PackageLock
+from torusrun.orchestrator.keys.load import read_text
 from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.image.login import login
+
+_TAG = (
+    "{}: a tag can name another image later, and the cache keeps the one that it names now; "
+    "name its digest, which `skopeo inspect` shows"
+)
 
 
 def cache(site: Site) -> Cache:
@@ -75,8 +82,9 @@ def prepare(
             raise UserError(f"{source}: only an image file can be built from a lock")
         if offline and named.kind == "registry":
             raise UserError(f"{source}: this is in a registry, but --offline uses no network")
-        converted, advice = _conversion(named, options.compression, caches(site))
-        return Prepared(convert.name(named), converted, replace(options, mode="plain", wheelhouse=None), advice)
+        made, options = convert.conversion(named, options.compression), replace(options, mode="plain", wheelhouse=None)
+        advice = (_TAG.format(named.text),) if named.transport == "docker" and "@" not in named.place else ()
+        return Prepared(convert.name(named), made, options, advice)
     path = image_file.find(source)
     variant = Variant(host_mpi=container.mpi == "host", offline=offline)
     found = preparing.prepare(path, variant, options.compression, wheelhouse, lock, context=context)
@@ -93,15 +101,24 @@ def definition(source: str, site: Site, context: Path | None = None) -> tuple[st
 
 
 def converted(source: str, site: Site, folder: Path, context: Path | None = None) -> tuple[Path, tuple[str, ...]]:
-    """(the definition of a Dockerfile, in a new folder with all files that it copies; notes for the user).
+    """(what is written to the new path `folder`, notes for the user).
 
-    Raises UserError if `source` is not a Dockerfile, or if the folder exists.
+    Of a Dockerfile it is a folder with its definition and the files it copies, of a user's definition a Dockerfile.
+    Raises UserError for another `source`, or if the path exists.
     """
     path = image_file.find(source)
-    if not image_file.load(path).dockerfile:
-        raise UserError(f"{source}: only a Dockerfile is converted; `torusrun image render` prints other definitions")
-    if folder.exists():
-        raise UserError(f"{folder}: it exists already; name a new folder")
+    loaded = image_file.load(path)
+    if not loaded.dockerfile and not loaded.definition:
+        raise UserError(
+            f"{source}: only a Dockerfile or a definition is converted; `torusrun image render` prints others"
+        )
+    if os.path.lexists(folder):
+        raise UserError(f"{folder}: it exists already; name a new one")
+    if loaded.definition:
+        place = path.parent / expanded(loaded.definition)
+        text, notes = definition_file.dockerfile(read_text(place, "definition"), str(place))
+        write_text(folder, text)
+        return folder, notes
     inputs = preparing.prepare(path, Variant(host_mpi=site.container.mpi == "host"), context=context).inputs
     inputs.check()
     with explained(f"{folder}: cannot be written"):
@@ -111,24 +128,6 @@ def converted(source: str, site: Site, folder: Path, context: Path | None = None
 def lock_of(source: str, named: str) -> Path:
     """The lock for a build of the image file at `source`: the named one, else the one beside the image file."""
     return absolute(named) if named else image_file.find(source).with_suffix(".lock")
-
-
-def _conversion(
-    named: sources.NamedImage, compression: str, into: Caches
-) -> tuple[convert.Conversion, tuple[str, ...]]:
-    """(the conversion of an image, advice: the digest that a tag names now, since it can change)."""
-    found = convert.conversion(named, compression)
-    if named.transport != "docker" or "@" in named.place:
-        return found, ()
-    if into.get(found.key):
-        again = f"`torusrun image rm {found.key[:12]}` and build again for what it names now"
-        return found, (f"{named.text} was converted before: {again}",)
-    try:
-        pinned = registry.pinned(named.place)
-    except SiteError as error:
-        return found, (f"{error}; the image that the tag names now is used",)
-    pin = f"{named.text} is docker://{pinned} now; write that as 'image' to keep this version"
-    return convert.at(found, pinned), (pin,)
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ def build(
     def examine(path: Path) -> tuple[dict[str, str], PackageLock | None]:
         container = ContainerExec(required(), str(path))
         asks = image_facts.Inside(container)
-        return image_facts.image(path, asks).versions, contents.packages(prepared.name, container)
+        return image_facts.image(path, asks).versions, package_lock.packages(prepared.name, container)
 
     options = replace(prepared.options, temporary=_here(prepared.options.temporary))
     return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine, draw)

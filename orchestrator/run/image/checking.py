@@ -10,13 +10,11 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.terminal.remarks import busy, say
-from torusrun.orchestrator.images import architecture, pyxis, source
+from torusrun.orchestrator.images import pyxis, sif, source
 from torusrun.orchestrator.images.checks import check, facts, image_facts
-from torusrun.orchestrator.images.checks.findings import Finding
-from torusrun.orchestrator.images.checks.needs import Wanted
-from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
-from torusrun.orchestrator.images.command import Bind, ContainerExec
-from torusrun.orchestrator.images.mounts import HOST_MPI, ON_PATH
+from torusrun.orchestrator.images.checks.facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.checks.findings import Finding, Wanted
+from torusrun.orchestrator.images.command import HOST_MPI, ON_PATH, Bind, ContainerExec
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.images.shared import is_shared
 from torusrun.orchestrator.keys.paths import expanded
@@ -100,7 +98,7 @@ def _host(plan: Plan, here: login.Login) -> HostFacts:
     binds += [container.host_mpi] if container.host_mpi and container.mpi == "host" else []
     by_pyxis = pyxis.used(container.runtime)
     host = facts.host(here.runtime, plan.site.launcher, binds, here.environment, pyxis=by_pyxis)
-    machine = architecture.of_program(Path(plan.python))  # the nodes run this Python; the login node may differ
+    machine = sif.of_program(Path(plan.python))  # the nodes run this Python; the login node may differ
     words = f"the ELF header of {plan.python}, the nodes' Python, names {machine or 'no known processor'}"
     asked = {**host.asked, "runtime": here.asked, "machine": words}
     return replace(host, machine=machine, modules_failed=here.modules_failed, asked=asked)

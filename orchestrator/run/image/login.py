@@ -61,8 +61,7 @@ def _environment(site: Site, software: Software) -> tuple[dict[str, str], str, s
     if not (site.modules or site.purge_modules or site.software.given or software.given):
         return own, "", ""
     from torusrun.orchestrator.base.render.environment import Text, render
-    from torusrun.orchestrator.schedulers.script import loading
-    from torusrun.orchestrator.schedulers.software import activating, in_shell
+    from torusrun.orchestrator.schedulers.script import activating, in_shell, loading
 
     lines = [*loading(site), *activating(software)]
     steps = [{"line": Text(in_shell(line)), "said": line} for line in lines]

@@ -11,7 +11,7 @@ from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.base.typed import read_record
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.training.recipe.limits import Pattern
+from torusrun.training.recipe.key import Pattern
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from torusrun.orchestrator.place.placement.charge import Charge
 from torusrun.orchestrator.place.placement.choose import Choice, choices
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.timing import HostsLayout
-from torusrun.orchestrator.predict.gradient import charge_of, summed
 from torusrun.orchestrator.run.plan.plan import ChosenGrid, Plan
-from torusrun.orchestrator.schedulers.expected_hosts import ExpectedHosts, expected, on_one_switch
+from torusrun.orchestrator.run.plan.rates import charge_of, summed
+from torusrun.orchestrator.schedulers.topology import ExpectedHosts, expected, on_one_switch
 
 KEPT = 8  # searches of this process
 

@@ -22,8 +22,8 @@ from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.orchestrator.schedulers.words import not_plain
 from torusrun.training.counted import counted
+from torusrun.training.recipe import fits
 from torusrun.training.recipe import fits as recipe
-from torusrun.training.recipe import options
 from torusrun.training.recipe.names import SCHEDULES
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import Train
@@ -79,7 +79,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     yield from dict.fromkeys(misfit for each in on_nodes or [_on_nodes(run, site)] for misfit in each)
     if not run.command:
         yield from _schedule(run.train)
-        yield from (Misfit(key, message) for key, message in options.complaints(run.train))
+        yield from (Misfit(key, message) for key, message in fits.complaints(run.train))
     if names_account(site) and not (run.account or site.account):
         yield Misfit(
             "account",

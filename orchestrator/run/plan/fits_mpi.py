@@ -9,8 +9,8 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.images.architecture import of_program
 from torusrun.orchestrator.images.checks.answers import family_of, parse_ldd
+from torusrun.orchestrator.images.sif import of_program
 from torusrun.orchestrator.keys.paths import read_bytes
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site

@@ -49,8 +49,8 @@ def ordered(plan: Plan, hosts: Sequence[str]) -> OrderedHosts:
 
 def _by_the_network(plan: Plan, names: tuple[str, ...]) -> OrderedHosts:
     from torusrun.orchestrator.place.placement.arrange import arrange
-    from torusrun.orchestrator.predict.gradient import charge_of
     from torusrun.orchestrator.run.plan.auto_grid import with_grid
+    from torusrun.orchestrator.run.plan.rates import charge_of
     from torusrun.orchestrator.schedulers.topology import cluster
 
     known: Cluster | None = cluster(plan.site, names)

@@ -17,7 +17,7 @@ from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.read import read_value
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.nodes.bad.left_out import LeftOutNodes
+from torusrun.orchestrator.run.bad_nodes.left_out import LeftOutNodes
 from torusrun.orchestrator.run.folder import attempt_folders
 from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.events import Event, Submitting

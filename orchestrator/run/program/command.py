@@ -11,11 +11,11 @@ from torusrun.orchestrator.base.environment import absolute_only
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.shipped import without_sent
 from torusrun.orchestrator.keys.program import ExitCodes
-from torusrun.orchestrator.predict.saving import failure_s
 from torusrun.orchestrator.run.folder.checkpoints import newest
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.rates import failure_s
 from torusrun.orchestrator.run.program.what_runs import MetricsSource, Program
 
 
@@ -64,7 +64,6 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program
         exit_codes=_meanings(plan.run.exit_codes),
         metrics=MetricsSource(
             str(attempt.metrics),
-            str(directory / sources.tensorboard) if sources.tensorboard else "",
             sources.pattern or "",
         ),
     )

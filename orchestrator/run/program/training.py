@@ -10,11 +10,11 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.keys.write import as_written
-from torusrun.orchestrator.predict.saving import failure_s
 from torusrun.orchestrator.run.folder import allocation
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.rates import failure_s
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.training.checkpoint import node_memory
 from torusrun.training.config import SCHEMA as CONFIG_SCHEMA

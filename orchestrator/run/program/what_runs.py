@@ -16,13 +16,11 @@ from torusrun.orchestrator.run.folder.records import Meaning
 class MetricsSource:
     """Where the supervisor reads the progress of a program that does not write the run's metrics itself.
 
-    `file` is a file of JSON lines, `tensorboard` a folder of event files, `pattern` a regular expression for rank 0's
-    log; '' for a source that is not used.
+    '' stands for a source that is not used.
     """
 
-    file: str = ""
-    tensorboard: str = ""
-    pattern: str = ""
+    file: str = ""  # of JSON lines
+    pattern: str = ""  # a regular expression for rank 0's log
 
 
 @dataclass(frozen=True)

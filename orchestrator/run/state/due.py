@@ -18,7 +18,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import chain
 from torusrun.orchestrator.run.state.poll import DEFAULT_TIMEOUT_S
 from torusrun.orchestrator.run.state.view import TAIL_BYTES, Record, View, read_record
-from torusrun.orchestrator.schedulers import starts
+from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.training.reporting import events as rows_of
 
@@ -60,7 +60,7 @@ def due(views: Iterable[View], until_s: float = math.inf) -> Mapping[str, Due]:
         timeout_s = max(record.plan.command_timeout_s if record.plan else DEFAULT_TIMEOUT_S for record in records)
         with contextlib.suppress(TorusrunError):  # a scheduler that this version does not know
             client = Client(schedulers.get(name), timeout_s, until_s=until_s)
-            known = starts.of_jobs(client, [record.job for record in records if record.job])
+            known = answers.starts(client, [record.job for record in records if record.job])
             for one in records:
                 if one.job and one.job in known:
                     found[one.folder.run_id] = _due(one, max(known[one.job], now_s))

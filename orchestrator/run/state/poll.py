@@ -12,6 +12,7 @@ from dataclasses import replace
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import claim, index, ledger, settled
 from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.end_words import ended as end_of
@@ -26,11 +27,10 @@ from torusrun.orchestrator.run.state import dependencies, ended, next_job
 from torusrun.orchestrator.run.state.held_allocations import in_hold, told_by_keeper
 from torusrun.orchestrator.run.state.lookup import look_up, look_up_added
 from torusrun.orchestrator.run.state.view import Record, View, read_record
-from torusrun.orchestrator.schedulers import answers, last_action
+from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.answers import Answer
-from torusrun.orchestrator.schedulers.arrays import whole
-from torusrun.orchestrator.schedulers.client import Client
-from torusrun.orchestrator.upkeep.notices import begin
+from torusrun.orchestrator.schedulers.client import Client, note_action
+from torusrun.orchestrator.schedulers.words import whole
 
 DEFAULT_TIMEOUT_S = 30.0
 PATIENCE_S = 5.0  # after this a user believes that `status` hangs; a healthy scheduler answers in a second or two
@@ -107,10 +107,12 @@ def standing(
             jobs[id(record)] = answer
     jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs], fresh, until_s))
     found = [_settle(record, jobs.get(id(record)), now_s, until_s, newest=newest) for record in records]
-    begin.from_client(
-        begin.Over(record.folder, record.attempt, record.plan.notices, status.state, record.events)
-        for record, status in found
-        if record.mine and status.state.over and record.plan and record.plan.notices
+    hooks.seen_over(
+        [
+            hooks.Over(record.folder, record.attempt, record.plan.notices, status.state, record.events)
+            for record, status in found
+            if record.mine and status.state.over and record.plan and record.plan.notices
+        ]
     )
     return found
 
@@ -131,7 +133,7 @@ def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status
         try:
             client = Client(schedulers.get(name), timeout_s, until_s=until_s)
             if fresh:
-                last_action.note(client.scheduler)
+                note_action(client.scheduler)
             answer = answers.states(client, jobs, interval_s)
         except TorusrunError as error:  # a scheduler that this version does not know
             answer = Answer(time.time(), {job: Status(State.UNKNOWN, str(error)) for job in jobs})
@@ -207,7 +209,7 @@ def _judged(record: Record, job: Status | None, now_s: float) -> Status:
 
 def _note(record: Record, status: Status) -> None:
     """Write an end into the ledger."""
-    from torusrun.orchestrator.nodes.bad.noted import note  # imported late: few looks find an end
+    from torusrun.orchestrator.run.bad_nodes.noted import note  # imported late: few looks find an end
 
     with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
         if not record.ended:

@@ -12,7 +12,7 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.typed import read_record
 from torusrun.orchestrator.run.folder.node_load import RankSteps
-from torusrun.training.recipe.limits import Limits
+from torusrun.training.recipe.key import Limits
 
 TIMES_USUAL = 1.2
 MOST = 8  # ranks or hosts in a record

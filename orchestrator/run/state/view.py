@@ -11,7 +11,7 @@ from typing import Any
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.nodes.bad.left_out import listed
+from torusrun.orchestrator.run.bad_nodes.left_out import listed
 from torusrun.orchestrator.run.folder import (
     allocation,
     attempt_folders,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Status
-from torusrun.orchestrator.schedulers.gridengine import facts, states, topology
+from torusrun.orchestrator.schedulers.gridengine import facts, states
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler
 from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
@@ -42,7 +42,7 @@ class GridEngine(Scheduler):
     )
     traits = Traits(reports_all_jobs=True, cancels_many=True, has_arrays=True, cannot_exclude="", outlives_hosts=True)
     script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path are special for Grid Engine
-    cluster = ClusterQueries(("qconf", "qhost"), facts.describe, topology.SWITCHES, facts.hosts_of)
+    cluster = ClusterQueries(("qconf", "qhost"), facts.describe, facts.SWITCHES, facts.hosts_of)
     # qrsh -inherit also works on a login node, but gives no terminal, and Grid Engine ends a job whose qrsh is killed.
     reach = Reach(remote_command=_remote)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.schedulers.launchers.hydra import Hydra
 from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
-from torusrun.orchestrator.schedulers.launchers.openmpi import OpenMPI
+from torusrun.orchestrator.schedulers.launchers.mpirun import Hydra, OpenMPI
 from torusrun.orchestrator.schedulers.launchers.spawn import Spawn
 from torusrun.orchestrator.schedulers.launchers.srun import Srun
 

@@ -1,8 +1,8 @@
 """Starts a script in its own session and prints its job id: the submit command of this machine.
 
-`orchestrator.schedulers.local.detach SCRIPT TOKEN [JOB_ID...]`: the script begins when these jobs have ended. Its
-output goes beside the script, as job.out and job.err for job.sh; TOKEN is an argument of the script, by which `pgrep`
-finds it. The umask is the caller's.
+`orchestrator.schedulers.local.detach SCRIPT OUT ERR TOKEN [JOB_ID...]`: the script begins when these jobs have ended,
+and writes into the files OUT and ERR. TOKEN is an argument of the script, by which `pgrep` finds it. The umask is the
+caller's.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torusrun.orchestrator.schedulers.local.sessions import job_id_of
 
 
 def main() -> None:
-    script, token, awaited = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    (script, output, errors), token, awaited = map(Path, sys.argv[1:4]), sys.argv[4], sys.argv[5:]
     begin = process.module(sys.executable, "torusrun.orchestrator.schedulers.local.begin", script, token, *awaited)
-    with _appended(script.with_suffix(".out")) as out, _appended(script.with_suffix(".err")) as err:
+    with _appended(output) as out, _appended(errors) as err:
         job = subprocess.Popen(
             begin if awaited else ["bash", str(script), token],
             stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, env=safe(os.environ),

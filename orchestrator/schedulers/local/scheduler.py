@@ -1,4 +1,7 @@
-"""This machine as a scheduler: a job is a session of processes; its id is the first process's pid and start time."""
+"""This machine as a scheduler: a job is a session of processes; its id is the first process's pid and start time.
+
+Its cores, memory and GPUs are a cluster of one node.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,41 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import Status
+from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, optional
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler
-from torusrun.orchestrator.schedulers.local import facts
 from torusrun.orchestrator.schedulers.local.sessions import found
 from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
+
+CORES = ("nproc",)
+MEMORY = ("cat", "/proc/meminfo")
+GPUS = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+
+
+def describe(ask: Ask) -> ClusterFacts:
+    names = [line.strip() for line in optional(ask, GPUS).splitlines() if line.strip()]
+    cores = optional(ask, CORES).strip()
+    kind = NodeKind(
+        1, int(cores) if cores.isdecimal() else None, memory_bytes(optional(ask, MEMORY)), len(names), gpu_type(names)
+    )
+    return ClusterFacts(
+        "this machine",
+        (Queue("", (kind,), nodes=1, is_default=True),),
+        launcher="spawn",
+        commands={"nodes": "nvidia-smi" if names else " ".join(CORES)},
+    )
+
+
+def memory_bytes(text: str) -> int | None:
+    """MemTotal of /proc/meminfo in bytes, None without one."""
+    match = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
+    return int(match[1]) * 2**10 if match else None
+
+
+def gpu_type(names: list[str]) -> str | None:
+    """The type of the GPUs if all are alike, as h100 for 'NVIDIA H100 80GB HBM3', else None."""
+    found = {match[1].lower() for name in names if (match := re.search(r"\b([A-Z]{1,2}\d{1,4})\b", name))}
+    return found.pop() if len(found) == 1 else None
+
 
 OWN_ID = (
     'read -r -a torusrun_stat < "/proc/$$/stat"',
@@ -43,16 +77,17 @@ class Local(Scheduler):
     variables = Variables("SUBMITIT_LOCAL_JOB_ID")
     traits = Traits(one_machine=True, cannot_exclude="a local run uses only this machine")
     script = JobScript(OWN_ID)
-    cluster = ClusterQueries(query_facts=facts.describe)
+    cluster = ClusterQueries(query_facts=describe)
     reach = Reach(_shell)
 
     def directives(self, request: Request) -> list[str]:
         return []
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
+        files = (script, script.parent / request.stdout, script.parent / request.stderr)
         after = (*request.after, *request.after_any)
         return process.module(
-            sys.executable, "torusrun.orchestrator.schedulers.local.detach", script, request.called, *after
+            sys.executable, "torusrun.orchestrator.schedulers.local.detach", *files, request.called, *after
         )
 
     def job_id(self, stdout: str) -> str:

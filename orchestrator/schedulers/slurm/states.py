@@ -8,8 +8,8 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import State, Status, never_starts
 from torusrun.orchestrator.place.hosts.hostlist import expand
-from torusrun.orchestrator.schedulers.arrays import with_arrays
 from torusrun.orchestrator.schedulers.slurm import reasons
+from torusrun.orchestrator.schedulers.words import with_arrays
 
 WORDS = {
     State.PENDING: "PENDING CONFIGURING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT RESV_DEL_HOLD",

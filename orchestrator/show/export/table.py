@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torusrun.orchestrator.run.program.sources.rows import finite
+from torusrun.orchestrator.run.program.progress import finite
 from torusrun.orchestrator.show.page.series import Row, series
 
 WORDS = ("run", "event")

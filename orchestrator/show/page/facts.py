@@ -15,15 +15,14 @@ from torusrun.orchestrator.base.errors import explained as explained_error
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.private import is_mine, read_bytes
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.predict.answers.placement import Outlook, outlook
-from torusrun.orchestrator.predict.forecast import forecast_of, named_hosts
-from torusrun.orchestrator.predict.model.forecast import Forecast
+from torusrun.orchestrator.forecast.forecast import Forecast
 from torusrun.orchestrator.run.folder import kept_forecast, kept_secrets, ledger, metrics
 from torusrun.orchestrator.run.folder.events import Event
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.secret_names import is_secret_variable
 from torusrun.orchestrator.run.folder.without_secrets import SHORTEST, forms_of, masked
 from torusrun.orchestrator.run.image.recorded import Image, kept
+from torusrun.orchestrator.run.plan.forecast import forecast_of, named_hosts
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.state.account import Account, account
@@ -31,6 +30,7 @@ from torusrun.orchestrator.run.state.slow import Slow
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.explanation import Explanation, explained
 from torusrun.orchestrator.show.logs.files import logs
+from torusrun.orchestrator.show.placement import Outlook, outlook
 from torusrun.orchestrator.show.screen.detail import nodes
 from torusrun.orchestrator.show.screen.nodes import NodeHeard
 

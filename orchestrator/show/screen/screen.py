@@ -182,7 +182,7 @@ def _restored(console: Console) -> Iterator[None]:
 
 @contextmanager
 def _suspending(suspend: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Within, SIGTSTP calls `suspend`."""
+    """Call `suspend` at SIGTSTP during the block."""
     before = signal.signal(signal.SIGTSTP, suspend)
     try:
         yield

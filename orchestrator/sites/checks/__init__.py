@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.software import Software
 from torusrun.orchestrator.run.image.login import login
-from torusrun.orchestrator.sites.checks import folders, images, programs, scheduler, software
+from torusrun.orchestrator.sites.checks import images, machine, scheduler
 from torusrun.orchestrator.sites.checks.check import Check
 
 
@@ -17,9 +17,9 @@ def examine(site: Site, *, job: bool = False) -> Iterator[Check]:
     With `job`, a job checks whether the nodes see the folders, so nothing is guessed about that here.
     """
     yield from scheduler.checks(site)
-    yield from folders.checks(site, job=job)
+    yield from machine.folder_checks(site, job=job)
     here = login(site)
-    yield from programs.checks(site, here, job=job)
-    yield from images.checks(site, here)
+    yield from machine.program_checks(site, here, job=job)
+    yield from images.image_checks(site, here)
     if site.software.given:
-        yield from software.checks(site, Software())
+        yield from images.software_checks(site, Software())

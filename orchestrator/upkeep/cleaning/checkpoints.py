@@ -20,8 +20,7 @@ from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.upkeep.cleaning.garbage import Garbage
 from torusrun.orchestrator.upkeep.remove import check_over
 from torusrun.training.checkpoint.manifest import TEMPORARY_PREFIX, Checkpoint, IncompleteCheckpoint, candidates, verify
-from torusrun.training.checkpoint.retention import Point, kept
-from torusrun.training.checkpoint.store import discard
+from torusrun.training.checkpoint.store import Point, discard, kept
 from torusrun.training.counted import counted
 from torusrun.training.recipe.train import CheckpointKeys
 

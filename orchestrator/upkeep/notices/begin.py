@@ -7,13 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.run.folder.events import Event, Notified
+from torusrun.orchestrator.run.folder import shown_plan
+from torusrun.orchestrator.run.folder.events import Notified
+from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.hooks import Over
+from torusrun.orchestrator.run.plan.plan import Plan
 
 JOB_WAITS_S = 15.0  # for the notices of its last attempt: a scheduler ends what a job leaves behind
 MOST = 5  # runs for which one command sends
@@ -36,22 +39,29 @@ def from_job(run: RunFolder, number: int, at: Sequence[str], moments: Sequence[s
         print(done.stderr, end="", file=sys.stderr, flush=True)
 
 
-@dataclass(frozen=True)
-class Over:
-    """A run that is over: its last attempt, for which moments it wants notices (`at`), its state and its ledger."""
+def started(run: RunFolder, number: int, plan: Plan) -> None:
+    """Send the notices of a start."""
+    from_job(run, number, plan.notify.moments, ["start"], wait=False)
 
-    run: RunFolder
-    number: int
-    at: Sequence[str]
-    state: State
-    events: Sequence[Event]
 
-    @property
-    def due(self) -> bool:
-        """Whether a notice is still to be sent."""
-        due = {"end", "over", *(["failure"] if self.state not in WELL else [])} & {*self.at}
-        known = [event for event in self.events if isinstance(event, Notified) and event.attempt == self.number]
-        return not due <= {moment for event in known if not event.left for moment in event.moments}
+def ended(run: RunFolder, number: int, end: End, *, wait: bool) -> None:
+    """Send the notices of an end that is certain."""
+    if end.certain:
+        plan = shown_plan.find(run, [number])[0]
+        moments = ["end"] if end.kept_going or end.followed_by else ["end", "over"]
+        from_job(run, number, plan.notices if plan else (), moments, wait=wait)
+
+
+def over(run: RunFolder, number: int, plan: Plan) -> None:
+    """Send the notices of the end of a run that kept going."""
+    from_job(run, number, plan.notify.moments, ["end", "over"], wait=True)
+
+
+def is_due(one: Over) -> bool:
+    """Whether a notice of a run that is over is still to be sent."""
+    due = {"end", "over", *(["failure"] if one.state not in WELL else [])} & {*one.at}
+    known = [event for event in one.events if isinstance(event, Notified) and event.attempt == one.number]
+    return not due <= {moment for event in known if not event.left for moment in event.moments}
 
 
 def from_client(over: Iterable[Over]) -> None:
@@ -59,7 +69,7 @@ def from_client(over: Iterable[Over]) -> None:
 
     One process sends for all of them, one after the other. While it works, no other is started.
     """
-    due = [one for one in over if one.run.run_id not in _begun and one.due][: max(MOST - len(_begun), 0)]
+    due = [one for one in over if one.run.run_id not in _begun and is_due(one)][: max(MOST - len(_begun), 0)]
     if not due or (_senders and _senders[-1].poll() is None):
         return
     _begun.update(one.run.run_id for one in due)

@@ -1,6 +1,6 @@
 """Sends the notices of attempts that are due.
 
-`orchestrator.runs.notices.sending job MOMENTS RUN ATTEMPT` is for a job, which leaves a way that failed to the next
+`orchestrator.upkeep.notices.sending job MOMENTS RUN ATTEMPT` is for a job, which leaves a way that failed to the next
 client, for the node may not reach it. `... client MOMENTS RUN ATTEMPT [RUN ATTEMPT...]` is for a user's command. It
 tries each way once, and the ledger has the result. One process at a time sends for a run, and a POST that may have
 arrived is not repeated, so that no notice is sent twice.

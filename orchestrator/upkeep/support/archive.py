@@ -103,10 +103,10 @@ def _files(run: RunFolder, cleaner: Cleaner) -> Iterator[tuple[str, bytes, str]]
         yield from _one(run, path, cleaner)
     yield from _one(run, run.metrics, cleaner)
     for attempt in _attempts(run):
-        records = (attempt.plan, attempt.placement, attempt.preflight, attempt.end, attempt.keeper)
+        records = (attempt.plan, attempt.placement, attempt.preflight, attempt.end, attempt.keeper, attempt.in_job)
         of_jobs = (attempt.jobs_stdout, attempt.jobs_stderr)
         outputs = (attempt.stdout, attempt.stderr, *of_jobs, attempt.preflight_output)
-        scripts = (attempt.script, attempt.jobs_script, attempt.hostfile)
+        scripts = (attempt.script, attempt.hostfile)
         ranks = (*sorted(attempt.ranks.glob("*.json")), *sorted(attempt.logs.glob("rank-*.log")))
         for path in (*records, *outputs, *scripts, *ranks):
             yield from _one(run, path, cleaner)

@@ -29,7 +29,8 @@ class KillPart(Fault):
             return supervisor
         here = [p for p in trial.place.processes(trial.run) if p.host == supervisor.host]
         if self.part == "shell":
-            return next(p for p in here if p.pid == supervisor.parent)
+            loop = next(p for p in here if p.pid == supervisor.parent)
+            return next(p for p in here if p.pid == loop.parent)
         return next(p for p in here if p.parent == supervisor.pid)
 
 

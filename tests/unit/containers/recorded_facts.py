@@ -10,9 +10,9 @@ from torusrun.orchestrator.images.checks.answers import (
     parse_slurm_pmi,
     parse_slurm_pmix,
 )
+from torusrun.orchestrator.images.checks.facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.checks.findings import Wanted
 from torusrun.orchestrator.images.checks.image_facts import Inside, by_its_python, by_its_shell
-from torusrun.orchestrator.images.checks.needs import Wanted
-from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
 from torusrun.orchestrator.images.command import ContainerExec
 from torusrun.orchestrator.images.runtime import Runtime
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.images.builds import complaints
+from torusrun.orchestrator.images.builds import output
 from torusrun.orchestrator.images.builds.build import BuildFailed, Options, _why, build, command
 from torusrun.orchestrator.images.builds.cache import Cache
 from torusrun.orchestrator.images.command import Bind
@@ -108,15 +108,13 @@ FAILURES = [
 @pytest.mark.parametrize(("said", "says"), FAILURES, ids=[f[1][:40] for f in FAILURES])
 def test_a_failed_build_is_explained_in_one_line(said: str, says: str) -> None:
     log = said or "INFO:    Starting build..."
-    message = complaints.explain(log, 255)
+    message = output.explain(log, 255)
     assert says in message and len(message.splitlines()) == 1
 
 
 def test_a_killed_runtime_is_named() -> None:
-    assert complaints.explain("INFO: unpacking", -9) == "the build was killed by SIGKILL; start it again"
-    assert complaints.explain("", -35) == "the build was killed by signal 35; start it again", (
-        "it is a real-time signal"
-    )
+    assert output.explain("INFO: unpacking", -9) == "the build was killed by SIGKILL; start it again"
+    assert output.explain("", -35) == "the build was killed by signal 35; start it again", "it is a real-time signal"
 
 
 def test_an_error_of_many_files_has_the_reason_of_the_first() -> None:
@@ -161,7 +159,7 @@ def test_an_index_that_does_not_accept_the_login_is_not_a_missing_package(tmp_pa
     )
     server.shutdown()
     assert done.returncode == 1 and "No matching distribution found for mine==1.0" in done.stdout
-    said = complaints.explain(done.stdout, 255)
+    said = output.explain(done.stdout, 255)
     assert f"@127.0.0.1:{server.server_port}/simple/mine/ does not accept the login" in said, done.stdout
     assert "wrong" not in said
 
@@ -251,7 +249,7 @@ def test_a_build_from_a_lock_keeps_its_time_and_the_next_lock_has_the_same(small
             examine=lambda image: ({}, PackageLock("small")),
         )  # fmt: skip
         assert made.path.read_text() == said
-        kept = package_lock.read(cache.packages(made.key)).built_s
+        kept = package_lock.read_lock(cache.packages(made.key)).built_s
         assert kept == built_s if built_s else int(began_s) <= kept <= time.time()
 
 

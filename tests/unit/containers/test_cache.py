@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.images.builds import lock
+from torusrun.orchestrator.images.builds import running
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
 from torusrun.orchestrator.images.builds.caches import Caches, one_of, users
 from torusrun.orchestrator.images.definitions.inputs import file_checksum
@@ -95,7 +95,7 @@ def test_half_an_entry_is_none(tmp_path: Path) -> None:
 
 def test_an_image_in_use_is_not_removed(tmp_path: Path) -> None:
     made = entry(cache := Cache(tmp_path))
-    with lock.held(cache.lock(KEY)), pytest.raises(SiteError, match=f"in use by .*process {os.getpid()}"):
+    with running.held(cache.lock(KEY)), pytest.raises(SiteError, match=f"in use by .*process {os.getpid()}"):
         cache.remove(made)
     cache.remove(made)
     assert cache.entries() == []
@@ -111,7 +111,7 @@ def test_leftovers_go_and_builds_under_way_stay(tmp_path: Path) -> None:
     (closed / "inner").mkdir(parents=True)
     closed.chmod(0)
     (cache.folder / ".keep").touch()
-    with lock.held(cache.lock(KEY)), lock.held(cache.lock(alive)):
+    with running.held(cache.lock(KEY)), running.held(cache.lock(alive)):
         cache.clear_leftovers(KEY)
     left = sorted(p.name[:5] for p in cache.folder.glob(".*"))
     assert left == [".eeee", ".keep"]
@@ -122,10 +122,10 @@ def test_a_lock_is_one_mans_and_names_him(tmp_path: Path) -> None:
     path, order, told = tmp_path / "lock", [], []
 
     def second() -> None:
-        with lock.held(path, told.append):
+        with running.held(path, told.append):
             order.append("second")
 
-    with lock.held(path):
+    with running.held(path):
         thread = threading.Thread(target=second)
         thread.start()
         thread.join(0.5)
@@ -136,7 +136,7 @@ def test_a_lock_is_one_mans_and_names_him(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_cannot_be_made_says_so(tmp_path: Path) -> None:
-    with pytest.raises(SiteError, match="the lock cannot be opened"), lock.held(tmp_path / "no" / "lock"):
+    with pytest.raises(SiteError, match="the lock cannot be opened"), running.held(tmp_path / "no" / "lock"):
         pass
 
 
@@ -166,20 +166,20 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     precious, path = tmp_path / "precious", tmp_path / "lock"
     precious.write_text("mine")
     path.symlink_to(precious)
-    with pytest.raises(SiteError, match="lock: the lock cannot be opened: this is a symbolic link"), lock.held(path):
+    with pytest.raises(SiteError, match="lock: the lock cannot be opened: this is a symbolic link"), running.held(path):
         pass
     assert precious.read_text() == "mine"
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(SiteError, match="this is not a regular file"), lock.held(path):
+    with pytest.raises(SiteError, match="this is not a regular file"), running.held(path):
         pass
 
 
 def test_a_lock_is_its_users_alone_and_is_shown_without_control_characters(tmp_path: Path) -> None:
-    with lock.held(tmp_path / "lock"):
+    with running.held(tmp_path / "lock"):
         assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o600
     (tmp_path / "lock").write_bytes(b"\x1b[2Jhost\nsecond line")
-    assert lock.holder(tmp_path / "lock") == "\\x1b[2Jhost"
+    assert running.holder(tmp_path / "lock") == "\\x1b[2Jhost"
 
 
 def a_fifo(path: Path) -> None:
@@ -322,9 +322,9 @@ def test_the_owner_of_a_groups_cache_has_it_once(tmp_path: Path) -> None:
 
 
 def test_a_build_that_fails_clears_the_text_of_its_lock(tmp_path: Path) -> None:
-    with pytest.raises(ValueError), lock.held(tmp_path / "lock"):
+    with pytest.raises(ValueError), running.held(tmp_path / "lock"):
         raise ValueError
-    assert not lock.is_signed(tmp_path / "lock")
+    assert not running.is_signed(tmp_path / "lock")
 
 
 def test_a_damaged_image_of_others_is_a_miss(tmp_path: Path) -> None:

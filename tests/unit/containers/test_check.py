@@ -17,7 +17,7 @@ from tests.unit.containers.recorded_facts import (
 )
 from torusrun.orchestrator.images.checks.answers import Library
 from torusrun.orchestrator.images.checks.check import check, refused
-from torusrun.orchestrator.images.checks.sourced_facts import ImageFacts
+from torusrun.orchestrator.images.checks.facts import ImageFacts
 
 
 @pytest.mark.parametrize("image", [CUDA_TORCH, CPU_TORCH], ids=["GPUs", "CPUs"])

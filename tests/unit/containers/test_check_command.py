@@ -10,8 +10,8 @@ from tests.unit.containers.test_cache import entry
 from tests.unit.containers.test_facts import HEADER
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.images.builds.cache import Cache
+from torusrun.orchestrator.images.builds.caches import export
 from torusrun.orchestrator.run.image import checking
-from torusrun.orchestrator.run.image.export import export
 from torusrun.orchestrator.run.plan.plan import plan
 
 SITE = "scheduler: slurm\nlauncher: mpirun\nnode: {gpus: 4, architecture: sm_70, hcas: [mlx5_0]}\nruns: %s\n"

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.images.command import Bind, ContainerExec, inside, passes
-from torusrun.orchestrator.images.mounts import needed, variables
+from torusrun.orchestrator.images.command import Bind, ContainerExec, inside, needed, passes, variables
 from torusrun.orchestrator.images.runtime import Runtime, find
 
 OLD = ContainerExec(Runtime("singularity", "singularity", (2, 6, 1)), "x.sif")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from torusrun.orchestrator.images.checks import compat
+from torusrun.orchestrator.images.checks import answers
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ from torusrun.orchestrator.images.checks import compat
     ],
 )
 def test_kernels_and_gpus(architectures: tuple[str, ...], gpu: str, runs: bool) -> None:
-    assert compat.runs_on(architectures, gpu) == runs
+    assert answers.runs_on(architectures, gpu) == runs
 
 
 def test_drivers() -> None:
     floor = {
-        text: compat.oldest_driver(compat.version(text)) for text in ("8.0", "9.0", "10.1", "11.8", "12.6", "14.0")
+        text: answers.oldest_driver(answers.version(text)) for text in ("8.0", "9.0", "10.1", "11.8", "12.6", "14.0")
     }
     assert floor == {
         "8.0": None, "9.0": (384, 81), "10.1": (418, 39), "11.8": (450, 80, 2), "12.6": (525, 60, 13), "14.0": None,
@@ -38,5 +38,5 @@ def test_drivers() -> None:
 def test_the_oldest_versions_are_those_of_the_package() -> None:
     text = (Path(__file__).parents[3] / "pyproject.toml").read_text()
     python, torch = re.search(r'requires-python = ">=([\d.]+)"', text), re.search(r'"torch>=([\d.]+)"', text)
-    assert python and compat.version(python[1]) == compat.OLDEST_PYTHON
-    assert torch and compat.version(torch[1]) == compat.OLDEST_TORCH
+    assert python and answers.version(python[1]) == answers.OLDEST_PYTHON
+    assert torch and answers.version(torch[1]) == answers.OLDEST_TORCH

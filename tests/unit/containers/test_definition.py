@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.golden_text import assert_golden, differences
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.shipped import shipped
-from torusrun.orchestrator.images.definitions import lint
+from torusrun.orchestrator.images.definitions import definition_file
 from torusrun.orchestrator.images.definitions.definition import Variant, render
 from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile, ImageMpi, find, load
 from torusrun.orchestrator.images.definitions.inputs import file_checksum
@@ -41,8 +41,8 @@ def test_a_definition_is_what_it_was(name: str, variant: Variant) -> None:
     text = rendered(name, variant)
     kept = text if variant == WHOLE else differences(text, rendered(name, WHOLE))
     assert_golden(GOLDEN / kept_in(name, variant), kept)
-    lint.lint(text)
-    read = lint.stages(text)
+    definition_file.lint(text)
+    read = definition_file.stages(text)
     always = {"post", "environment", "labels", "test", "runscript"}
     assert set(read[-1].sections) - {"files", "files from mpi"} == always
     for stage in read:
@@ -68,17 +68,6 @@ def test_both_runtimes_read_the_same_text(name: str) -> None:
     """Nothing in a definition is of one runtime only: no variable of theirs, no build argument, no new section."""
     text = render(load(find(name)))
     assert not re.search(r"APPTAINER|SINGULARITY|\{\{|%arguments", text)
-
-
-@pytest.mark.parametrize("name", IMAGE_FILES)
-def test_spython_reads_what_we_wrote(name: str) -> None:
-    image_file = load(find(name))
-    text = render(image_file)
-    parsed = lint.parse(text)
-    last = list(parsed.values())[-1]
-    assert last.labels == [f"{k} {v}" for k, v in lint.labels(text).items()]
-    assert last.fromHeader == image_file.base.docker
-    assert ("mpi" in parsed) == (image_file.mpi.source == "built")
 
 
 def test_a_wheelhouse_build_asks_no_index() -> None:
@@ -128,17 +117,15 @@ def shown(lines: str, names: list[str], shell: str, where: Path) -> list[str]:
 def test_no_value_escapes_its_quotes(tmp_path_factory: pytest.TempPathFactory, values: list[str]) -> None:
     environment = {f"V{i}": value for i, value in enumerate(values)}
     text = render(replace(PLAIN, environment=environment))
-    lint.lint(text)
-    reference = lint.stages(render(PLAIN))[-1]
-    (stage,) = lint.stages(text)
+    definition_file.lint(text)
+    reference = definition_file.stages(render(PLAIN))[-1]
+    (stage,) = definition_file.stages(text)
     assert {k: v for k, v in stage.sections.items() if k != "environment"} == {
         k: v for k, v in reference.sections.items() if k != "environment"
     }, "a value has become part of another section"
-    by_spython = "\n".join(next(iter(lint.parse(text).values())).environ)
     where = tmp_path_factory.getbasetemp()
-    for lines in (stage.sections["environment"], by_spython):
-        for shell in ("bash", "sh"):
-            assert shown(lines, list(environment), shell, where) == values
+    for shell in ("bash", "sh"):
+        assert shown(stage.sections["environment"], list(environment), shell, where) == values
     assert not (where / "pwned").exists()
 
 
@@ -164,7 +151,7 @@ def test_an_mpi_is_built_beside_what_strangers_put_into_tmp(tmp_path: Path, true
     prefix, tmp = tmp_path / "prefix", tmp_path / "tmp"
     for taken in ("mpi", archive.name):
         (tmp / taken).mkdir(parents=True)
-    post = lint.stages(definition)[0].sections["post"]
+    post = definition_file.stages(definition)[0].sections["post"]
     assert f"/tmp/{archive.name}" not in post and "/tmp/mpi" not in post
     for place, here in (
         ("/mnt/wheels/", f"{tmp_path}/"),
@@ -208,4 +195,4 @@ def test_what_headers_and_labels_cannot_hold_is_refused(value: str) -> None:
 )
 def test_lint_names_what_a_runtime_would_refuse(text: str, says: str) -> None:
     with pytest.raises(UserError, match=re.escape(says)):
-        lint.lint(text)
+        definition_file.lint(text)

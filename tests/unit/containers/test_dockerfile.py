@@ -13,7 +13,7 @@ import pytest
 from tests.unit.golden_text import assert_golden
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.images.definitions import image_file, lint
+from torusrun.orchestrator.images.definitions import definition_file, image_file
 from torusrun.orchestrator.images.definitions.definition import Variant
 from torusrun.orchestrator.images.definitions.dockerfile import words
 from torusrun.orchestrator.images.definitions.inputs import Inputs
@@ -28,9 +28,7 @@ TINY = "FROM debian:bookworm-slim\n"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(
-        "torusrun.orchestrator.images.architecture.os.uname", lambda: type("", (), {"machine": "x86_64"})
-    )
+    monkeypatch.setattr("torusrun.orchestrator.images.sif.os.uname", lambda: type("", (), {"machine": "x86_64"}))
     home = tmp_path / "training"
     (home / "src").mkdir(parents=True)
     for name in ("requirements.txt", "train.py", "data.tar.gz", "src/model.py", "src/notes.md"):
@@ -49,7 +47,7 @@ def definition(folder: Path, text: str, *lines: str) -> str:
 def run_post(inputs: Inputs, work: Path) -> subprocess.CompletedProcess[str]:
     """Runs the commands of the last %post here, with the copied files below `work`."""
     inputs.lay_out(work)
-    sections = lint.stages(inputs.definition)[-1].sections
+    sections = definition_file.stages(inputs.definition)[-1].sections
     for line in filter(str.strip, sections.get("files", "").splitlines()):
         name, to = line.replace("/.torusrun-copied", f"{work}/copied").split()
         Path(to).parent.mkdir(parents=True)
@@ -241,7 +239,7 @@ def test_the_definition_of_a_whole_dockerfile(folder: Path) -> None:
     assert found.inputs.notes == (
         f"{folder}/Dockerfile:53: USER: it has no effect: the build runs as root, and the ranks as you",
     )
-    for stage in lint.stages(found.inputs.definition):
+    for stage in definition_file.stages(found.inputs.definition):
         for section in {"post", "environment", "runscript"} & set(stage.sections):
             done = subprocess.run(["sh", "-n"], input=stage.sections[section], text=True, timeout=10)
             assert done.returncode == 0, f"%{section} is not shell"
@@ -261,7 +259,7 @@ def test_dockerfiles_of_the_form_of_well_known_ones(folder: Path, name: str) -> 
     bases, environment, notes = WELL_KNOWN[name]
     written = (HERE / f"{name}.Dockerfile").read_text()
     found = inputs_of(folder, written)
-    stages = lint.stages(found.definition)
+    stages = definition_file.stages(found.definition)
     assert [stage.header["from"] for stage in stages] == bases
     assert stages[-1].sections.get("environment", "").strip() == environment
     assert [note for note, said in zip(notes, found.notes, strict=True) if note in said] == notes
@@ -289,7 +287,7 @@ def test_their_commands_run_beside_what_they_copy(folder: Path, name: str, copie
 
 def test_the_runscript_takes_arguments_in_place_of_cmd(folder: Path) -> None:
     text = definition(folder, TINY + 'ENTRYPOINT ["printf", "%s,"]\nCMD ["a b", "c"]\n')
-    script = lint.stages(text)[-1].sections["runscript"]
+    script = definition_file.stages(text)[-1].sections["runscript"]
     for given, printed in (([], "a b,c,"), (["d"], "d,")):
         done = subprocess.run(["sh", "-c", script, "sh", *given], capture_output=True, text=True, timeout=10)
         assert done.stdout == printed
@@ -315,7 +313,7 @@ def test_the_key_follows_the_dockerfile_its_files_and_its_arguments(folder: Path
 def test_a_base_stands_for_the_image_of_every_from(folder: Path) -> None:
     (folder / "root").mkdir()
     text = definition(folder, "FROM a AS b\nFROM c\nCOPY --from=b /x /y\n", "base: {folder: root}")
-    headers = [stage.header for stage in lint.stages(text)]
+    headers = [stage.header for stage in definition_file.stages(text)]
     assert [(h["bootstrap"], h["from"]) for h in headers] == [("localimage", "base")] * 2
 
 
@@ -374,7 +372,7 @@ def test_what_cannot_be_expressed_is_reported_with_its_line(folder: Path, text: 
 def test_empty_stages_keep_files_for_others(folder: Path) -> None:
     text = "FROM scratch AS data\nCOPY train.py /x/\nFROM scratch AS unused\nRUN what\nFROM data AS more\n" + TINY
     assert definition(folder, text).count("Bootstrap:") == 1, "an unused stage is passed over"
-    found = lint.stages(definition(folder, f"{text}COPY --from=data /x/train.py /opt/\n"))
+    found = definition_file.stages(definition(folder, f"{text}COPY --from=data /x/train.py /opt/\n"))
     assert [stage.header["from"] for stage in found] == ["debian:bookworm-slim"] * 2
     assert "/x/train.py /.torusrun-copied/0/train.py" in found[1].sections["files from stage-0"]
 
@@ -436,8 +434,8 @@ def test_a_here_document_begins_a_word_outside_quotes(folder: Path) -> None:
 @pytest.mark.parametrize("hostile", ["%post", "Bootstrap: x", "{{ a }}", "a\\\n  %files", "'%test", "$(", "\\"])
 def test_a_run_never_starts_a_section_or_a_stage(folder: Path, hostile: str) -> None:
     text = definition(folder, TINY + f"RUN <<'EOF'\necho\n{hostile}\n\nEOF\nENV A=\"{hostile.replace('$(', '')}x\"\n")
-    assert len(lint.stages(text)) == 1
-    assert set(lint.stages(text)[0].sections) == {"post", "environment", "labels", "runscript"}
+    assert len(definition_file.stages(text)) == 1
+    assert set(definition_file.stages(text)[0].sections) == {"post", "environment", "labels", "runscript"}
 
 
 @pytest.mark.parametrize(
@@ -474,7 +472,7 @@ def test_mutated_dockerfiles_end_in_a_definition_or_in_an_error_of_the_user(fold
             at = chance.randrange(len(text))
             text[at : at + chance.randint(0, 30)] = chance.choice(inserted)
         try:
-            lint.lint(definition(folder, "".join(text)))
+            definition_file.lint(definition(folder, "".join(text)))
             built += 1
         except UserError:
             continue
@@ -503,7 +501,7 @@ def test_convert_writes_the_definition_with_its_files(
     Path("site.yaml").write_text(SITE)
     assert main(["image", "convert", "Dockerfile", "--to", "out", "--site", "./site.yaml"]) == 0
     assert capsys.readouterr().out.strip() == str(folder / "out" / "image.def")
-    read = lint.stages(Path("out/image.def").read_text())[-1].sections["files"].split()
+    read = definition_file.stages(Path("out/image.def").read_text())[-1].sections["files"].split()
     assert all(Path("out", name).exists() for name in read if name.startswith("files/"))
     assert main(["image", "render", "Dockerfile", "--site", "./site.yaml"]) == 0
     assert capsys.readouterr().out == Path("out/image.def").read_text()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from torusrun.orchestrator.images import architecture
-from torusrun.orchestrator.images.checks import facts, image_facts, probe, questions
+from torusrun.orchestrator.images import sif
+from torusrun.orchestrator.images.checks import facts, image_facts, probe
 from torusrun.orchestrator.images.checks.answers import parse_probe, parse_questions
+from torusrun.orchestrator.images.checks.facts import ImageFacts
 from torusrun.orchestrator.images.checks.image_facts import complaint, not_started
-from torusrun.orchestrator.images.checks.sourced_facts import ImageFacts
 from torusrun.orchestrator.images.shared import file_system, is_shared
 
 # The beginning of a SIF that Apptainer 1.4.5 built on x86_64.
@@ -57,15 +57,15 @@ def test_a_file_system_is_that_of_the_longest_mount() -> None:
 def test_a_sif_says_its_processor_without_being_started(tmp_path: Path, code: bytes, machine: str | None) -> None:
     path = tmp_path / "x.sif"
     path.write_bytes(HEADER.replace(b"02\0", code + b"\0") + bytes(100))
-    found, read = architecture.machine(path)
+    found, read = sif.machine(path)
     assert found == machine and code.decode() in read
     path.write_bytes(b"")
-    assert architecture.machine(path)[0] is None
+    assert sif.machine(path)[0] is None
 
 
 def test_a_program_says_its_processor() -> None:
-    assert architecture.of_program(Path(sys.executable)) == os.uname().machine
-    assert architecture.of_program(Path(__file__)) is None
+    assert sif.of_program(Path(sys.executable)) == os.uname().machine
+    assert sif.of_program(Path(__file__)) is None
 
 
 def test_a_host_is_asked_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_the_questions_are_answered_by_a_plain_shell(tmp_path: Path) -> None:
     """By this machine's, with nothing on PATH that it asks for but what every system has."""
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/libmpi.so.40").write_bytes(Path(os.path.realpath("/bin/sh")).read_bytes())
-    script = questions.script("ls", [str(tmp_path), "/no such folder"])
+    script = image_facts.script("ls", [str(tmp_path), "/no such folder"])
     told = subprocess.run(script, capture_output=True, text=True, timeout=60, cwd="/", env={"PATH": "/usr/bin:/bin"})
     answers = parse_questions(told.stdout)
     assert answers["glibc"][1] == 0 and answers["program"][0].splitlines()[0].endswith("/ls")
@@ -114,11 +114,11 @@ def test_the_questions_are_answered_by_a_plain_shell(tmp_path: Path) -> None:
     for program, found in (("./mine", f"{tmp_path}/./mine"), ("/bin/sh", "/bin/sh"), ("test", "/usr/bin/test"),
                            ("./text", ""), (".", ""), ("export", "")):  # fmt: skip
         told = subprocess.run(
-            questions.script(program, []), capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
+            image_facts.script(program, []), capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
         )
         answer, code = parse_questions(told.stdout)["program"]
         assert (answer.partition("\n")[0], code == 127) == (found, not found), program
-    hostile = questions.script("$(touch pwned); x", [])
+    hostile = image_facts.script("$(touch pwned); x", [])
     told = subprocess.run(hostile, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert parse_questions(told.stdout)["program"][1] == 127 and not (tmp_path / "pwned").exists()
 

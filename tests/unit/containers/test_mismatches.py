@@ -28,9 +28,8 @@ from tests.unit.containers.recorded_facts import (
 )
 from torusrun.orchestrator.images.checks.answers import Library, MpiLibrary
 from torusrun.orchestrator.images.checks.check import check
-from torusrun.orchestrator.images.checks.findings import KINDS, Finding
-from torusrun.orchestrator.images.checks.needs import Wanted
-from torusrun.orchestrator.images.checks.sourced_facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.checks.facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.checks.findings import KINDS, Finding, Wanted
 from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile
 from torusrun.orchestrator.images.runtime import Runtime
 

@@ -1,11 +1,15 @@
 """A user's own definition: everything that it takes in is part of the key."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.images.definitions import definition_file
 from torusrun.orchestrator.images.definitions.definition import Variant
+from torusrun.orchestrator.images.definitions.dockerfile import instructions
 from torusrun.orchestrator.images.definitions.prepare import prepare, rendered, sources
 
 OWN = """Bootstrap: localimage
@@ -87,3 +91,66 @@ def test_the_folder_of_a_definition_is_no_pattern(own: Path, tmp_path: Path, nam
         (tmp_path / part).rename(moved / part)
     found = prepare(moved / "mine.def", Variant()).inputs
     assert [path for _, path in found.beside] == [moved / "lists" / "a.txt"], "escape the folder's name in the pattern"
+
+
+def test_a_definition_becomes_a_dockerfile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "my.def").write_text(TWO_STAGES)
+    target = tmp_path / "Dockerfile"
+    assert main(["image", "convert", f"{tmp_path}/my.def", "--to", str(target)]) == 0
+    assert "%test is left out" in capsys.readouterr().err
+    first, second, *rest = instructions.read(target.read_text(), target)
+    assert (first.text, second.text) == ("Debian:12 AS build", "<<'END0'")
+    assert "apt-get install -y debootstrap" in second.documents[0].content and "if true; then\n" in target.read_text()
+    assert [one.word for one in rest] == ["FROM", "ADD", "LABEL", "ENV", "COPY", "RUN", "COPY", "ENTRYPOINT"]
+    assert "ENV PATH=/opt/bin:$PATH" in target.read_text() and "COPY --from=build /out /opt" in target.read_text()
+    assert main(["image", "convert", f"{tmp_path}/my.def", "--to", str(target)]) == 2, "it must not replace a file"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("Bootstrap: docker\nFrom: Debian:12", "Bootstrap: localimage\nFrom: a.sif", "only an image of a registry"),
+        ("%test", "%setup", "%setup has no equal in a Dockerfile"),
+        ("PATH=/opt/bin:$PATH", "A=$(date)", "ENV takes no other"),
+    ],
+)
+def test_what_a_dockerfile_cannot_say_is_one_error(old: str, new: str, says: str) -> None:
+    with pytest.raises(UserError, match=re.escape(says)):
+        definition_file.dockerfile(TWO_STAGES.replace(old, new), "my.def")
+
+
+TWO_STAGES = """Bootstrap: docker
+From: Debian:12
+Stage: build
+
+%post
+    apt-get install -y debootstrap
+    if true; then
+        echo "%done"
+    fi
+
+Bootstrap: docker
+From: nvcr.io/nvidia/pytorch:25.12-py3
+Stage: final
+
+%files from build
+    /out /opt
+
+%files
+    train.py /opt/train.py
+
+%labels
+    org.example.team vision
+
+%environment
+    export PATH=/opt/bin:$PATH
+
+%post
+    mkdir /data
+
+%runscript
+    exec python "$@"
+
+%test
+    true
+"""

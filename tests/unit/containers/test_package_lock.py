@@ -9,15 +9,19 @@ import pytest
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.images.builds import caches
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
-from torusrun.orchestrator.images.builds.contents import parse
-from torusrun.orchestrator.images.definitions import lint, package_lock
+from torusrun.orchestrator.images.definitions import definition_file, package_lock
 from torusrun.orchestrator.images.definitions.definition import Variant, render
 from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile, Python
-from torusrun.orchestrator.images.definitions.package_lock import PackageLock, PythonPackage, SystemPackage
+from torusrun.orchestrator.images.definitions.package_lock import (
+    PackageLock,
+    PythonPackage,
+    SystemPackage,
+    parse_packages,
+)
 from torusrun.orchestrator.images.definitions.prepare import prepare
 from torusrun.orchestrator.images.definitions.requirements import Brought
-from torusrun.orchestrator.run.image import export
 
 A, B = "a" * 64, "b" * 64
 LOCAL = "file:///mnt/archives/0/local-2.0-py3-none-any.whl"
@@ -46,7 +50,7 @@ SAID = {
 
 
 def test_what_pip_said_last_of_the_version_inside_is_kept() -> None:
-    lock = parse("mine", f"noise\nTORUSRUN-INSTALLED {json.dumps(SAID)}\n")
+    lock = parse_packages("mine", f"noise\nTORUSRUN-INSTALLED {json.dumps(SAID)}\n")
     assert lock is not None and lock.system == (SystemPackage("libc6", "2.36", "amd64"),)
     assert lock.python == (
         PythonPackage("mine", "1.1", A),
@@ -54,13 +58,13 @@ def test_what_pip_said_last_of_the_version_inside_is_kept() -> None:
         PythonPackage("pip", "23"),
         PythonPackage("local", "2.0"),
     )
-    assert parse("mine", "python3: not found") is None
+    assert parse_packages("mine", "python3: not found") is None
 
 
 def test_a_lock_comes_back_as_it_went_out_and_is_read_with_suspicion(tmp_path: Path) -> None:
     path = tmp_path / "mine.lock"
     with pytest.raises(UserError, match="there is no such lock; .*inspect IMAGE --lock"):
-        package_lock.read(path)
+        package_lock.read_lock(path)
     write_json(path, LOCK.as_json())
     assert package_lock.for_build(path) == LOCK
     for kind, name, value in (
@@ -75,7 +79,7 @@ def test_a_lock_comes_back_as_it_went_out_and_is_read_with_suspicion(tmp_path: P
         broken[kind][0][name] = value
         write_json(path, broken)
         with pytest.raises(SiteError, match="this is damaged"):
-            package_lock.read(path)
+            package_lock.read_lock(path)
     write_json(path, replace(LOCK, python=(PythonPackage("torch", "1.0"),)).as_json())
     with pytest.raises(UserError, match="it has no checksums of Python packages"):
         package_lock.for_build(path)
@@ -92,12 +96,12 @@ def test_a_build_from_a_lock_installs_its_versions_and_no_others() -> None:
     assert "local" not in LOCK.requirements()[1][1], "the base has what no file of this build is"
     image_file = ImageFile("mine", Base(docker="debian"), system=("curl",), python=Python(packages=("torch==2.13.0",)))
     definition = render(image_file, Variant(), Brought(("torch==2.13.0",)), LOCK)
-    lint.lint(definition)
+    definition_file.lint(definition)
     for text in ("python3=3.11.2-1+b1", "--allow-downgrades", "--require-hashes", "--no-deps", "locked-1.txt"):
         assert text in definition
     offline = render(image_file, Variant(offline=True), Brought(("torch==2.13.0",)), LOCK)
     assert "apt-get" not in offline and "has other versions than the lock" in offline
-    for stage in (lint.stages(definition)[-1], lint.stages(offline)[-1]):
+    for stage in (definition_file.stages(definition)[-1], definition_file.stages(offline)[-1]):
         assert subprocess.run(["sh", "-n"], input=stage.sections["post"], text=True, timeout=10).returncode == 0
     assert "curl" not in definition and "torch==2.13.0 " not in definition
 
@@ -107,14 +111,9 @@ def test_a_build_from_a_lock_makes_no_file_that_is_newer_than_the_lock(small: Pa
     write_json(path, {**LOCK.as_json(), "built_s": 1700000000})
     timed = prepare(small, Variant(), lock=path).inputs
     assert timed.built_s == 1700000000
-    (stage,) = lint.stages(timed.definition)
+    (stage,) = definition_file.stages(timed.definition)
     assert "    export SOURCE_DATE_EPOCH=1700000000\n" in stage.sections["post"]
-    assert lint.labels(timed.definition)["org.label-schema.build-date"] == "2023-11-14T22:13:20Z"
-    old = {name: value for name, value in LOCK.as_json().items() if name != "built_s"}
-    write_json(path, old)
-    untimed = prepare(small, Variant(), lock=path).inputs
-    assert untimed.built_s == 0 and "SOURCE_DATE_EPOCH" not in untimed.definition and timed.key != untimed.key
-    assert "build-date" not in untimed.definition, "a lock of an older version is still built from"
+    assert definition_file.labels(timed.definition)["org.label-schema.build-date"] == "2023-11-14T22:13:20Z"
 
 
 def test_a_run_finds_an_image_however_its_packages_were_chosen(small: Path, tmp_path: Path) -> None:
@@ -139,7 +138,7 @@ def cached(tmp_path: Path) -> tuple[Cache, CachedImage]:
     key, finished = "0" * 64, tmp_path / "finished"
     finished.write_bytes(b"image")
     image = CachedImage(
-        key, cache.image(key), "mine", "Bootstrap: docker\n", export.file_checksum(finished), 5, 1e9, 1.0, "x", source=B
+        key, cache.image(key), "mine", "Bootstrap: docker\n", caches.file_checksum(finished), 5, 1e9, 1.0, "x", source=B
     )  # fmt: skip
     write_json(cache.packages(key), LOCK.as_json())
     return cache, cache.publish(image, finished)
@@ -152,18 +151,18 @@ def test_an_image_is_found_by_its_source(cached: tuple[Cache, CachedImage]) -> N
 
 def test_an_exported_image_has_its_checksums_in_its_folder(cached: tuple[Cache, CachedImage], tmp_path: Path) -> None:
     cache, image = cached
-    export.export(cache, image, tmp_path / "out")
+    caches.export(cache, image, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "mine.sif", "mine.def", "mine.json", "mine.lock", "SHA256SUMS",
     }  # fmt: skip
     sums = dict(line.split()[::-1] for line in (tmp_path / "out" / "SHA256SUMS").read_text().splitlines())
     assert sums["mine.sif"] == image.sha256 and len(sums) == 4
-    export.export(cache, image, tmp_path / "out.tar")
+    caches.export(cache, image, tmp_path / "out.tar")
     with pytest.raises(UserError, match="out.tar: this exists"):
-        export.export(cache, image, tmp_path / "out.tar")
+        caches.export(cache, image, tmp_path / "out.tar")
     image.path.write_bytes(b"imagE")
     with pytest.raises(SiteError, match="its SHA-256 is"):
-        export.export(cache, image, tmp_path / "again")
+        caches.export(cache, image, tmp_path / "again")
     assert {path.name for path in tmp_path.iterdir()} == {"images", "out", "out.tar"}, "nothing half-written may stay"
 
 

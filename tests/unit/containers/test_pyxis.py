@@ -21,11 +21,11 @@ from torusrun.orchestrator.images.builds import squash
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
 from torusrun.orchestrator.images.command import Bind
 from torusrun.orchestrator.images.definitions.inputs import file_checksum
+from torusrun.orchestrator.job.gather import words
 from torusrun.orchestrator.job.start import launch
-from torusrun.orchestrator.job.witness import words
 from torusrun.orchestrator.keys.load import load_site
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.image import run_image, squashed
+from torusrun.orchestrator.run.image import run_image
 from torusrun.orchestrator.run.image.login import Login
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan, plan
@@ -170,13 +170,13 @@ def test_the_squashfs_of_a_sif_is_copied_once_and_found_by_its_run(tmp_path: Pat
     of_sif = plan(tmp_path / "run.yaml")
     with pytest.raises(UserError, match="is not converted to a squashfs, which Pyxis starts.*torusrun image build"):
         run_image.of_plan(of_sif)
-    entry = squashed.directly(named.place, made.site, lambda line: None)
+    entry = run_image.squashed_directly(named.place, made.site, lambda line: None)
     assert entry and entry.path.read_bytes() == SQUASHFS and entry.path.suffix == ".sqsh"
     assert entry.sha256 == hashlib.sha256(SQUASHFS).hexdigest() and Cache(tmp_path / "images").get(entry.key) == entry
     found = run_image.of_plan(of_sif)
     assert found and (found.path, found.sha256) == (str(entry.path), entry.sha256)
     before = entry.path.stat().st_mtime_ns
-    assert squashed.directly(named.place, made.site, lambda line: None) == entry
+    assert run_image.squashed_directly(named.place, made.site, lambda line: None) == entry
     assert entry.path.stat().st_mtime_ns == before, "it must not be copied again"
     assert {p.suffix for p in entry.path.parent.iterdir()} == {".sqsh", ".json", ".lock"}
 
@@ -256,7 +256,7 @@ def test_a_squashfs_is_for_pyxis_alone(tmp_path: Path, home: Path) -> None:
         run_image.of_plan(plan(tmp_path / "run.yaml"))
     (tmp_path / "site.yaml").write_text(f"{SITE}container: {{runtime: pyxis}}\n")
     with pytest.raises(UserError, match="Pyxis starts this file unchanged"):
-        squashed.directly(f"{tmp_path}/x.sqsh", load_site(str(tmp_path / "site.yaml")), lambda line: None)
+        run_image.squashed_directly(f"{tmp_path}/x.sqsh", load_site(str(tmp_path / "site.yaml")), lambda line: None)
 
 
 @pytest.mark.parametrize("word", ["plain", "./plain"])
@@ -332,6 +332,6 @@ def test_doctor_asks_srun_for_pyxis(text: str | None, level: str, says: str, tmp
         (tmp_path / "srun").chmod(0o755)
     (tmp_path / "site.yaml").write_text(f"{SITE}container: {{runtime: pyxis, cache: {tmp_path}/images}}\n")
     there = {"PATH": f"{tmp_path}:/bin" if text is not None else str(tmp_path)}
-    runtime, *others = images.checks(load_site(str(tmp_path / "site.yaml")), Login(there, None, "not found"))
+    runtime, *others = images.image_checks(load_site(str(tmp_path / "site.yaml")), Login(there, None, "not found"))
     assert (runtime.outcome, runtime.name) == (level, "container runtime") and says in runtime.said, runtime
     assert [check.outcome for check in others] == ["ok", "ok"], "the cache is looked at, too"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.images.checks.compat import runs_on
+from torusrun.orchestrator.images.checks.answers import runs_on
 from torusrun.orchestrator.images.command import ContainerExec, inside, start_instance, stop_instance
 from torusrun.orchestrator.images.runtime import SINCE, Runtime
 from torusrun.orchestrator.job.image import node_folder

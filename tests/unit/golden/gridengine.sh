@@ -13,7 +13,7 @@
 #$ -P "group 1"
 #$ -ac weight=heavy
 #$ -m n
-# torusrun 0.1.0: attempt 1 of run digits-1
+# torusrun 0.1.0: run digits-1, from attempt 1 on
 set -Eeuo pipefail
 umask 077
 readonly torusrun_attempt=/shared/runs/digits-1/attempts/1
@@ -50,7 +50,7 @@ torusrun_check() {  # whether the step before it failed
   set -eu
   if (( code )); then echo "torusrun: $torusrun_step ended with exit code $code" >&2; exit "$code"; fi
 }
-trap : TERM INT USR2  # the supervisor answers these; the shell waits for it
+trap : TERM INT USR2  # the entry answers these; the shell waits for it
 trap '' USR1  # Grid Engine's announcement of a suspension, which would end whoever does not know it
 
 # A folder of this job's own on each node, where the site has one.
@@ -95,4 +95,4 @@ while [[ -n "$torusrun_rest" ]]; do
   torusrun_rest="${torusrun_rest#*:}"
 done
 export PYTHONPATH
-/opt/env/bin/python -u /opt/torusrun/training/entry/torusrun torusrun.orchestrator.job.attempt /shared/runs/digits-1/attempts/1
+/opt/env/bin/python -u /opt/torusrun/training/entry/torusrun torusrun.orchestrator.job.loop /shared/runs/digits-1/attempts/1

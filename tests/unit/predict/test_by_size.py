@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.predict.command_runs import forecast_at_submit
-from torusrun.orchestrator.predict.model.by_size import MeasuredRun, forecast
+from torusrun.orchestrator.forecast.by_size import MeasuredRun, forecast
 from torusrun.orchestrator.run.folder import index, kept_forecast
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.command_runs import forecast_at_submit
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.view import read_record
 from torusrun.orchestrator.show.listing import listing

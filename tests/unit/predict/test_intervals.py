@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from benchmarks.published import model as published
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.predict.model import doubts
-from torusrun.orchestrator.predict.model.compute import Device, device
-from torusrun.orchestrator.predict.model.interval import Doubt, Interval, around, middle, of_next
-from torusrun.orchestrator.predict.model.step import step
-from torusrun.orchestrator.predict.model.stragglers import expected_maximum, largest_ranks, stragglers
+from torusrun.orchestrator.forecast import doubts
+from torusrun.orchestrator.forecast.device import Device, device
+from torusrun.orchestrator.forecast.interval import Doubt, Interval, around, middle, of_next
+from torusrun.orchestrator.forecast.step import expected_maximum, largest_ranks, step, stragglers
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")

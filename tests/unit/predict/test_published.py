@@ -8,9 +8,9 @@ from benchmarks.published import model as published
 from benchmarks.published import schemes
 from benchmarks.published.__main__ import lines
 from benchmarks.published.model import PublishedRun
+from torusrun.orchestrator.forecast import constants, epochs
 from torusrun.orchestrator.place.cost import regular
 from torusrun.orchestrator.place.cost.links import Level, Network
-from torusrun.orchestrator.predict.model import constants, epochs
 
 # Each row without its own number: the stragglers and the rates of other programs come from the other rows.
 ERRORS_PERCENT = {

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.predict.model import calibration, constants
-from torusrun.orchestrator.predict.model.compute import device_for
+from torusrun.orchestrator.forecast import constants
+from torusrun.orchestrator.forecast.device import device_for
+from torusrun.orchestrator.predict import measurements
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
@@ -299,9 +300,9 @@ def test_what_cannot_be_predicted_is_said_in_one_line(home: Path, capsys: Said, 
 
 def measured(alpha: float, beta: float) -> list[dict[str, object]]:
     rows = []
-    for operation in calibration.SHAPES:
+    for operation in measurements.SHAPES:
         for size in (1e3, 1e5, 1e7):
-            steps, share = calibration.SHAPES[operation](4)
+            steps, share = measurements.SHAPES[operation](4)
             time_s = steps * alpha + share * size * beta
             rows.append({"link": "node", "operation": operation, "ranks": 4, "bytes": size, "time_s": time_s})
     return rows
@@ -309,7 +310,7 @@ def measured(alpha: float, beta: float) -> list[dict[str, object]]:
 
 @given(st.floats(1e-7, 1e-3), st.floats(1e-12, 1e-7))
 def test_calibration_finds_what_the_rows_were_made_of(alpha: float, beta: float) -> None:
-    (fit,) = calibration.fits(calibration.read({"schema": 1, "rows": measured(alpha, beta)}))
+    (fit,) = measurements.fits(measurements.read({"schema": 1, "rows": measured(alpha, beta)}))
     assert fit.alpha_s == pytest.approx(alpha, rel=1e-4)
     assert fit.beta_s_per_byte == pytest.approx(beta, rel=1e-4)
     assert fit.worst_percent < 0.1

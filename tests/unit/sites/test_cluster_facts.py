@@ -18,8 +18,8 @@ from tests.unit.sites.recorded_clusters import (
 )
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.schedulers.cluster_facts import NodeKind, Queue, duration_s
-from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
-from torusrun.orchestrator.schedulers.local import facts as local_cluster
+from torusrun.orchestrator.schedulers.gridengine import facts
+from torusrun.orchestrator.schedulers.local import scheduler
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
 from torusrun.orchestrator.schedulers.pbs.topology import vnodes
 from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
@@ -100,38 +100,38 @@ def test_gpus_that_are_not_understood_are_said_with_the_text() -> None:
     assert slurm_cluster.describe(SLURM, "labuser").remarks == ()
     (said,) = slurm_cluster.describe(slurm, "labuser").remarks
     assert said == "`sinfo` lists GPUs that were not understood: 'gpu:v100:two:2'"
-    assert gridengine_cluster.describe(gridengine).remarks[-1].endswith("'Host Resource(s):      hc:gpu=2K'")
+    assert facts.describe(gridengine).remarks[-1].endswith("'Host Resource(s):      hc:gpu=2K'")
 
 
 def test_gridengine_reports_queues_environments_hosts_and_groups() -> None:
-    facts = gridengine_cluster.describe(GRIDENGINE)
-    (queue,) = facts.queues
-    assert facts.version == "SGE 8.1.9"
+    said = facts.describe(GRIDENGINE)
+    (queue,) = said.queues
+    assert said.version == "SGE 8.1.9"
     assert (queue.name, queue.time_s, queue.closed) == ("all.q", None, "")
     assert queue.environments == ("mpi", "single", "rt_F")
-    assert facts.environments == {"mpi": 2, "rt_F": 1, "single": 1}
+    assert said.environments == {"mpi": 2, "rt_F": 1, "single": 1}
     assert queue.kinds == (NodeKind(4, 2, int(23.5 * 2**30)),)
-    assert "rt_F" in facts.resources and "num_proc" in facts.resources
-    assert facts.topology == {"source": "gridengine"}
-    assert (facts.accounts, facts.needs_account) == (("gaa50000",), False)
+    assert "rt_F" in said.resources and "num_proc" in said.resources
+    assert said.topology == {"source": "gridengine"}
+    assert (said.accounts, said.needs_account) == (("gaa50000",), False)
 
 
 def test_gpus_of_gridengine_are_a_resource_of_the_host_also_while_jobs_use_them() -> None:
     folder = RECORDED / "gridengine/cluster"
-    assert gridengine_cluster.gpus((folder / "gpus.txt").read_text()) == {}
-    in_use = gridengine_cluster.gpus((folder / "gpus_in_use.txt").read_text())
+    assert facts.gpus((folder / "gpus.txt").read_text()) == {}
+    in_use = facts.gpus((folder / "gpus_in_use.txt").read_text())
     assert in_use == {"node1": ("hc", 3), "node2": ("hc", 3), "node3": ("hc", 2)}
     fixed = {"node1": ("hl", 8), "node2": ("hf", 4)}
-    assert gridengine_cluster.all_gpus(GRIDENGINE_WITH_GPUS, fixed) == ({"node1": 8, "node2": 4}, [])
-    facts = gridengine_cluster.describe(GRIDENGINE_WITH_GPUS)
-    assert sorted(kind.gpus for kind in facts.queues[0].kinds) == [0, 2, 3, 4]
-    assert "how many GPUs of node2, node3 are free now" in facts.remarks[0] and len(facts.remarks) == 1
+    assert facts.all_gpus(GRIDENGINE_WITH_GPUS, fixed) == ({"node1": 8, "node2": 4}, [])
+    said = facts.describe(GRIDENGINE_WITH_GPUS)
+    assert sorted(kind.gpus for kind in said.queues[0].kinds) == [0, 2, 3, 4]
+    assert "how many GPUs of node2, node3 are free now" in said.remarks[0] and len(said.remarks) == 1
 
 
 def test_gpus_of_the_whole_cluster_are_those_of_no_host() -> None:
-    listed = gridengine_cluster.gpus((RECORDED / "gridengine/cluster/gpus_global.txt").read_text())
+    listed = facts.gpus((RECORDED / "gridengine/cluster/gpus_global.txt").read_text())
     assert listed["node4"] == listed["global"] == ("gc", 8)
-    counted, _ = gridengine_cluster.all_gpus(GRIDENGINE_WITH_GPUS, listed)
+    counted, _ = facts.all_gpus(GRIDENGINE_WITH_GPUS, listed)
     assert counted == {"node1": 4, "node2": 3, "node3": 2, "node4": 0}
 
 
@@ -140,7 +140,7 @@ def test_gpus_of_the_whole_cluster_are_those_of_no_host() -> None:
 )
 def test_the_gpus_of_a_record_of_a_host(values: str, gpus: int | None) -> None:
     text = (RECORDED / "gridengine/cluster/host_node1.txt").read_text()
-    assert gridengine_cluster.capacity(text.replace("gpu=4", values)) == gpus
+    assert facts.capacity(text.replace("gpu=4", values)) == gpus
 
 
 def routes(user: str = "alice", *groups: str) -> dict[str, Queue]:
@@ -247,7 +247,7 @@ def test_a_warning_before_what_pbs_lists_is_no_node() -> None:
     assert pbs_cluster.describe(warned) == pbs_cluster.describe(PBS)
 
 
-@pytest.mark.parametrize("describe", [slurm_cluster.describe, gridengine_cluster.describe, pbs_cluster.describe])
+@pytest.mark.parametrize("describe", [slurm_cluster.describe, facts.describe, pbs_cluster.describe])
 @pytest.mark.parametrize("said", ["", "{}", "command not found", "<?xml version='1.0'?><x/>"])
 def test_something_else_is_an_error_in_words(describe: Callable[[Ask], object], said: str) -> None:
     with pytest.raises(SiteError):
@@ -255,7 +255,7 @@ def test_something_else_is_an_error_in_words(describe: Callable[[Ask], object], 
 
 
 def test_this_machine_is_one_node() -> None:
-    facts = local_cluster.describe(LOCAL)
+    facts = scheduler.describe(LOCAL)
     (queue,) = facts.queues
     assert queue.kind == NodeKind(1, 2, 24684084 * 1024) and queue.nodes == 1
 
@@ -265,7 +265,7 @@ def test_this_machine_is_one_node() -> None:
     [(["NVIDIA H100 80GB HBM3"] * 2, "h100"), (["Tesla V100-SXM2-16GB"], "v100"), (["NVIDIA A100", "Tesla T4"], None)],
 )
 def test_the_type_of_gpus_by_their_names(names: list[str], kind: str | None) -> None:
-    assert local_cluster.gpu_type(names) == kind
+    assert scheduler.gpu_type(names) == kind
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 
 from tests.unit.sites.recorded_clusters import GRIDENGINE, PBS
 from torusrun.orchestrator.keys.load import load_site
-from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
+from torusrun.orchestrator.schedulers.gridengine import facts
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
-from torusrun.orchestrator.sites.clusters import KnownCluster, Recognition, clusters, recognised
+from torusrun.orchestrator.sites.detect import KnownCluster, Recognition, clusters, recognised
 
 CERTAIN, POSSIBLE = Recognition.CERTAIN, Recognition.POSSIBLE
 ABCI_H = ("rt_HF", "rt_HG", "rt_HC")
@@ -44,8 +44,8 @@ def test_a_cluster_is_recognised_by_its_names_and_nodes(
 
 
 def test_a_grid_engine_with_one_resource_of_the_same_name_is_another_cluster() -> None:
-    facts = gridengine_cluster.describe(GRIDENGINE)
-    assert "rt_F" in facts.resources and recognised("gridengine", ["login1"], facts.resources) == {}
+    said = facts.describe(GRIDENGINE)
+    assert "rt_F" in said.resources and recognised("gridengine", ["login1"], said.resources) == {}
 
 
 def test_a_pbs_with_the_queues_of_abci_and_other_nodes_is_another_cluster() -> None:

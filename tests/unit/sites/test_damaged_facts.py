@@ -14,21 +14,20 @@ from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts
-from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
-from torusrun.orchestrator.schedulers.local import facts as local_cluster
+from torusrun.orchestrator.schedulers.gridengine import facts
+from torusrun.orchestrator.schedulers.local import scheduler
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
 from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
 from torusrun.orchestrator.sites.choices import Choices
 from torusrun.orchestrator.sites.detect import Reached
 from torusrun.orchestrator.sites.machine import Machine
-from torusrun.orchestrator.sites.propose import propose
-from torusrun.orchestrator.sites.text import text
+from torusrun.orchestrator.sites.propose import propose, text
 
 DESCRIBED: dict[str, tuple[Callable[[Ask], ClusterFacts], Ask]] = {
     "slurm": (lambda ask: slurm_cluster.describe(ask, "labuser"), SLURM),
-    "gridengine": (gridengine_cluster.describe, GRIDENGINE),
+    "gridengine": (facts.describe, GRIDENGINE),
     "pbs": (pbs_cluster.describe, PBS_WITH_ROUTES),
-    "local": (local_cluster.describe, LOCAL),
+    "local": (scheduler.describe, LOCAL),
 }
 BARE = Machine((), (), None, None, False, False, ())
 YES = Choices({"runs": "/runs"}, True, None, lambda text: None)

@@ -13,7 +13,7 @@ from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.sites import hello
-from torusrun.orchestrator.sites.judge import Talk, judged, skew_s
+from torusrun.orchestrator.sites.hello_job import Talk, judged, skew_s
 
 SITE = read(Site, "scheduler: slurm\nlauncher: srun\nnode: {ranks: 1, interface: ib0, hcas: [mlx5_0]}\n", "s.yaml")[0]
 

@@ -18,16 +18,14 @@ from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind, Queue
-from torusrun.orchestrator.schedulers.gridengine import facts as gridengine_cluster
-from torusrun.orchestrator.schedulers.local import facts as local_cluster
+from torusrun.orchestrator.schedulers.gridengine import facts
+from torusrun.orchestrator.schedulers.local import scheduler
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
 from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
 from torusrun.orchestrator.sites.choices import Choices
-from torusrun.orchestrator.sites.clusters import KnownCluster, clusters
-from torusrun.orchestrator.sites.detect import Reached
+from torusrun.orchestrator.sites.detect import KnownCluster, Reached, clusters
 from torusrun.orchestrator.sites.machine import Adapter, Machine
-from torusrun.orchestrator.sites.propose import propose
-from torusrun.orchestrator.sites.text import text
+from torusrun.orchestrator.sites.propose import propose, text
 
 BARE = Machine((), (), None, None, False, False, ())
 FULL = Machine(
@@ -58,7 +56,7 @@ def slurm() -> Reached:
 
 
 def gridengine() -> Reached:
-    return Reached("gridengine", gridengine_cluster.describe(GRIDENGINE))
+    return Reached("gridengine", facts.describe(GRIDENGINE))
 
 
 def pbs() -> Reached:
@@ -80,7 +78,7 @@ def test_slurm(home: object) -> None:
 
 
 def test_every_value_says_its_source_or_that_it_is_assumed(home: object) -> None:
-    for reached in (slurm(), gridengine(), pbs(), Reached("local", local_cluster.describe(LOCAL))):
+    for reached in (slurm(), gridengine(), pbs(), Reached("local", scheduler.describe(LOCAL))):
         _, written = site(reached, choices())
         values = [line for line in written.splitlines() if not line.startswith("#") and not line.endswith(":")]
         assert values and all(line.partition(" # ")[2] for line in values), written

@@ -13,7 +13,7 @@ from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.schedulers.local.scheduler import Local
 from torusrun.orchestrator.schedulers.traits import ClusterQueries
-from torusrun.orchestrator.sites.checks import folders, programs, scheduler
+from torusrun.orchestrator.sites.checks import machine, scheduler
 from torusrun.orchestrator.sites.checks.check import Check
 
 HERE = ["--scheduler", "local", "--yes"]
@@ -128,7 +128,9 @@ def test_doctor_of_a_site_that_is_not_there(home: Path, capsys: pytest.CaptureFi
 
 def test_a_runs_folder_that_cannot_be_written(home: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    (check,) = folders.checks(site(f"scheduler: local\nlauncher: spawn\nruns: {tmp_path}/file/runs\n"), job=False)
+    (check,) = machine.folder_checks(
+        site(f"scheduler: local\nlauncher: spawn\nruns: {tmp_path}/file/runs\n"), job=False
+    )
     assert check.outcome == "failed" and "runs: FOLDER" in check.mend
 
 
@@ -137,14 +139,14 @@ def test_a_runs_folder_is_left_as_it_was(home: Path, tmp_path: Path) -> None:
     (shared / "mine").mkdir(parents=True)
     for runs in ("mine", "new/runs"):
         made = site(f"scheduler: local\nlauncher: spawn\nruns: {shared}/{runs}\n")
-        assert named(list(folders.checks(made, job=False)), "runs folder").outcome == "ok"
+        assert named(list(machine.folder_checks(made, job=False)), "runs folder").outcome == "ok"
     assert [*shared.rglob("*")] == [shared / "mine"], "what a check makes, it removes"
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/false", "/bin/true"])
 def test_a_python_without_torusrun(python: str, home: Path) -> None:
     made = site(f"scheduler: local\nlauncher: spawn\npython: {python}\n")
-    check = named(list(programs.checks(made, login(made), job=False)), "python")
+    check = named(list(machine.program_checks(made, login(made), job=False)), "python")
     assert check.outcome == "failed" and "python: PATH" in check.mend
 
 
@@ -152,7 +154,7 @@ def test_a_launcher_that_is_not_here(home: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", "/nowhere")
     for launcher, outcome in (("srun", "failed"), ("mpirun", "warning")):
         made = site(f"scheduler: slurm\nlauncher: {launcher}\n")
-        check = programs._launcher(made, login(made))
+        check = machine._launcher(made, login(made))
         assert (check.outcome, "modules" in check.mend) == (outcome, True)
 
 

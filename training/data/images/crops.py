@@ -1,12 +1,19 @@
 """The part of an image that a sample shows: pure functions of (seed, epoch, sample) and of the image's size.
 
 Boxes are (left, top, right, bottom) in pixels of the stored image. Sizes are (width, height) unless they say otherwise.
+
+Test images: the middle of each, as a square, or as a rectangle near its own aspect ratio.
+
+The rule is that of fast.ai's 18 minutes (diux-dev/imagenet18, 2018): the short side becomes int(size * margin) pixels.
+The margin is 1.14 there, and 256 / 224 in MLPerf. Then the middle is cut: size x size, or a rectangle with the mean
+aspect ratio of the batch and a longer side that is a multiple of 8. Ratios beyond WIDEST count as WIDEST; fast.ai's
+rule has no such limit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -74,3 +81,68 @@ def _largest_in_the_middle(width: int, height: int, aspect: tuple[float, float])
         wide = max(round(height * aspect[1]), 1)
     left, top = (width - wide) // 2, (height - tall) // 2
     return Box(left, top, left + wide, top + tall)
+
+
+WIDEST = 4.0  # wider than ordinary photographs; an image of 60,000 x 1 pixels would make its whole batch as long
+
+
+class Cut(NamedTuple):
+    """Samples that are tested together, and their size after the cut."""
+
+    samples: list[int]
+    width: int
+    height: int
+
+
+class Middle(NamedTuple):
+    """The part `box` of a stored image, as `width` x `height` pixels of the picture; the rest of that is black."""
+
+    box: Box
+    width: int
+    height: int
+
+
+def squares(samples: int, size: int, batch: int) -> list[Cut]:
+    """All samples in their order, cut to size x size."""
+    return [Cut(list(range(n, min(n + batch, samples))), size, size) for n in range(0, samples, batch)]
+
+
+def rectangles(sizes: Sequence[tuple[int, int]], size: int, batch: int) -> list[Cut]:
+    """All samples by aspect ratio, cut to the mean aspect ratio of their batch; `sizes` are those of the images.
+
+    The cut of a sample does not depend on the number of ranks.
+    """
+    ratios = [width / height for width, height in sizes]
+    order = sorted(range(len(sizes)), key=lambda sample: (ratios[sample], sample))
+    counted = [min(max(ratio, 1 / WIDEST), WIDEST) for ratio in ratios]
+    chunks = [order[n : n + batch] for n in range(0, len(order), batch)]
+    return [Cut(chunk, *_cut(sum(counted[sample] for sample in chunk) / len(chunk), size)) for chunk in chunks]
+
+
+def of_rank(batches: Sequence[Cut], rank: int, world: int) -> Iterator[Cut]:
+    """A rank's contiguous part of the samples: it may begin and end within a batch, or be empty."""
+    samples = sum(len(batch.samples) for batch in batches)
+    first, last = rank * samples // world, (rank + 1) * samples // world
+    at = 0
+    for batch in batches:
+        mine = batch.samples[max(first - at, 0) : max(last - at, 0)]
+        at += len(batch.samples)
+        if mine:
+            yield batch._replace(samples=mine)
+
+
+def middle(width: int, height: int, cut: Cut, size: int, margin: float) -> Middle:
+    """The part of a stored image that remains after the cut of its batch."""
+    short = int(size * margin)
+    whole = (short, int(short * height / width)) if width <= height else (int(short * width / height), short)
+    wide, tall = min(cut.width, whole[0]), min(cut.height, whole[1])
+    left, top = round((whole[0] - wide) / 2), round((whole[1] - tall) / 2)
+    across, down = width / whole[0], height / whole[1]
+    return Middle(Box(left * across, top * down, (left + wide) * across, (top + tall) * down), wide, tall)
+
+
+def _cut(ratio: float, size: int) -> tuple[int, int]:
+    """(width, height) with the aspect ratio `ratio`."""
+    if ratio < 1:
+        return size, max(int(size / ratio) // 8 * 8, 8)
+    return max(int(size * ratio) // 8 * 8, 8), size

@@ -1,24 +1,127 @@
-"""A data set of stored images: decoded by threads, cropped and batched as the view says."""
+"""A data set of stored images: decoded by threads, cropped and batched as the view says.
+
+Samples that could not be decoded are counted and named, and too many of them are an error. The next good sample in the
+order of the files replaces a corrupt training sample. So the trained samples depend only on the files, and not on the
+number of ranks. A corrupt test sample is left out.
+
+The sizes of test images are measured once and kept in the index. An image with another size later is an error; since
+reading the times of a hundred thousand files would be slow, its size is compared when it is decoded.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
+from array import array
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
 import torch
 
-from torusrun.training.data.images import crops, decode, rectangles
+from torusrun.training.data.images import crops, decode, index
 from torusrun.training.data.images.ahead import Ahead, Batch, Decoding, Samples
-from torusrun.training.data.images.corrupt import Register
-from torusrun.training.data.images.image_options import SIDE, ImageSettings
-from torusrun.training.data.images.rectangles import Cut, Middle
-from torusrun.training.data.images.sizes import Sizes
-from torusrun.training.data.images.stored import Split, Stored
+from torusrun.training.data.images.crops import Cut, Middle
+from torusrun.training.data.images.stored import SIDE, ImageSettings, Split, Stored
 from torusrun.training.data.normal import IMAGENET, Normal
 from torusrun.training.data.view import View
+from torusrun.training.recipe.reading import ConfigError
+
+A_FEW = 10
+SHOWN = 3
+
+
+class Register:
+    """The corrupt samples of one half that this rank has met; `lines` gets one for each. Several threads may use it."""
+
+    def __init__(self, stored: Stored, share: float, lines: list[str]) -> None:
+        self._stored, self._lines = stored, lines
+        self._limit = max(int(share * len(stored)), A_FEW) if share else 0
+        self._why: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    def candidates(self, sample: int) -> Iterator[int]:
+        """The sample, and its possible replacements, without those that are known to be corrupt.
+
+        Raises ConfigError if none is left, or too many are corrupt.
+        """
+        count = len(self._stored)
+        for step in range(count):
+            self._check()
+            if (candidate := (sample + step) % count) not in self._why:
+                yield candidate
+        raise self._error(f"all {count}")
+
+    def add(self, sample: int, why: str) -> None:
+        """Record a corrupt sample. Raises ConfigError if there are too many."""
+        with self._lock:
+            if sample not in self._why:
+                self._why[sample] = why
+                self._lines.append(f"{self._stored.name(sample)}: {why}")
+        self._check()
+
+    def _check(self) -> None:
+        if len(self._why) > self._limit:
+            raise self._error(f"more than {self._limit} of {len(self._stored)}")
+
+    def _error(self, count: str) -> ConfigError:
+        first = "; ".join(f"{self._stored.name(each)} ({why})" for each, why in list(self._why.items())[:SHOWN])
+        return ConfigError(
+            f"train.data.options.max_corrupt: {count} images below {self._stored.root} cannot be decoded: {first}; "
+            "copy these files again, delete them, or raise the key"
+        )
+
+
+KIND = "sizes"
+HEAD_BYTES = 1 << 15
+
+
+class Sizes:
+    """(width, height) of every image, from the headers; measured, or read from the index, at the first use.
+
+    They do not change after that, because each rank takes its share of the images by them.
+    """
+
+    def __init__(self, stored: Stored) -> None:
+        self._stored = stored
+        self._found: list[tuple[int, int]] = []
+
+    def measured(self, threads: Executor) -> list[tuple[int, int]]:
+        """All sizes."""
+        if not self._found:
+            stored = self._stored
+            kept = index.kept(KIND, stored.root, stored.stamps, lambda: _measured(stored, threads))
+            self._found = list(zip(kept.numbers["width"], kept.numbers["height"], strict=True))
+        return self._found
+
+    def check(self, sample: int, width: int, height: int) -> None:
+        """Raises ConfigError, and drops the index, if the image's measured size differs from this one."""
+        if not self._found or self._found[sample] == (width, height):
+            return
+        index.forget(KIND, self._stored.root)
+        was = "{} x {} pixels".format(*self._found[sample])
+        raise ConfigError(
+            f"train.data.options.root: {self._stored.name(sample)} is {width} x {height} pixels and was {was} when it "
+            "was measured for 'rectangular'; the list of sizes is removed: resume the run, which measures them again"
+        )
+
+
+def _measured(stored: Stored, threads: Executor) -> index.Index:
+    sizes = list(threads.map(partial(_size, stored), range(len(stored))))
+    width, height = (array("I", column) for column in zip(*sizes, strict=True))
+    return index.Index(numbers={"width": width, "height": height})
+
+
+def _size(stored: Stored, sample: int) -> tuple[int, int]:
+    """The size of an image; (1, 1) for other data, which is left out when it is decoded."""
+    for most in (HEAD_BYTES, -1):
+        try:
+            return decode.size_of(stored.read(sample, most))
+        except decode.Corrupt:
+            continue
+    return 1, 1
+
 
 CHANNELS = 3
 MOST_WORKERS = 8  # if the recipe gives no number; ranks of a node share its cores
@@ -72,7 +175,7 @@ class Images:
     def test_batches(self, rank: int, world: int) -> Iterator[Batch]:
         """The rank's contiguous part of the test images, in batches; the next batch is decoded while one is used."""
         decoding: deque[Decoding] = deque()
-        for cut in rectangles.of_rank(self._cuts(), rank, world):
+        for cut in crops.of_rank(self._cuts(), rank, world):
             decoding.append(self._start_test(cut))
             if len(decoding) > 1:
                 yield from decoding.popleft().good()
@@ -122,7 +225,7 @@ class Images:
 
         def middle_of(width: int, height: int) -> Middle:
             self._sizes.check(sample, width, height)
-            return rectangles.middle(width, height, cut, size, margin)
+            return crops.middle(width, height, cut, size, margin)
 
         try:
             decode.test_pixels(self._test.read(sample), middle_of, images[at])
@@ -134,5 +237,5 @@ class Images:
     def _cuts(self) -> list[Cut]:
         if self._view.rectangular:
             sizes = self._sizes.measured(self._threads)
-            return rectangles.rectangles(sizes, self._test_size, self._settings.test_batch)
-        return rectangles.squares(self.test_samples, self._test_size, self._settings.test_batch)
+            return crops.rectangles(sizes, self._test_size, self._settings.test_batch)
+        return crops.squares(self.test_samples, self._test_size, self._settings.test_batch)

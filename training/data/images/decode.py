@@ -26,7 +26,7 @@ from torusrun.training.data.images.crops import Box
 from torusrun.training.recipe.reading import ConfigError
 
 if TYPE_CHECKING:
-    from torusrun.training.data.images.rectangles import Middle
+    from torusrun.training.data.images.crops import Middle
 
 # Loaded before the first thread decodes: Pillow imports formats when it needs them, and threads could miss some.
 FORMATS = [

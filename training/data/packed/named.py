@@ -1,4 +1,4 @@
-"""The builder and the facts of a packed data set, for the login node: without torch."""
+"""The builders and the facts of the packed data sets, for the login node: without torch."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torusrun.training.data.images.image_options import folder_of
+from torusrun.training.data.images.stored import folder_of
 from torusrun.training.data.packed import packed_file
-from torusrun.training.data.packed.sources import SOURCES, Source
+from torusrun.training.data.packed.sources import CIFAR10, FASHION_MNIST, MNIST, SOURCES, Source
 from torusrun.training.recipe.facts import DataFacts
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import DataKeys
@@ -58,3 +58,15 @@ def packed_path(data: DataKeys) -> Path | None:
     if source is None or not isinstance(root, str) or "$" in root or (root and root[0] not in "/~"):
         return None
     return Named(source).path(root)
+
+
+_CIFAR10 = Named(CIFAR10)
+build_cifar10, facts_cifar10 = _CIFAR10.build, _CIFAR10.facts
+
+
+_MNIST = Named(MNIST)
+build_mnist, facts_mnist = _MNIST.build, _MNIST.facts
+
+
+_FASHION_MNIST = Named(FASHION_MNIST)
+build_fashion_mnist, facts_fashion_mnist = _FASHION_MNIST.build, _FASHION_MNIST.facts

@@ -1,6 +1,8 @@
 """The packed file of a data set: a line of JSON, then the bytes of its images and labels, each pixel one byte.
 
 The order is training images, training labels, test images, test labels.
+
+It is made from the package of its source, an archive that is read without trust.
 """
 
 from __future__ import annotations
@@ -8,15 +10,178 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
+import sys
+import tarfile
+import zlib
+from array import array
+from collections.abc import Callable, Collection, Mapping
+from itertools import accumulate
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
-from torusrun.training.data.packed.archives import halves_of
-from torusrun.training.data.packed.sources import Source
+from torusrun.training.data.packed.sources import Layout, Source
 from torusrun.training.files.checksum import of_stream
 from torusrun.training.files.trusted import open_regular, sync, sync_folder, unfinished
 from torusrun.training.recipe.facts import DataFacts
 from torusrun.training.recipe.reading import ConfigError
+
+MOST_BYTES = 1 << 28  # of one file in an archive
+SUB, UP, AVERAGE = 1, 2, 3  # filters of PNG; 0 is none, 4 Paeth's
+LOW_BYTE = 0 if sys.byteorder == "little" else -1
+
+
+class NotThisLayout(ValueError):
+    """The archive does not hold the data set in its layout."""
+
+
+class Half(NamedTuple):
+    """The images of one half, a byte for each pixel, channel by channel and row by row; and a byte for each label."""
+
+    images: bytes
+    labels: bytes
+
+
+Halves = tuple[Half, Half]
+Files = Mapping[str, bytes]
+IDX_FILES = [f"data/{half}-{kind}-ubyte" for half in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+TRAIN_PNGS = [f"data_batch_{number}.png" for number in range(1, 6)]
+
+
+def halves_of(archive: Path, source: Source) -> Halves:
+    """The training and the test half. Raises NotThisLayout, or OSError if the archive cannot be read."""
+    names, read = LAYOUTS[source.layout]
+    files = _files(archive, names)
+    if missing := [name for name in names if name not in files]:
+        raise NotThisLayout(f"{archive}: there is no {missing[0]} in it")
+    try:
+        halves = read(files, source)
+    except (ValueError, KeyError, TypeError, struct.error, zlib.error) as error:
+        raise NotThisLayout(f"{archive}: {error}") from None
+    samples, size = (source.facts.train_samples, source.facts.test_samples), _pixels(source)
+    for half, count in zip(halves, samples, strict=True):
+        if len(half.labels) != count or len(half.images) != count * size:
+            raise NotThisLayout(f"{archive}: {len(half.labels)} images are in a half of {count}")
+        if max(half.labels) >= source.facts.classes:
+            raise NotThisLayout(f"{archive}: there is a label {max(half.labels)}")
+    return halves
+
+
+def _files(archive: Path, names: Collection[str]) -> Files:
+    """The content of these files, from one pass over the archive. Nothing is written to the disk."""
+    found = {}
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                name = member.name.partition("/")[2]  # npm puts all files into one folder
+                if name in names and member.isreg() and member.size <= MOST_BYTES and (file := tar.extractfile(member)):
+                    found[name] = file.read()
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise NotThisLayout(f"{archive}: not a whole .tgz: {error}") from None
+    return found
+
+
+def _idx(files: Files, source: Source) -> Halves:
+    """LeCun's IDX files: a magic number, the sizes, then bytes."""
+    content = [files[name] for name in IDX_FILES]
+    for data, sides in zip(content, (3, 1) * 2, strict=True):
+        magic, *sizes = struct.unpack(f">{1 + sides}I", data[: 4 * (1 + sides)])
+        if magic != 0x800 + sides or (sides == 3 and tuple(sizes[1:]) != source.facts.shape[1:]):
+            raise ValueError(f"an IDX file begins with {magic:#x} and the sizes {sizes}")
+    images, labels, test_images, test_labels = content
+    return Half(images[16:], labels[8:]), Half(test_images[16:], test_labels[8:])
+
+
+def _json_by_class(files: Files, source: Source) -> Halves:
+    """{"data": [[pixel, ...], ...]} for each class, with empty entries; the last images of each class are for tests."""
+    size, share = _pixels(source), source.facts.test_samples // source.facts.classes
+    train, test = Half(b"", b""), Half(b"", b"")
+    for label, name in enumerate(_class_files(source)):
+        images = [bytes(pixels) for pixels in json.loads(files[name])["data"] if pixels]
+        if any(len(image) != size for image in images):
+            raise ValueError(f"an image of {name} does not have {size} pixels")
+        train, test = _added(train, images[:-share], label), _added(test, images[-share:], label)
+    return train, test
+
+
+def _added(half: Half, images: list[bytes], label: int) -> Half:
+    return Half(b"".join([half.images, *images]), half.labels + bytes([label]) * len(images))
+
+
+def _png_rows(files: Files, source: Source) -> Halves:
+    """PNG files with an image in each row, and lists of labels."""
+    train = b"".join(_planes(files[name], source) for name in TRAIN_PNGS)
+    test = _planes(files["test_batch.png"], source)
+    labels = [bytes(json.loads(files[f"{half}_lables.json"])) for half in ("train", "test")]  # the package's spelling
+    return Half(train, labels[0]), Half(test, labels[1])
+
+
+def _planes(data: bytes, source: Source) -> bytes:
+    """The images in the rows of a PNG file, red before green before blue in each."""
+    channels, height, width = source.facts.shape
+    head, raw = _png(data)
+    across, rows, *kind = struct.unpack(">IIBBBBB", head)
+    line = 1 + channels * across
+    if kind != [8, 2, 0, 0, 0] or across != height * width or len(raw) != rows * line:
+        raise ValueError(f"a PNG file is {across} x {rows} pixels of kind {kind}")
+    above, planes = bytes(line - 1), list[bytes]()
+    for at in range(0, len(raw), line):
+        above = _unfiltered(raw[at], raw[at + 1 : at + line], above, channels)
+        planes += [above[channel::channels] for channel in range(channels)]
+    return b"".join(planes)
+
+
+def _png(data: bytes) -> tuple[bytes, bytes]:
+    """The header of a PNG file, and its lines as they are filtered."""
+    at, head, packed = 8, b"", list[bytes]()
+    while at < len(data):
+        length, kind = struct.unpack(">I4s", data[at : at + 8])
+        content = data[at + 8 : at + 8 + length]
+        head = content if kind == b"IHDR" else head
+        packed += [content] if kind == b"IDAT" else []
+        at += length + 12
+    return head, zlib.decompress(b"".join(packed))
+
+
+def _unfiltered(kind: int, line: bytes, above: bytes, step: int) -> bytes:
+    """A line of a PNG file (specification, section 9). Nearly all lines here have the filter Sub: those are fast."""
+    found = bytearray(line)
+    if kind == SUB:
+        for channel in range(step):
+            sums = array("I", accumulate(line[channel::step])).tobytes()
+            found[channel::step] = sums[LOW_BYTE % 4 :: 4]
+        return bytes(found)
+    for at, value in enumerate(line):
+        left, corner = (found[at - step], above[at - step]) if at >= step else (0, 0)
+        found[at] = (value + _predicted(kind, left, above[at], corner)) & 255
+    return bytes(found)
+
+
+def _predicted(kind: int, left: int, up: int, corner: int) -> int:
+    if kind in (0, SUB, UP):
+        return {0: 0, SUB: left, UP: up}[kind]
+    if kind == AVERAGE:
+        return (left + up) // 2
+    guess = left + up - corner
+    return min((left, up, corner), key=lambda near: abs(guess - near))
+
+
+def _pixels(source: Source) -> int:
+    channels, height, width = source.facts.shape
+    return channels * height * width
+
+
+def _class_files(source: Source) -> list[str]:
+    return [f"src/clothes/{label}.json" for label in range(source.facts.classes)]
+
+
+LAYOUTS: dict[Layout, tuple[list[str], Callable[[Files, Source], Halves]]] = {
+    "idx": (IDX_FILES, _idx),
+    "json by class": ([f"src/clothes/{label}.json" for label in range(10)], _json_by_class),
+    "png rows": ([*TRAIN_PNGS, "test_batch.png", "train_lables.json", "test_lables.json"], _png_rows),
+}
+
 
 FORMAT = "torusrun images 1"
 READABLE = 0o644

@@ -1,13 +1,12 @@
-"""Whether this machine can build or start an image as the site requires."""
+"""Rules about this machine, the image's file, and the programs in the image that a run starts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torusrun.orchestrator.images.checks.compat import OLDEST_RUNTIME
-from torusrun.orchestrator.images.checks.findings import Finding, fits, unknown
-from torusrun.orchestrator.images.checks.needs import Wanted
-from torusrun.orchestrator.images.checks.sourced_facts import HostFacts
+from torusrun.orchestrator.images.checks.answers import OLDEST_PYTHON, OLDEST_RUNTIME, OLDEST_TORCH, version
+from torusrun.orchestrator.images.checks.facts import HostFacts, ImageFacts
+from torusrun.orchestrator.images.checks.findings import Finding, Wanted, fits, unknown
 from torusrun.orchestrator.images.definitions.image_file import ImageFile
 from torusrun.orchestrator.images.runtime import Runtime, dotted, own_environment
 
@@ -99,3 +98,135 @@ def image_file(asked: ImageFile) -> Iterator[Finding]:
         yield Finding("base-without-digest", what, "warning", "the image file")
     elif not (asked.definition or asked.dockerfile):  # what these name, the build says
         yield fits("base-without-digest", "the base is fixed by its digest", "the image file")
+
+
+RUNS_TOO = {("i686", "x86_64"), ("armv7l", "aarch64")}
+
+
+def readable(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    if not image.readable:
+        evidence = image.evidence("file")
+        why = evidence.rpartition(": ")[2]
+        yield Finding("image-unreadable", f"{image.path} cannot be read: {why}", evidence=evidence)
+    else:
+        yield fits("image-unreadable", f"{image.path} can be read", image.evidence("machine"))
+
+
+def architecture(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """The image's processor compared with the nodes'."""
+    evidence = f"{image.evidence('machine')}; {host.evidence('machine')}"
+    if image.foreign:  # the header names the processor of the machine that made the SIF
+        what = "the image's programs are for another processor than this machine's"
+        yield Finding("image-architecture", what, evidence=image.evidence("start"))
+    elif image.machine is None or host.machine is None:
+        yield unknown("image-architecture", "which processor the image is for: its file does not say it", evidence)
+    elif image.machine == host.machine or (image.machine, host.machine) in RUNS_TOO:
+        yield fits("image-architecture", f"the image is for {image.machine}, as the nodes' Python", evidence)
+    else:
+        what = f"the image is for {image.machine}, and the nodes' Python for {host.machine}"
+        yield Finding("image-architecture", what, evidence=evidence)
+
+
+def starts(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    evidence = image.evidence("start")
+    if host.runtime is None or image.foreign:
+        return  # already reported
+    if image.starts:
+        yield fits("image-broken", "programs run in the image", evidence)
+    elif not image.shell:
+        yield unknown("image-broken", "the image has no /bin/sh, which the checks need", evidence)
+    elif image.starts is None and wanted.cluster:
+        yield unknown("image-broken", "the image does not start on this machine; it may on the nodes", evidence)
+    else:
+        why = evidence.rpartition(": ")[2].rstrip(".")
+        yield Finding("image-broken", f"no program starts in the image: {why}", evidence=evidence)
+
+
+def shared(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """Whether the nodes see the file. Only they know whether this machine exports a local disk to them."""
+    evidence = image.evidence("shared")
+    if not wanted.cluster:
+        return
+    if image.shared:
+        yield fits("image-not-shared", f"the nodes see {image.path}", evidence)
+    elif image.local_folder:
+        what = f"{image.path} is in {image.local_folder}, which is different on every node"
+        yield Finding("image-not-shared", what, evidence=evidence)
+    elif image.shared is False:
+        what = f"{image.path} is on a disk of this machine, unless the nodes mount that disk"
+        yield Finding("image-not-shared", what, "warning", evidence)
+    else:
+        yield unknown("image-not-shared", f"whether the nodes see {image.path}", evidence)
+
+
+def program(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """Whether the image has the program that a command names first."""
+    if wanted.training:
+        return
+    evidence = image.evidence("program")
+    if image.no_program:
+        yield Finding("program-missing", "the command's program is not in the image", evidence=evidence)
+    elif image.program:
+        yield fits("program-missing", f"the image has {image.program.path}", evidence)
+    else:
+        yield unknown("program-missing", "whether the image has the command's program", evidence)
+
+
+def wrapper(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """Pyxis starts the ranks' wrapper inside the image, so any image needs a Python."""
+    if not wanted.pyxis:
+        return
+    evidence, needs = image.evidence("python"), f"the wrapper of a rank needs {dotted(OLDEST_PYTHON)} or newer"
+    if image.has_python is False:
+        yield Finding("pyxis-python", "the image has no python3", evidence=evidence)
+    elif not image.python:
+        yield unknown("pyxis-python", f"which Python the image has: {needs}", evidence)
+    elif version(image.python) < OLDEST_PYTHON:
+        yield Finding("pyxis-python", f"Python {image.python} of the image is too old: {needs}", evidence=evidence)
+    else:
+        yield fits("pyxis-python", f"the image has Python {image.python}: {needs}", evidence)
+
+
+def python(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
+    """torusrun's training needs a Python that is new enough, with torch; a command needs neither."""
+    if not wanted.training:
+        return
+    evidence = image.evidence("python")
+    if image.has_python is False:
+        yield Finding("python-missing", "the image has no python3", evidence=evidence)
+        return
+    if not image.python:
+        yield unknown("python-old", "whether the image's Python is new enough", image.evidence("torch"))
+        return
+    needs = f"torusrun's training needs {dotted(OLDEST_PYTHON)} or newer"
+    if version(image.python) < OLDEST_PYTHON:
+        yield Finding("python-old", f"Python {image.python} of the image is too old: {needs}", evidence=evidence)
+    else:
+        yield fits("python-old", f"the image has Python {image.python}: {needs}", evidence)
+    yield from _torch(image)
+    yield from _training(image)
+
+
+def _torch(image: ImageFacts) -> Iterator[Finding]:
+    evidence = image.evidence("torch")
+    if image.torch_error and "No module named 'torch'" in image.torch_error:
+        yield Finding("torch-missing", "the image's Python has no torch", evidence=evidence)
+    elif image.torch_error:
+        yield Finding("torch-broken", f"torch does not import in the image: {image.torch_error}", evidence=evidence)
+    elif not image.torch:
+        yield unknown("torch-broken", "whether torch imports in the image", evidence)
+    elif version(image.torch) < OLDEST_TORCH:
+        needs = f"torusrun's training needs {dotted(OLDEST_TORCH)} or newer"
+        yield Finding("torch-old", f"torch {image.torch} of the image is too old: {needs}", evidence=evidence)
+    else:
+        yield fits("torch-old", f"torch {image.torch} imports in the image", evidence)
+
+
+def _training(image: ImageFacts) -> Iterator[Finding]:
+    evidence = image.evidence("training")
+    if image.training is False:
+        yield Finding("training-missing", "the package 'training' is not found in the image", evidence=evidence)
+    elif image.training:
+        yield fits("training-missing", "the image's Python finds the package 'training'", evidence)
+    else:
+        yield unknown("training-missing", "whether the image's Python finds the package 'training'", evidence)

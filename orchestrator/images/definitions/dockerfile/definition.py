@@ -1,8 +1,7 @@
 """The inputs of a build from a Dockerfile: its definition, the files that it copies, and what has no effect in it.
 
 spython's conversion is not used. It reads a Dockerfile line by line: it merges stages, loses quotes and all but the
-first of several words, runs COPY before everything, and ends with an exception for others. Its other parser reads our
-definition, as every one that torusrun writes (lint.py).
+first of several words, runs COPY before everything, and ends with an exception for others.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.render import environment
 from torusrun.orchestrator.base.render.environment import Text
-from torusrun.orchestrator.images.definitions import build_secrets, lint
+from torusrun.orchestrator.images.command import HOST_MPI, TRAINING
+from torusrun.orchestrator.images.definitions import build_secrets, definition_file
 from torusrun.orchestrator.images.definitions.definition import WHEELHOUSE, Variant, header
 from torusrun.orchestrator.images.definitions.dockerfile import instructions, stages
 from torusrun.orchestrator.images.definitions.dockerfile.context import Context
 from torusrun.orchestrator.images.definitions.dockerfile.recipe import COPIED, Recipe
 from torusrun.orchestrator.images.definitions.dockerfile.stages import Dockerfile
+from torusrun.orchestrator.images.definitions.image_file import LOGIN_MEND, has_login
 from torusrun.orchestrator.images.definitions.image_keys import Base, ImageFile
 from torusrun.orchestrator.images.definitions.inputs import Inputs
-from torusrun.orchestrator.images.definitions.misfits import LOGIN_MEND, has_login
 from torusrun.orchestrator.images.definitions.quoting import line, shell
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
-from torusrun.orchestrator.images.mounts import HOST_MPI, TRAINING
 from torusrun.orchestrator.keys.load import read_text
 from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
@@ -80,7 +79,7 @@ def convert(image_file: ImageFile, beside: Path, variant: Variant, found: Inputs
         encoded=Text(build_secrets.ENCODED),
         packages=[Text(entry) for entry in OFFLINE] if variant.wheelhouse else [],
     )
-    lint.lint(definition)
+    definition_file.lint(definition)
     labels = {"torusrun.training": image_file.training}
     notes = tuple(dict.fromkeys(note for recipe in recipes for note in recipe.notes))
     return replace(found, definition=definition, files=tuple(files), labels=labels, notes=notes, keeps_modes=True)

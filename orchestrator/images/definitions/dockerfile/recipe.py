@@ -13,13 +13,13 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.render.environment import Text
-from torusrun.orchestrator.images.architecture import own_platform
 from torusrun.orchestrator.images.definitions.dockerfile import stages
 from torusrun.orchestrator.images.definitions.dockerfile.context import Context
 from torusrun.orchestrator.images.definitions.dockerfile.instructions import Instruction
 from torusrun.orchestrator.images.definitions.dockerfile.stages import BuildStage, Dockerfile
 from torusrun.orchestrator.images.definitions.dockerfile.words import Expansion, expand, split
 from torusrun.orchestrator.images.definitions.quoting import line, shell
+from torusrun.orchestrator.images.sif import own_platform
 
 COPIED = "/.torusrun-copied"
 ARCHIVE = re.compile(r".+\.(tar(\.(gz|bz2|xz|zst))?|tgz|tbz2|txz)")

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images.architecture import own_platform
 from torusrun.orchestrator.images.definitions.dockerfile.instructions import Instruction
 from torusrun.orchestrator.images.definitions.dockerfile.words import expand, split
+from torusrun.orchestrator.images.sif import own_platform
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
 from torusrun.training.recipe.near import did_you_mean
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.render.environment import Text
-from torusrun.orchestrator.images.definitions import quoting
+from torusrun.orchestrator.images.definitions.quoting import shell
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 UNSAFE = re.compile(r"[\n\r\0]|\{\{|(?i:bootstrap:)")  # no quotes protect a default inside ${NAME:-...}
@@ -39,7 +39,7 @@ class Expansion:
 
     def shell(self) -> Text:
         """One word of a shell that expands to this value. Raises UserError for a NUL."""
-        words = (f'"{part.text}"' if isinstance(part, Variable) else str(quoting.shell(part)) for part in self.parts)
+        words = (f'"{part.text}"' if isinstance(part, Variable) else str(shell(part)) for part in self.parts)
         return Text("".join(words) or "''")
 
 

@@ -144,27 +144,29 @@ class _Reading:
 
     def chosen(self) -> _Candidate | None:
         """The error that explains most: of the worker that failed first, else the last of the lowest kind."""
-        found = self.candidates()
+        errors = self.candidates()
         if self.worker:
-            found = [one for one in found if one.kind is not LineKind.CHILD]
+            errors = [error for error in errors if error.kind is not LineKind.CHILD]
             names = (f"[rank{self.worker.rank}]", f"[default{self.worker.local_rank}]")
-            own = [one for one in found if any(name in one.stream for name in names)]
-            found = own or ([] if self.worker.signal else [one for one in found if not self._lost_peer(one)] or found)
-        return min(reversed(found), key=lambda one: one.kind, default=None)
+            own = [error for error in errors if any(name in error.stream for name in names)]
+            errors = own or (
+                [] if self.worker.signal else [error for error in errors if not self._lost_peer(error)] or errors
+            )
+        return min(reversed(errors), key=lambda error: error.kind, default=None)
 
-    def _lost_peer(self, one: _Candidate) -> bool:
-        return bool(LOST_PEER.search(self.all_of(one)))
+    def _lost_peer(self, error: _Candidate) -> bool:
+        return bool(LOST_PEER.search(self.all_of(error)))
 
-    def all_of(self, one: _Candidate) -> str:
-        """The exceptions of an error, without the lines of code that raised them, and the message of the last one."""
-        return "\n".join([*one.exceptions, *map(self.text, self._message(one.last, one.stream))])
+    def all_of(self, error: _Candidate) -> str:
+        """The exceptions of an error, without the lines of code that raised them, and the last one's message."""
+        return "\n".join([*error.exceptions, *map(self.text, self._message(error.last, error.stream))])
 
-    def shown(self, one: _Candidate) -> list[str]:
+    def shown(self, error: _Candidate) -> list[str]:
         """The lines of a traceback and of the message below it, or those around an error line."""
-        if len(one.rows) == 1:
-            return self.lines[max(one.last - SHOWN_BEFORE, 0) : one.last + 1 + SHOWN_AFTER]
-        message = takewhile(lambda n: self.kinds.get(n) is LineKind.PLAIN, self._message(one.last, one.stream))
-        return [self.lines[n] for n in (*one.rows, *message)]
+        if len(error.rows) == 1:
+            return self.lines[max(error.last - SHOWN_BEFORE, 0) : error.last + 1 + SHOWN_AFTER]
+        message = takewhile(lambda n: self.kinds.get(n) is LineKind.PLAIN, self._message(error.last, error.stream))
+        return [self.lines[n] for n in (*error.rows, *message)]
 
     def last(self) -> str:
         """The last line that the program itself wrote, else the last of all."""
@@ -177,15 +179,15 @@ def last_error(lines: Sequence[str]) -> LoggedError:
     reading = _Reading(lines)
     chosen, worker = reading.chosen(), reading.worker
     if chosen:
-        found = LoggedError(chosen.kind, chosen.reason, tuple(reading.shown(chosen)), reading.all_of(chosen))
+        logged = LoggedError(chosen.kind, chosen.reason, tuple(reading.shown(chosen)), reading.all_of(chosen))
     else:
         reason = "" if worker else reading.last()
-        found = LoggedError(LineKind.PLAIN, reason, tuple(reading.lines[-SHOWN_BEFORE - 1 :]), reason)
+        logged = LoggedError(LineKind.PLAIN, reason, tuple(reading.lines[-SHOWN_BEFORE - 1 :]), reason)
     if worker:
-        error = (worker.error or found.reason)[:LARGEST_QUOTE]
+        error = (worker.error or logged.reason)[:LARGEST_QUOTE]
         words = f"{worker.words}: {error}" if error else worker.words
-        return replace(found, reason=words, text=f"{worker.error}\n{found.text}", worker=worker)
-    return replace(found, reason=found.reason[:LARGEST_QUOTE])
+        return replace(logged, reason=words, text=f"{worker.error}\n{logged.text}", worker=worker)
+    return replace(logged, reason=logged.reason[:LARGEST_QUOTE])
 
 
 def read_last(path: Path, *sizes_bytes: int) -> LoggedError:
@@ -193,10 +195,10 @@ def read_last(path: Path, *sizes_bytes: int) -> LoggedError:
 
     `sizes_bytes` are how much of its end is read, each if the one before shows no error; default: READ_BYTES.
     """
-    found = LoggedError()
+    error = LoggedError()
     for largest_bytes in sizes_bytes or READ_BYTES:
         lines = whole_lines.tail(path, largest_bytes)
-        found = last_error([line.decode(errors="replace") for line in lines])
-        if found.known or sum(map(len, lines)) + len(lines) < largest_bytes // 2:
+        error = last_error([line.decode(errors="replace") for line in lines])
+        if error.known or sum(map(len, lines)) + len(lines) < largest_bytes // 2:
             break
-    return found
+    return error

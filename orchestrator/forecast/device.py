@@ -1,0 +1,180 @@
+"""Forward, backward and update of one device: t(b) = fixed + b / rate.
+
+Source: derived. Two numbers describe a device: its published rate at a large batch, and a fixed time per step for every
+batch (launches, the optimizer). Backward takes two thirds of a step, by multiplications.
+
+How fast variants of a training are beside each other (precision, layout, torch.compile) was measured on one card:
+data/programs.yaml. What was not measured is made of what was: a layout or torch.compile has the effect that it has in
+bf16, and a precision without matrix units is as fast as fp32. Every such step is a doubt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from torusrun.orchestrator.forecast import constants
+from torusrun.orchestrator.forecast.interval import Factor, Interval
+from torusrun.training.recipe.facts import Variant
+
+Where = Literal["host", "gpu", "processor"]
+OTHER_HOST = "the rate is that of torusrun on one card of this type, with other versions"
+OTHER_PROGRAM = "{} beside {} was measured on another GPU (`torusrun calibrate` measures yours)"
+NOT_MEASURED = "{} was measured nowhere: it is made of the effects of its parts"
+PROCESSOR = "how fast {} is beside {} on these processors is unknown (`torusrun calibrate` measures it)"
+PASSES = "the fixed time of each of {} backward passes in a step is not measured"
+
+
+def images_per_s(chosen: Variant, units: Collection[str]) -> float:
+    """Images per second of one pass on the measured card, if it had matrix units for these precisions alone."""
+    one = _with_units(chosen, units)
+    if (known := _known(one)) is not None:
+        return known
+    rate = _rate(Variant(one.precision))
+    if one.channels_first:
+        rate *= _rate(Variant("bf16", channels_first=True)) / _rate(Variant("bf16"))
+    return rate * (_rate(Variant("bf16", compiled=True)) / _rate(Variant("bf16")) if one.compiled else 1.0)
+
+
+def factors(known: Variant, chosen: Variant, units: Collection[str], where: Where) -> tuple[Factor, ...]:
+    """The doubts of a rate for `chosen` that was made of a rate for `known`, in the place that is predicted."""
+    found = []
+    same = replace(known, passes=1) == replace(chosen, passes=1)
+    if where == "host":
+        found.append(_around(OTHER_HOST, "other_host"))
+    elif not same and where == "gpu":
+        found.append(_around(OTHER_PROGRAM.format(_words(chosen), _words(known)), "other_gpu"))
+    elif not same:
+        found.append(_around(PROCESSOR.format(_words(chosen), _words(known)), "processor"))
+    if where != "processor" and _known(_with_units(chosen, units)) is None:
+        found.append(_around(NOT_MEASURED.format(_words(chosen)), "not_measured"))
+    return tuple(found)
+
+
+def _with_units(chosen: Variant, units: Collection[str]) -> Variant:
+    precision = chosen.precision if chosen.precision in units else "fp32"
+    return replace(chosen, precision=precision, passes=1)
+
+
+def _words(chosen: Variant) -> str:
+    return str(replace(chosen, passes=1))
+
+
+def _known(chosen: Variant) -> float | None:
+    written = constants.table("programs")["images_per_s"].get(str(chosen))
+    return constants.number(written) if written else None
+
+
+def _rate(chosen: Variant) -> float:
+    rate = _known(chosen)
+    assert rate is not None, f"data/programs.yaml lacks {chosen}"
+    return rate
+
+
+def _around(why: str, name: str) -> Factor:
+    times = constants.number(constants.table("programs")[name])
+    return Factor(why, Interval(1 / times, times))
+
+
+BACKWARD_SHARE = 2 / 3
+MIG = re.compile(r"(^|[._-])\d+g\.\d+gb")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU with its software.
+
+    Its steps were those of a run of `ranks`, whose compute times differed by `spread` of their mean (None: not known).
+    They are `measured` if they are those of the very program that is predicted, at the batches of a rank in `batches`
+    (None: not known). A step has `passes`, each on an equal part of the batch. `factors` are more doubts of its times.
+    """
+
+    name: str
+    fixed_s: float
+    image_s: float
+    ranks: int = 1
+    spread: float | None = None
+    measured: bool = False
+    batches: tuple[float, float] | None = None
+    passes: int = 1
+    factors: tuple[Factor, ...] = ()
+
+    def for_work(self, share: float) -> Device:
+        """The device for images that each need `share` times as many multiply-adds (derived: at the same rate)."""
+        if abs(share - 1) < 1e-9:
+            return self
+        return replace(self, name=f"{self.name}, {share:.3g} of the work at 224 x 224", image_s=self.image_s * share)
+
+    def with_passes(self, passes: int) -> Device:
+        """The device with so many passes in a step in place of one: each has the fixed time (derived)."""
+        if passes == self.passes:
+            return self
+        times = passes / self.passes
+        batches = (times * self.batches[0], times * self.batches[1]) if self.batches else None
+        return replace(self, fixed_s=times * self.fixed_s, passes=passes, batches=batches)
+
+    def slower(self, times: float, factors: tuple[Factor, ...], name: str) -> Device:
+        """The device with another program, whose images take `times` as long, with these doubts."""
+        return replace(self, name=name, image_s=self.image_s * times, factors=(*self.factors, *factors))
+
+    def step_s(self, batch: float) -> float:
+        """One step of `batch` images on this device, without communication."""
+        return self.fixed_s + batch * self.image_s
+
+    def backward_s(self, batch: float) -> float:
+        """The part of a step in which gradients become ready: backward of its last pass."""
+        return BACKWARD_SHARE * self.step_s(batch) / self.passes
+
+
+def measured(name: str, batch: float, step_s: float, fixed_s: float, ranks: int = 1) -> Device:
+    """A device from one step of its program on so many ranks; `fixed_s` is at most half of it."""
+    fixed = min(fixed_s, step_s / 2)
+    return Device(name, fixed, (step_s - fixed) / batch, ranks, measured=True)
+
+
+def device(name: str) -> Device:
+    """The shipped device `name` with its published program. Raises UserError if there is none."""
+    written = constants.entry("gpus", name, "--gpu")
+    batch, rate = reference_batch(name), constants.number(written["images_per_s"])
+    found = measured(name, batch, batch / rate, constants.number(written["fixed_s"]))
+    return replace(found, ranks=written.get("ranks", 1), measured=False)
+
+
+def device_with(name: str, chosen: Variant) -> Device:
+    """The shipped device with the program of a training, as fast beside its published one as on the measured card."""
+    found, written = device(name), constants.entry("gpus", name, "--gpu")
+    own, units = written.get("own", False), written["units"]
+    known = Variant(written["precision"])
+    times = images_per_s(known, units) / images_per_s(chosen, units)
+    if own:
+        batch = reference_batch(name)
+        of_step = measured(name, batch, batch / images_per_s(chosen, units), found.fixed_s)
+        found = replace(of_step, ranks=found.ranks, factors=factors(chosen, chosen, units, "host"))
+        return replace(found, name=f"{name} with torusrun in {chosen}").with_passes(chosen.passes)
+    label = name if times == 1.0 else f"{name}, whose rate in {known} was that of another program, in {chosen}"
+    return found.slower(times, factors(known, chosen, units, "gpu"), label).with_passes(chosen.passes)
+
+
+def reference_batch(name: str) -> float:
+    """The images of a rank at which the rate of a shipped device was measured."""
+    return constants.number(constants.entry("gpus", name, "--gpu")["reference_batch"])
+
+
+def power_w(name: str) -> float | None:
+    """The most watts that the GPU of the shipped device `name` may draw; None if unknown."""
+    written = constants.entry("gpus", name, "--gpu").get("power_w")
+    return constants.number(written) if written else None
+
+
+def device_for(architecture: str | None, gpu_type: str | None = None) -> str | None:
+    """The name of the device of this type of a site, as h200, or else of this architecture, as sm_70.
+
+    None for an unknown one, and for a part of a GPU (MIG), as a100_3g.20gb: nothing says how fast it is.
+    """
+    if gpu_type and MIG.search(gpu_type.lower()):
+        return None
+    devices = constants.table("gpus").items()
+    of_type = (name for name, written in devices if (gpu_type or "").lower() in written.get("types", ()))
+    return next(of_type, next((name for name, written in devices if architecture in written["matches"]), None))

@@ -1,0 +1,257 @@
+"""The answers of `predict` as values: a run by part, sizes and grids beside each other, a command by its runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torusrun.orchestrator.base.shown.numbers import between, duration, ms, size, thousands, with_bounds
+from torusrun.orchestrator.base.shown.table import Column, Table
+from torusrun.orchestrator.forecast.by_size import ProgramForecast
+from torusrun.orchestrator.forecast.checkpoints import CheckpointCost, Saving, cost
+from torusrun.orchestrator.forecast.forecast import Forecast
+from torusrun.orchestrator.forecast.interval import largest
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.run.plan import chain
+from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.training.counted import counted
+
+
+def checkpoints_line(found: CheckpointCost) -> str:
+    """The interval, the time of a save with its source, and the share of the time."""
+    failures = f"a failure in {_days(found.mean_time_to_failure_s)}"
+    why = f"by Daly's rule ({failures})" if found.by_rule else f"as the run names it ({failures})"
+    share = f"{100 * found.share:.2g} % of the time"
+    return f"every {duration(found.interval_s)} {why}, {_save(found)}, {share}{_in_memory(found)}"
+
+
+def checkpoints_line_without_rate(saving: Saving) -> str:
+    """The same where the time of a step is not known."""
+    if saving.every_steps is None:
+        return checkpoints_line(cost(saving, 0.0))
+    return f"every {saving.every_steps} steps, {_save(saving)}{_in_memory(cost(saving, 0.0))}"
+
+
+def _in_memory(found: CheckpointCost) -> str:
+    if not (copies := found.in_memory):
+        return ""
+    share = f", {100 * found.memory_share:.2g} % of the time" if found.memory_share else ""
+    each = f"{ms(copies.copy_s)} ms (predicted){share}"
+    return f"; after each step a copy in memory, {each}, {size(copies.bytes)} of each node"
+
+
+def _save(found: CheckpointCost | Saving) -> str:
+    return f"{ms(found.save_s)} ms each ({'measured' if found.measured else 'predicted'})"
+
+
+def _days(value_s: float) -> str:
+    return duration(value_s) if value_s < 2 * 86400 else f"{value_s / 86400:.0f} days"
+
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A record for programs, and the same as lines for people."""
+
+    record: dict[str, Any]
+    lines: list[str]
+
+    def text(self, *, as_json: bool) -> str:
+        """The answer as a verb prints it."""
+        return json.dumps({"schema": SCHEMA, **self.record}, indent=1) if as_json else "\n".join(self.lines)
+
+
+def run(f: Forecast, attempts: Sequence[tuple[Stretch, float]] = ()) -> Predicted:
+    """A forecast; `attempts` are those of a run whose phases need different numbers of nodes, with their seconds."""
+    parts = [
+        {"nodes": stretch.nodes, "begins": stretch.begins, "ends": stretch.ends, "total_s": total_s}
+        for stretch, total_s in attempts
+    ]
+    rows = {**_rows(f), **_attempts(attempts)}
+    width = max(13, *map(len, rows)) + 1  # the name of an accuracy may be long
+    lines = [*(f"{name:{width}}{text}" for name, text in rows.items()), *(f"assumed: {line}" for line in f.assumptions)]
+    return Predicted({**f.as_json(), **({"parts": parts} if parts else {})}, lines)
+
+
+def _rows(f: Forecast) -> dict[str, str]:
+    slower = f.best_grid != f.grid and f.best_grid_all_reduce_s < f.all_reduce_s
+    best = f" is {Grid(f.best_grid)}, {ms(f.best_grid_all_reduce_s)} ms" if slower else ""
+    more = f" + batch norms' exchange {ms(f.norms_s)}" if f.norms_s else ""
+    more += f" + wait for input {ms(f.input_s)}" if f.input_s else ""
+    first = ", ".join(map(str, f.groups[:8])) + (", ..." if len(f.groups) > 8 else "")
+    parts = f"{counted(f.steps, 'step')} {duration(f.train_s)}, validation {duration(f.validation_s)}"
+    rows = {
+        "grid": f"{Grid(f.grid)}, all-reduce of all gradients {ms(f.all_reduce_s)} ms ({_at(f, 'all_reduce_s', ms)}); "
+        f"the best grid{best}",
+        "step": f"{ms(f.step_s)} ms ({_at(f, 'step_s', ms)}) = forward {ms(f.forward_s)} + backward {ms(f.backward_s)} "
+        f"+ fixed {ms(f.fixed_s)} + slowest rank {ms(f.stragglers_s)} + exposed communication {ms(f.exposed_s)}{more}",
+        "groups": f"{len(f.groups)}, of {first} tensors" if f.groups else "none: weights are averaged, not gradients",
+        "throughput": f"{thousands(f.images_per_s)} images/s ({_at(f, 'images_per_s', thousands)}) "
+        f"on {counted(f.ranks, 'rank')}",
+        **_input(f),
+        "time": f"{duration(f.total_s)} ({_at(f, 'total_s', duration)}): {parts}",
+        "node-hours": f"{f.node_hours:.4g} ({_at(f, 'node_hours', '{:.4g}'.format)})",
+        **_cost(f),
+        "checkpoints": checkpoints_line(f.checkpoints),
+    }
+    if len(f.phases) > 1:
+        phases = (
+            f"{part.steps} of {counted(part.batch, 'image')} in {ms(part.step_s)} ms ({between(part.interval_s, ms)})"
+            for part in f.phases
+        )
+        rows["phases"] = "; ".join(phases)
+    rows |= _target(f)
+    rows["in brackets"] = _doubts(f)
+    return rows
+
+
+def _input(f: Forecast) -> dict[str, str]:
+    """How fast the ranks read and decode images, if it is known."""
+    if f.reading_s is None:
+        return {}
+    batch = max(f.phases, key=lambda phase: phase.steps * phase.step_s).batch
+    rate, bounds = batch / f.reading_s, f.intervals["reading_s"].rate_of(batch)
+    beside = "slower than the steps" if f.input_s else "in parallel with the steps, which take longer"
+    return {
+        "input": f"{thousands(rate)} images/s on {counted(f.ranks, 'rank')} ({between(bounds, thousands)}), {beside}"
+    }
+
+
+def _cost(f: Forecast) -> dict[str, str]:
+    """The site's points and the GPUs' energy, of those that are known."""
+    rows = {}
+    if f.points is not None:
+        rows["points"] = f"{f.points:.4g} ({_at(f, 'points', '{:.4g}'.format)})"
+    if f.energy_kwh is not None:
+        watts = 3.6e6 * f.energy_kwh / f.ranks / f.total_s
+        between_kwh = _at(f, "energy_kwh", "{:.3g}".format)
+        rows["energy"] = f"at most {f.energy_kwh:.3g} kWh ({between_kwh}) by the GPUs, at their limit of {watts:.0f} W"
+    return rows
+
+
+def _at(f: Forecast, name: str, show: Callable[[float], str]) -> str:
+    return between(f.intervals[name], show)
+
+
+def _target(f: Forecast) -> dict[str, str]:
+    """The epochs and the time to the published accuracy; why they are not known; nothing if nobody asks."""
+    if not f.epochs_source:
+        return {}
+    if f.epochs_to_target is None or f.to_target_s is None:
+        return {f"to {f.target}": f"not known: {f.epochs_source}"}
+    found = f"{f.epochs_to_target:.1f} epochs ({_at(f, 'epochs_to_target', '{:.1f}'.format)}) {f.epochs_source}"
+    return {f"to {f.target}": f"{found}, {duration(f.to_target_s)} ({_at(f, 'to_target_s', duration)})"}
+
+
+def _doubts(f: Forecast) -> str:
+    """What the brackets are, and what widens them; an interval too wide to plan by is called so."""
+    wide = "too wide to plan by, mostly because" if f.intervals["step_s"].is_wide else "mostly because"
+    return f"90 % intervals, {wide} {largest(f.doubts).why}"
+
+
+def _attempts(attempts: Sequence[tuple[Stretch, float]]) -> dict[str, str]:
+    if not attempts:
+        return {}
+    rows = {
+        f"attempt {number}": f"{duration(total_s)}: epochs {part.begins:g} to {part.ends:g} on {part.on_nodes}"
+        for number, (part, total_s) in enumerate(attempts, 1)
+    }
+    together = duration(sum(total_s for _, total_s in attempts))
+    return {**rows, "together": f"{together}; the lines above are for all epochs on the nodes of attempt 1"}
+
+
+COLUMNS: tuple[Column[Forecast], ...] = (
+    Column("ranks", lambda row: row.ranks, thousands, key="ranks"),
+    Column("grid", lambda row: row.grid, lambda dims: str(Grid(dims)), key="grid", right=True),
+    Column("all-reduce ms", lambda row: row.all_reduce_s, ms, key="all_reduce_s"),
+    Column("step ms", lambda row: row.step_s, ms, key="step_s"),
+    Column("90 %", lambda row: row.intervals["step_s"], lambda ends: between(ends, ms), key="step_90_s", right=True),
+    Column("images/s", lambda row: row.images_per_s, thousands, key="images_per_s"),
+    Column("time", lambda row: row.total_s, duration, key="total_s", right=True),
+    Column("90 %", lambda row: row.intervals["total_s"], lambda ends: between(ends, duration), key="total_90_s"),
+    Column("node-hours", lambda row: row.node_hours, "{:.4g}".format, key="node_hours"),
+)
+
+
+def compared(forecasts: Sequence[Forecast]) -> Predicted:
+    """A table with a row for each of these forecasts."""
+    table = Table(COLUMNS, forecasts)
+    return Predicted({"forecasts": table.as_json()}, table.lines())
+
+
+def attempts_needed(plan: Plan, forecast: Forecast) -> int | None:
+    """The attempts by the time limit of the plan; None if its phases want other nodes, which makes attempts, too."""
+    return None if stretches(plan.run) else chain.attempts(forecast.total_s, plan.run.time_s, plan.stop_before_s)
+
+
+def cost_line(plan: Plan, forecast: Forecast) -> str:
+    """'4.6 node-hours', and the attempts if one is not enough."""
+    needed, hours = attempts_needed(plan, forecast) or 1, f"{forecast.node_hours:.4g} node-hours"
+    if forecast.points is not None:
+        hours += f", {forecast.points:.4g} points"
+    if needed == 1:
+        return hours
+    line = f"{hours} in {needed} attempts, each of at most {duration(plan.run.time_s)}"
+    if plan.jobs >= needed:
+        return f"{line}, by {counted(plan.jobs, 'job')}"
+    return f"{line}; `keep_going: {{attempts: {needed}}}` submits all of them, and a longer `time` needs fewer"
+
+
+def start_line(plan: Plan, forecast: Forecast | None, starts_s: float | None) -> str:
+    """The estimated start, and when the run is done if one attempt is enough for it."""
+    if starts_s is None:
+        return "unknown: the scheduler could run the job, and does not say when"
+    line = f"about {_minute(starts_s)}, by the scheduler's estimate"
+    if forecast and attempts_needed(plan, forecast) == 1:
+        return f"{line}; done about {_minute(starts_s + forecast.total_s)}"
+    return line
+
+
+def _minute(time_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
+
+
+FEW = 5  # runs that are named
+SCOPE = "a step has the evaluations and checkpoints of the measured steps; not modelled: start-up, faults, changed code"
+
+
+def program(found: ProgramForecast) -> Predicted:
+    """The forecast, what it is made of, and why it may be wrong."""
+    rows = {
+        "step": f"{_step(found.step_s)} ({between(found.step_between_s, _step)}) on {counted(found.ranks, 'rank')}",
+        **({"time": f"{program_line(found)}"} if found.steps else {}),
+        "in brackets": "90 % intervals",
+        "measured": _measured(found),
+    }
+    doubts = [f"doubt: {doubt}" for doubt in found.doubts]
+    return Predicted(
+        found.as_json(), [*(f"{name:14}{text}" for name, text in rows.items()), *doubts, f"assumed: {SCOPE}"]
+    )
+
+
+def program_line(found: ProgramForecast) -> str:
+    """'forecast 3.1 h [2.9, 3.5]: 9,000 steps of 1.24 s', or the time of a step if their number is not known."""
+    if found.total_s is None or found.steps is None or found.total_between_s is None:
+        return f"{_step(found.step_s)} a step ({between(found.step_between_s, _step)}); {found.doubts[-1]}"
+    return (
+        f"forecast {with_bounds(found.total_s, found.total_between_s)}: {found.steps:,} steps of {_step(found.step_s)}"
+    )
+
+
+def _measured(found: ProgramForecast) -> str:
+    """The measured sizes, with the step of each, and the newest runs."""
+    sizes = {size: [run.step_s for run in found.runs if run.ranks == size] for size in found.sizes}
+    steps = ", ".join(f"{_step(min(each))} on {counted(size, 'rank')}" for size, each in sizes.items())
+    names = ", ".join(run.run for run in found.runs[-FEW:])
+    return f"{steps}, by {counted(len(found.runs), 'run')}: {names}"
+
+
+def _step(value_s: float) -> str:
+    """The time of a step with three digits, as '1.24 s' or '35.1 ms'."""
+    return f"{value_s:.3g} s" if value_s >= 1 else f"{value_s * 1e3:.3g} ms"

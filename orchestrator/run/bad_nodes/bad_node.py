@@ -1,0 +1,154 @@
+"""Which hosts are bad now: a pure function of the events of the memory and the time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from torusrun.orchestrator.place.hosts.same_host import same_host
+from torusrun.orchestrator.run.bad_nodes.events import Blamed, Event, Forgiven
+
+SKEW_S = 3600.0  # the clocks of nodes may differ by as much; an event of a later time is not believed
+MOST_RUNS = 8
+
+_End = tuple[str, float]
+
+
+@dataclass(frozen=True)
+class BlamedNode:
+    """A host with blames that still count, newest reason and evidence first; times are those of time.time().
+
+    `count` is the number of its ends, checks and notes of the user. It is left out of requests until `until_s`, or not
+    yet if that is None: then `more` further blames make it bad.
+    """
+
+    site: str
+    host: str
+    reason: str
+    evidence: str
+    count: int
+    first_s: float
+    last_s: float
+    until_s: float | None
+    more: int
+    certain: bool
+    runs: tuple[str, ...]
+
+    @property
+    def bad(self) -> bool:
+        return self.until_s is not None
+
+    @property
+    def times(self) -> str:
+        """'once', 'twice' or '3 times'."""
+        return {1: "once", 2: "twice"}.get(self.count, f"{self.count} times")
+
+    @property
+    def why(self) -> str:
+        """'lost twice', or the reason alone if it is certain."""
+        return self.reason if self.certain else f"{self.reason} {self.times}"
+
+    @property
+    def certainty(self) -> tuple[bool, int, float]:
+        """The larger it is, the more certain it is that the host is bad."""
+        return self.certain, self.count, self.last_s
+
+
+def blamed(events: Iterable[Event], now_s: float) -> list[BlamedNode]:
+    """All hosts with blames that count at `now_s`, by site and host; not all of them are bad."""
+    nodes = (_node(blames, now_s) for blames in _by_host(events, now_s))
+    return sorted((node for node in nodes if node), key=lambda node: (node.site, node.host))
+
+
+def bad(events: Iterable[Event], now_s: float, site: str) -> list[BlamedNode]:
+    """The bad hosts of a site at `now_s`, the most certain first."""
+    found = [node for node in blamed(events, now_s) if node.bad and node.site == site]
+    return sorted(found, key=lambda node: node.certainty, reverse=True)
+
+
+def last_choice(hosts: Sequence[str], bad: Sequence[BlamedNode]) -> list[str]:
+    """The hosts in their order, with the bad ones at the end: the most certain last."""
+    found = {host: node.certainty for host in hosts for node in bad if same_host(host, node.host)}
+    return sorted(hosts, key=lambda host: (host in found, found.get(host, ())))
+
+
+def spared(hosts: Sequence[str], bad: Sequence[BlamedNode], nodes: int) -> list[str]:
+    """The hosts in their order, without the bad ones that an attempt on `nodes` of them can spare."""
+    out = [host for host in last_choice(hosts, bad)[nodes:] if any(same_host(host, node.host) for node in bad)]
+    return [host for host in hosts if host not in out]
+
+
+def living(events: Iterable[Event], now_s: float) -> list[Event]:
+    """The events that can still make a difference at `now_s` or later, in the order of time."""
+    kept = [event for blames in _by_host(events, now_s) for event in blames if not _is_over(event, now_s)]
+    return sorted(kept, key=lambda event: event.time_s)
+
+
+def _is_over(event: Blamed, now_s: float) -> bool:
+    """Whether a blame is so old that no later one which still counts can have come within its time."""
+    return event.time_s + 2 * event.for_s <= now_s
+
+
+def _by_host(events: Iterable[Event], now_s: float) -> Iterator[list[Blamed]]:
+    """The blames of every host since it was forgiven, in the order of time. Two names may mean one host."""
+    found: dict[tuple[str, str], list[_Host]] = {}
+    for event in sorted((event for event in events if event.time_s <= now_s + SKEW_S), key=lambda event: event.time_s):
+        named = found.setdefault((event.site, event.host.partition(".")[0]), [])
+        known = next((host for host in named if same_host(host.name, event.host)), None)
+        if known is None:
+            named.append(known := _Host(event.host))
+        known.take(event)
+    yield from (host.blames for named in found.values() for host in named if host.blames)
+
+
+@dataclass
+class _Host:
+    """A host and its blames since it was forgiven."""
+
+    name: str
+    blames: list[Blamed] = field(default_factory=list)
+    ends: dict[_End, int] = field(default_factory=dict)  # what has blamed it so far, and the least `after` of that
+
+    def take(self, event: Event) -> None:
+        """Add a blame, or forget all. What has blamed the host once does not do so again, unless it is certain now."""
+        if isinstance(event, Forgiven):
+            self.blames.clear()
+        elif event.after < self.ends.get(_end(event), math.inf):
+            self.ends[_end(event)] = event.after
+            self.blames.append(event)
+
+
+def _node(blames: Sequence[Blamed], now_s: float) -> BlamedNode | None:
+    """The host of these blames, which are all of it in the order of time; None if none of them counts any more."""
+    ends_s = [blame.time_s + blame.for_s for blame in blames if len(_ends_before(blames, blame)) >= blame.after]
+    until_s = max(ends_s, default=0.0)
+    recent = [blame for blame in blames if blame.time_s + blame.for_s > now_s]
+    if until_s <= now_s and not recent:
+        return None
+    is_bad = until_s > now_s
+    counted = [blame for blame in blames if not _is_over(blame, now_s)] if is_bad else recent
+    newest, count = counted[-1], len({*map(_end, counted)})
+    return BlamedNode(
+        site=newest.site,
+        host=newest.host,
+        reason=newest.reason,
+        evidence=newest.evidence,
+        count=count,
+        first_s=counted[0].time_s,
+        last_s=newest.time_s,
+        until_s=until_s if is_bad else None,
+        more=0 if is_bad else max(newest.after - count, 1),
+        certain=any(blame.after == 1 for blame in counted),
+        runs=tuple(dict.fromkeys(blame.run for blame in counted if blame.run))[-MOST_RUNS:],
+    )
+
+
+def _ends_before(blames: Sequence[Blamed], last: Blamed) -> set[_End]:
+    """What blamed a host up to `last`, within its time."""
+    return {_end(one) for one in blames if last.time_s - last.for_s < one.time_s <= last.time_s}
+
+
+def _end(blame: Blamed) -> _End:
+    """What blamed: an attempt, which counts once, or a note of the user."""
+    return (blame.run, blame.attempt) if blame.run else ("", blame.time_s)

@@ -1,0 +1,203 @@
+"""The device, the all-reduce and the saves of a plan: as measured at its site, as the user names them, or published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.forecast.checkpoints import Saving, in_memory, mean_time_to_failure_s, predicted_s
+from torusrun.orchestrator.forecast.device import (
+    PASSES,
+    Device,
+    device_for,
+    device_with,
+    factors,
+    images_per_s,
+    measured,
+    reference_batch,
+)
+from torusrun.orchestrator.forecast.interval import Factor, Interval
+from torusrun.orchestrator.forecast.workload import FOR_PHOTOGRAPHS, MeasuredFacts, Workload, workload, workload_of
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.place.cost.all_reduce import Backend
+from torusrun.orchestrator.place.placement.charge import Charge
+from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.training.recipe.facts import LAYOUT, program, read_program, variant
+from torusrun.training.recipe.train import ModelKeys, Train
+from torusrun.training.schedule.phases import Course
+
+GIVEN = "--images-per-s"
+AT_WHICH = f"it is unknown at which batch of a rank {GIVEN} was measured: RATE@BATCH says it"
+
+FIXED = (
+    "the fixed part of a step, {:.1f} ms, is not that of this program, and the rate is that of {:g} images, not {:g}"
+)
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """Values that replace those of the site and the run. `images_per_s` were measured at a rank's batch of `at`."""
+
+    network: str | None = None
+    gpu: str | None = None
+    workload: str | None = None
+    images_per_s: float | None = None
+    at: float | None = None
+
+
+def measured_facts(site: Site) -> MeasuredFacts:
+    """What measuring runs at the site have counted of models and data sets."""
+    return MeasuredFacts(site.tensors, site.samples)
+
+
+def gpu_of(plan: Plan, other: Otherwise) -> str | None:
+    """The name of the shipped GPU that the forecast is for; None for ranks on CPUs, and for an unknown GPU."""
+    node = plan.site.node
+    return other.gpu or (device_for(node.architecture, node.gpu_type) if node.gpus else None)
+
+
+def train_of(plan: Plan, other: Otherwise) -> Train:
+    """The training that is predicted. Another network takes channels last, as published ones, if the run is silent."""
+    train = plan.run.train
+    if not other.workload:
+        return train
+    known = train.model.options.get(LAYOUT, True)
+    return replace(train, model=ModelKeys(other.workload, {LAYOUT: known} if other.workload in FOR_PHOTOGRAPHS else {}))
+
+
+def device_of(plan: Plan, trained: Workload, other: Otherwise) -> Device:
+    """The device with the program of the run. Raises UserError if no rate is known."""
+    if other.images_per_s is not None:
+        return _given(plan, trained, other, other.images_per_s)
+    train = train_of(plan, other)
+    if not other.gpu and (here := _measured_here(plan, train, _batch(plan, trained))):
+        return here
+    if trained.name != "resnet50":
+        raise UserError(
+            f"the speed of {trained.name} at {plan.run.site} is unknown: `torusrun calibrate RUN.yaml` measures it, "
+            f"`torusrun predict RUN.yaml {GIVEN} RATE` takes the rate of one rank from you, and "
+            "`torusrun predict RUN.yaml --workload resnet50` predicts that network"
+        )
+    name = other.gpu or device_for(plan.site.node.architecture, plan.site.node.gpu_type)
+    if name is None:
+        architecture = plan.site.node.architecture or "no architecture"
+        raise UserError(
+            f"no rate is known for the site's GPUs ({architecture}): "
+            "name one with `torusrun predict RUN.yaml --gpu NAME`"
+        )
+    return device_with(name, variant(train)).for_work(trained.image_work / workload("resnet50").image_work)
+
+
+def _batch(plan: Plan, trained: Workload) -> float:
+    """The images of a rank in a step of the first phase."""
+    return Course(plan.run.train, trained.images).phases[0].batch / plan.ranks
+
+
+def _given(plan: Plan, trained: Workload, other: Otherwise, rate: float) -> Device:
+    """The device by the rate of a rank that the user gives. What is known of the fixed part of a step stays."""
+    train, name, batch = train_of(plan, other), gpu_of(plan, other), _batch(plan, trained)
+    here = _measured_here(plan, train, batch) if not other.gpu else None
+    of_gpu = device_with(name, variant(train)) if name else None
+    fixed_s = here.fixed_s if here else of_gpu.fixed_s if of_gpu else 0.0
+    at = other.at or (reference_batch(name) if name else batch)
+    made = replace(measured(GIVEN, at, at / rate, fixed_s), passes=train.accumulate)
+    if not made.fixed_s:  # nothing is known of it
+        return replace(made, batches=(at, at))
+    if at == batch:
+        return made
+    share, given = made.fixed_s / made.step_s(batch), batch / rate / made.step_s(batch)
+    shortest = 1 - share if other.at else min(1 - share, given)  # it may have been measured at this very batch
+    why = FIXED.format(1e3 * made.fixed_s, at, batch) if other.at else AT_WHICH
+    return replace(made, factors=(Factor(why, Interval(shortest, 1 + share)),))
+
+
+def _measured_here(plan: Plan, train: Train, batch: float) -> Device | None:
+    """The device by a measurement of this model at the site; if it had another precision and the like, with doubts."""
+    site, wanted = plan.site, variant(train)
+    if site.image_us.get(program(train)):
+        return _measured_as(site, program(train), wanted.passes)
+    known = {of: key for key in site.image_us if site.image_us[key] and (of := read_program(key, train.model))}
+    if not known:
+        return None
+    has_gpus = site.node.gpus > 0
+    if wanted.precision == "tf32" and not has_gpus:  # on processors it is fp32
+        wanted = replace(wanted, precision="fp32")
+    nearest = max(known, key=lambda of: (of.precision == wanted.precision, of.compiled == wanted.compiled, str(of)))
+    here = _measured_as(site, known[nearest], nearest.passes)
+    units = ("tf32", "bf16", "fp16") if has_gpus else ()
+    times = images_per_s(nearest, units) / images_per_s(wanted, units) if has_gpus else 1.0
+    doubts = factors(nearest, wanted, units, "gpu" if has_gpus else "processor")
+    made = here.with_passes(wanted.passes)
+    if nearest.passes != wanted.passes:  # the fixed time may be that of one step, not of each pass
+        other = here.step_s(batch) / made.step_s(batch)
+        doubts = (*doubts, Factor(PASSES.format(wanted.passes), Interval(min(other, 1.0), max(other, 1.0))))
+    return made.slower(times, doubts, f"as measured here in {nearest}, in {wanted}")
+
+
+def _measured_as(site: Site, key: str, passes: int) -> Device:
+    """The device of a measurement that the site keeps under this name."""
+    batch = site.step_batch.get(key)
+    return Device(
+        "as measured here",
+        site.step_us.get(key, 0.0) / 1e6,
+        site.image_us[key] / 1e6,
+        ranks=site.step_ranks.get(key, 1),
+        spread=site.step_spread.get(key),
+        measured=True,
+        batches=(batch, 2.0 * batch) if batch else None,
+        passes=passes,
+    )
+
+
+def gradient_of(plan: Plan) -> tuple[float, str]:
+    """(the bytes that one all-reduce of the run sums, their description); if unknown, those of ResNet-50."""
+    if not plan.run.command:
+        try:
+            trained = workload_of(plan.run.train, measured=measured_facts(plan.site))
+        except UserError:
+            pass
+        else:
+            return trained.gradient_bytes, f"the gradients of {trained.name}"
+    return GRADIENT_BYTES, "the gradients of ResNet-50 in half precision, as the run's own size is not known"
+
+
+def summed(plan: Plan) -> str:
+    """'51.1 MB (the gradients of ...)'."""
+    size_bytes, whose = gradient_of(plan)
+    return f"{size_bytes / 1e6:.3g} MB ({whose})"
+
+
+def charge_of(plan: Plan) -> Charge:
+    """The run's all-reduce, by whose time orders of its hosts are compared."""
+    return Charge(gradient_of(plan)[0], backend_of(plan), plan.run.train.sync)
+
+
+def backend_of(plan: Plan) -> Backend:
+    """The library that sums the gradients: NCCL between GPUs, gloo between CPUs."""
+    return "nccl" if plan.site.node.gpus else "gloo"
+
+
+def failure_s(plan: Plan) -> float:
+    """The mean time between failures of a plan's job."""
+    return mean_time_to_failure_s(plan.site.node.mean_time_to_failure_s, plan.run.nodes, plan.ranks)
+
+
+def saving(plan: Plan, trained: Workload) -> Saving:
+    """The cost of a save of the network `trained`."""
+    measured_us = plan.site.save_us.get(trained.name)
+    parameters = sum(layer.parameters for layer in trained.layers)
+    save_s = measured_us / 1e6 if measured_us else predicted_s(parameters)
+    every_steps, copies = plan.run.train.checkpoint_every_steps, plan.run.train.checkpoints.memory
+    kept = in_memory(parameters) if copies else None
+    return Saving(save_s, measured_us is not None, every_steps, failure_s(plan), kept)
+
+
+def saving_of(plan: Plan) -> Saving | None:
+    """The cost of a save of the plan's own network; None for a command or an own network without a measurement."""
+    if plan.run.command:
+        return None
+    try:
+        return saving(plan, workload_of(plan.run.train, measured=measured_facts(plan.site)))
+    except UserError:
+        return None

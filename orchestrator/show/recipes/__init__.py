@@ -1,1 +1,0 @@
-"""The published recipes, as `torusrun recipes` shows them."""

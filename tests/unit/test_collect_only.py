@@ -1,0 +1,201 @@
+"""`torusrun collect RUN FOLDER --only PATTERNS`: single files of a run, whole, and nothing from outside of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.run_folders import make, write_specs
+from tests.unit.test_bad_login_nodes import FILE, announcing, leads_to, run_at
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.run.folder.copying import keep_only
+from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.upkeep.collect import PARTIAL
+from torusrun.training.files.below import opened
+
+
+@pytest.fixture
+def run(home: Path) -> RunFolder:
+    return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def collect(run: str | RunFolder, only: str, folder: Path | str) -> int:
+    return main(["collect", run if isinstance(run, str) else run.run_id, str(folder), "--only", only])
+
+
+@pytest.mark.parametrize(
+    ("only", "copied"),
+    [
+        ("metrics.jsonl", {"metrics.jsonl"}),
+        ("metrics.jsonl,attempts/*/job.out", {"metrics.jsonl", "job.out"}),
+        ("attempts/1/logs", {f"logs/rank-000{rank}.log" for rank in range(4)}),
+        ("checkpoints/last", {f"step-00000040/{name}" for name in ("state.pt", "manifest.json")}),
+        ("./plan.json", {"plan.json"}),
+    ],
+)
+def test_files_and_folders_go_into_a_folder_by_their_own_names(
+    run: RunFolder, only: str, copied: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place := tmp_path / "place").mkdir()
+    assert collect(run, only, place) == 0
+    assert files(place) == copied
+    printed = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert printed and all(path.exists() and path.is_relative_to(place) for path in printed)
+    assert not list(place.rglob(".torusrun-*"))
+
+
+def test_files_that_exist_are_replaced_by_whole_ones_and_others_stay(run: RunFolder, tmp_path: Path) -> None:
+    (logs := tmp_path / "logs").mkdir()
+    (logs / "mine.log").write_text("mine")
+    (logs / "rank-0000.log").write_text("of an earlier copy")
+    assert collect(run, "attempts/1/logs", tmp_path) == 0
+    assert (logs / "rank-0000.log").read_bytes() == run.attempt(1).rank_log(0).read_bytes()
+    assert (logs / "mine.log").read_text() == "mine" and len(files(logs)) == 5
+
+
+@pytest.mark.parametrize(
+    ("only", "why"),
+    [
+        ("../other/run.yaml", "is not below the run's folder"),
+        (".secrets.env", "secrets and locks"),
+        ("attempts/../.secrets.env", "is not below"),
+        ("rank-0009.log", "has no file rank-0009.log"),
+        ("linked/passwd", "has no file linked/passwd"),
+        ("linked", "nothing there can be copied"),
+        ("attempts/1/job.out,elsewhere/job.out", "would both be"),
+    ],
+)
+def test_what_is_outside_secret_or_unclear_is_refused(
+    run: RunFolder, only: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run.folder / "linked").symlink_to("/etc")
+    (run.folder / "elsewhere").mkdir()
+    (run.folder / "elsewhere/job.out").write_text("another")
+    run.secrets.write_text("export KEY=very-secret\n")
+    (place := tmp_path / "place").mkdir()
+    (place / "file").write_text("mine")
+    assert collect(run, only, place) == 2
+    assert why in capsys.readouterr().err
+    assert files(place) == {"file"} and (place / "file").read_text() == "mine"
+    assert not list(place.glob(f"{PARTIAL}*"))
+
+
+def test_no_copy_has_a_hidden_file(run: RunFolder, tmp_path: Path) -> None:
+    run.secrets.write_text("export KEY=very-secret\n")
+    (run.attempt(1).folder / ".secrets.env").write_text("very-secret")
+    assert collect(run, "*", tmp_path / "all") == 0
+    assert "ledger.jsonl" in files(tmp_path / "all")
+    assert not [path for path in (tmp_path / "all").rglob("*") if path.name.startswith(".")]
+
+
+def as_stranger(command: str, folder: Path, *words: str) -> None:
+    """Run a shell command as another user in a folder that he may write."""
+    shell = ["setpriv", "--reuid", "4321", "--regid", "4321", "--clear-groups", "sh", "-ec", command, "sh", *words]
+    subprocess.run(shell, cwd=folder, check=True, timeout=30)
+
+
+@pytest.mark.needs("users")
+def test_what_a_stranger_puts_in_place_of_an_open_folder_is_neither_written_nor_deleted(tmp_path: Path) -> None:
+    (shared := tmp_path / "shared").mkdir()
+    shared.chmod(0o777)
+    (mine := tmp_path / "mine").mkdir()
+    (mine / "thesis.tex").write_text("years of work")
+    with opened(shared) as beside, beside.folder("part/inner", 0o700) as part:
+        as_stranger('mv part away && ln -s "$1" part', shared, str(mine))
+        with part.unfinished("new", ".new.part") as file:
+            file.write(b"whole")
+        (shared / "away/inner/old").write_text("of an earlier copy")
+        keep_only(part, {"new"})
+        for name in ("part", "part/thesis.tex", "part/../../mine/thesis.tex", "/etc/passwd"):
+            with pytest.raises(OSError, match="not followed|not the name"), beside.folder(name, 0o755):
+                pass
+        as_stranger("mkdir his && chmod 777 his && ln -s /etc his/etc", shared)
+        with pytest.raises(OSError, match="belongs to user 4321"), beside.folder("his"):
+            pass
+        beside.remove("part")
+    assert (mine / "thesis.tex").read_text() == "years of work" and os.listdir(mine) == ["thesis.tex"]
+    assert os.listdir(shared / "away/inner") == ["new"] and not os.path.lexists(shared / "part")
+
+
+@pytest.mark.parametrize("options", [["--only", "metrics.jsonl"], []])
+def test_nothing_is_copied_to_where_strangers_may_replace_it(
+    run: RunFolder, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shared/inner").mkdir(parents=True)
+    (tmp_path / "shared").chmod(0o777)
+    for place in ("shared", "shared/inner"):
+        target = tmp_path / place if options else tmp_path / place / "copy"
+        assert main(["collect", run.run_id, str(target), *options]) == 3
+        assert "shared: other users can write to this folder (mode 0777)" in capsys.readouterr().err
+    assert files(tmp_path / "shared") == set()
+
+
+def test_a_link_to_a_folder_in_the_destination_is_not_followed(
+    run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A link that the user names is: it is his word."""
+    for name in ("place", "mine", "own"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "place/logs").symlink_to("../mine")
+    (tmp_path / "place/metrics.jsonl").symlink_to("../mine/thesis.tex")
+    (tmp_path / "named").symlink_to("own")
+    assert collect(run, "attempts/1/logs", tmp_path / "place") == 3
+    assert "place/logs: this is a symbolic link, and is not followed" in capsys.readouterr().err
+    assert collect(run, "metrics.jsonl", tmp_path / "place") == 0
+    assert collect(run, "metrics.jsonl", tmp_path / "named") == 0
+    assert not files(tmp_path / "mine") and files(tmp_path / "own") == {"metrics.jsonl"}
+    assert not (tmp_path / "place/metrics.jsonl").is_symlink()
+
+
+FOLDER_ENTRY = {"name": "d", "kind": "folder", "mode": 0o755}
+OF_CHECKPOINTS = {**FOLDER_ENTRY, "name": "checkpoints"}
+
+
+@pytest.mark.parametrize(
+    ("path", "announced", "why"),
+    [
+        ("metrics.jsonl", [{"name": ".bashrc"}], "hidden files are not copied"),
+        ("metrics.jsonl", [{"name": "train.py"}], "was not asked for"),
+        ("metrics.jsonl", [{"name": "metrics.jsonl"}, {"name": "train.py"}], "was not asked for"),
+        ("metrics.jsonl", [{"name": "metrics.jsonl/.ssh/authorized_keys"}], "hidden files are not copied"),
+        ("metrics.jsonl", [{"name": "../train.py"}], "not the name of a file below the run"),
+        ("attempts/*/job.out", [{"name": "attempts/1/train.py"}], "was not asked for"),
+        (
+            "attempts/*/job.out",
+            [{**FOLDER_ENTRY, "name": "attempts"}, {"name": "attempts/job.out"}],
+            "was not asked for",
+        ),
+        ("attempts/1/logs", [{**FOLDER_ENTRY, "name": "bin"}], "was not asked for"),
+        ("checkpoints/last", [{"name": "checkpoints/.profile"}], "hidden files are not copied"),
+        ("checkpoints/best", [{"name": "train.py"}], "was not asked for"),
+        ("checkpoints/last", [OF_CHECKPOINTS, {"name": "checkpoints/train.py"}], "the login node chose this name"),
+    ],
+)
+def test_a_login_node_does_not_choose_what_is_overwritten(
+    home: Path, path: str, announced: list[dict[str, Any]], why: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (place := home / "place").mkdir()
+    (place / "train.py").write_text("mine")
+    (place / ".bashrc").write_text("mine")
+    monkeypatch.chdir(place)
+    of_nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    entries = [{**FILE, "size_bytes": 0, "sha256": of_nothing, **entry} for entry in announced]
+    leads_to(monkeypatch, announcing(*entries), home / "bad")
+    run_at("bad")
+    assert collect("a-1", path, ".") in (2, 3)
+    assert why in capsys.readouterr().err
+    assert {name: (place / name).read_text() for name in files(home / "place")} == {
+        "train.py": "mine",
+        ".bashrc": "mine",
+    }

@@ -1,7 +1,0 @@
-"""Pictures of clothes (Xiao et al. 2017): 60,000 images of 28 x 28 and 10,000 for tests, ten classes."""
-
-from torusrun.training.data.packed.named import Named
-from torusrun.training.data.packed.sources import FASHION_MNIST
-
-IMAGES = Named(FASHION_MNIST)
-build, facts = IMAGES.build, IMAGES.facts

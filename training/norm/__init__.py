@@ -1,1 +1,0 @@
-"""Batch normalization for large trainings: which statistics it uses, and over which samples."""
