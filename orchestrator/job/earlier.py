@@ -1,18 +1,25 @@
-"""Waits for the ranks of earlier attempts: two must not train at once."""
+"""Waits for the ranks of earlier attempts, since two must not train at once, and ends what a command left here."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable
 
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.run.folder import claim, holders
 from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.how_ended import How
 from torusrun.orchestrator.run.folder.records import End
-from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.plan import Plan
 
-POLL_S = 0.25
+POLL_S = 0.1
 EARLIER_S = 60.0  # how long an earlier attempt may take to end, in addition to kill_after of its ranks
+GRACE_S = ((signal.SIGTERM, 5.0), (signal.SIGKILL, 2.0))  # to end by each signal
 
 
 def wait_for_earlier(run: RunFolder, number: int, kill_after_s: float, asked: Callable[[], End | None]) -> End | None:
@@ -34,3 +41,29 @@ def wait_for_earlier(run: RunFolder, number: int, kill_after_s: float, asked: Ca
                 return ended(How.STILL_AT_WORK, earlier=earlier.number, path=earlier.alive, who=who)
             time.sleep(POLL_S)
     return None
+
+
+def end_remains(attempt: Attempt, plan: Plan) -> bool:
+    """End the processes with the environment of the attempt's ranks, such as daemons; whether there were any.
+
+    Ranks must have ended. A process with a terminal stays: it is a user's shell. So does the writer of a checkpoint,
+    which leaves out that part of its environment.
+    """
+    alone = plan.run.command and schedulers.get(plan.site.scheduler).traits.one_machine
+    if not alone or not (found := _remains(attempt)):
+        return False
+    for number, wait_s in GRACE_S:
+        for pid in (left := _remains(attempt)):
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+        until_s = time.monotonic() + wait_s
+        while left and time.monotonic() < until_s and _remains(attempt):
+            time.sleep(POLL_S)
+    pids = ", ".join(map(str, found))
+    print(f"torusrun: attempt {attempt.number} left processes, which were ended: {pids}", flush=True)
+    return True
+
+
+def _remains(attempt: Attempt) -> list[int]:
+    mark = f"TORUSRUN_HEARTBEAT={attempt.heartbeat}\0"  # every process of a command inherits it
+    return [pid for pid in proc.with_in_environment(mark) if not proc.has_terminal(pid)]

@@ -1,29 +1,43 @@
-"""Reads the records of ranks in an attempt's folder: ends, logs, progress, and their launcher's messages."""
+"""What ranks, launcher and the scheduler's daemon left: records in the attempt's folder, logs, progress, messages.
+
+Lost hosts and killed ranks leave no records of their own. The form of a message shows which launcher wrote it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections.abc import Collection, Iterable
 
-from torusrun.orchestrator.base import private
+from torusrun.orchestrator.base import private, proc
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.proc import Work
+from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.typed import kept_record
 from torusrun.orchestrator.base.whole_lines import TAIL_BYTES, tail
 from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack
-from torusrun.orchestrator.job.witness import words
+from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.attempt_folders import recorded
-from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, read_last
-from torusrun.orchestrator.run.folder.records import RankEnd
+from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.log_errors.kinds import LineKind, kind_of
+from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, last_error, read_last
+from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.schedulers.launchers import FAMILIES
 from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.orchestrator.schedulers.remote_shell import FAILED
 from torusrun.training.checkpoint.manifest import TEMPORARY_PREFIX
 from torusrun.training.reporting.events import STEP
 
 STACK_LINES = 400  # that may hold a main thread: faulthandler writes up to 100 frames of each
+LONGEST_QUOTE = 300
+SEPARATOR = re.compile(r"[-=]{20,}")
+OURS = "torusrun: "
 
 
 class RankRecords:
@@ -109,3 +123,57 @@ def known_step(run: RunFolder, attempt: Attempt) -> int | None:
 def writes_checkpoint(run: RunFolder, attempt: Attempt) -> bool:
     """Whether an attempt of our training has begun to write a checkpoint that is not complete."""
     return any(run.checkpoints.glob(f"{TEMPORARY_PREFIX}step-*-{attempt.number}"))
+
+
+def words(text: str) -> Words:
+    """The content of a launcher's standard error."""
+    lost: dict[str, str] = {}
+    killed: dict[int, int] = {}
+    for launcher in FAMILIES:
+        lost |= launcher.lost(text)
+        killed |= launcher.killed(text)
+    ours = next((line for line in text.splitlines() if line.startswith(FAILED)), "")
+    reason = next(filter(None, (launcher.reason(text) for launcher in FAMILIES)), "")
+    return Words(lost, killed, reason[:LONGEST_QUOTE] or last(text), ours.removeprefix(OURS))
+
+
+def lost_hosts(said: Words, placement: Placement, here: str) -> list[str]:
+    """The hosts that the launcher lost, by their names in the placement; never `here`, the supervisor's own."""
+    known = [host for host in placement.hosts if any(same_host(host, other) for other in said.lost)]
+    return [host for host in known if not same_host(host, here)]
+
+
+def last(text: str) -> str:
+    """The last message on one line: a block between two separators, as MPIs write them, or else the last error."""
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(OURS)]
+    if lines and SEPARATOR.fullmatch(lines[-1]):
+        block = lines[:-1]
+        starts = [n for n, line in enumerate(block) if SEPARATOR.fullmatch(line)]
+        message = " ".join(block[starts[-1] + 1 if starts else 0 :])
+        if kind_of(message) is not LineKind.CLOSING:  # else it only repeats that a process failed
+            return message[:LONGEST_QUOTE]
+    return last_error([line for line in lines if not SEPARATOR.fullmatch(line)]).reason[:LONGEST_QUOTE]
+
+
+class Daemon:
+    """The process that started the session `leader` (by default our own), as found when this object is made."""
+
+    def __init__(self, leader: int | None = None) -> None:
+        self.leader = os.getsid(0) if leader is None else leader
+        self.pid = proc.parent_of(self.leader)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the daemon has ended, though the session that it started has not."""
+        return self.pid not in (None, 0, 1) and proc.parent_of(self.leader) not in (None, self.pid)
+
+    def blamed(self, end: End, host: str) -> End:
+        """`end`, or the end by the lost daemon of this `host` if the daemon is gone and no other cause is certain."""
+        known = end.certain and end.state is not State.NODE_FAIL
+        if known or end.state is State.COMPLETED or not self.gone:
+            return end
+        return ended(
+            How.DAEMON_GONE, hosts=[host], step=end.step, certain=end.certain, again=end.again,
+            host=host, before=end.reason,
+        )  # fmt: skip

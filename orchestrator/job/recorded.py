@@ -1,8 +1,12 @@
-"""Records the end of an attempt, whatever happens, once: its scheduler may start its job again (`scontrol requeue`)."""
+"""Records the end of an attempt, whatever happens, once: its scheduler may start its job again (`scontrol requeue`).
+
+The record names the place where the program failed: the innermost frame of its error, and the step by its heartbeat.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 import traceback
@@ -11,16 +15,18 @@ from dataclasses import replace
 
 from torusrun.orchestrator.base import defect
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
+from torusrun.orchestrator.base.private import read_bytes
 from torusrun.orchestrator.base.signals import signal_name
-from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.job.in_job import InJob
-from torusrun.orchestrator.job.place import placed
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
 from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, Started
 from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.log_errors.kinds import LineKind
+from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, no_room, on_full_disk
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 
@@ -28,6 +34,8 @@ POLL_S = 0.25
 RECORDED_S = 10.0
 READABLE_S = 5.0  # how long the record of an end may be unreadable
 LOOK_S = 0.05
+FRAMES = (re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+)'), re.compile(r"(?:\S*/)?(\S+\.py):(\d+) in "))
+LARGEST_HEARTBEAT = 100
 
 
 def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], job: InJob | None = None) -> End:
@@ -115,3 +123,32 @@ def forget_first(run: RunFolder, attempt: Attempt) -> None:
     with contextlib.suppress(OSError):
         attempt.end.unlink(missing_ok=True)
     shutil.rmtree(attempt.ranks, ignore_errors=True)
+
+
+# A frame as Python writes it, and as rich does in its boxes. The folder may differ between attempts.
+
+
+def placed(attempt: Attempt, end: End) -> End:
+    """The end of an attempt; if its program failed, with the place of the error and the step, if they are known."""
+    if end.cause is not Cause.PROGRAM or not end.ranks:
+        return end
+    place = _place(attempt, end.ranks[0])
+    evidence = {**end.evidence, "place": place} if place else end.evidence
+    return replace(end, step=_heartbeat(attempt) if end.step is None else end.step, evidence=evidence)
+
+
+def _place(attempt: Attempt, rank: int) -> str:
+    """The innermost frame of the error in a rank's log, as 'train.py:30'; '' if it is no traceback."""
+    error = read_last(attempt.rank_log(rank))
+    frames = (match for line in reversed(error.lines) for frame in FRAMES if (match := frame.search(line)))
+    found = next(frames, None) if error.kind is LineKind.TRACEBACK else None
+    return f"{found[1]}:{found[2]}" if found else ""
+
+
+def _heartbeat(attempt: Attempt) -> int | None:
+    """The step that a command wrote into its heartbeat; None if it wrote none."""
+    try:
+        wrote = read_bytes(attempt.heartbeat, LARGEST_HEARTBEAT).strip()
+    except (OSError, SiteError):
+        return None
+    return int(wrote) if wrote.isdigit() and len(wrote) < 16 else None

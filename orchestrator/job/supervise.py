@@ -18,12 +18,11 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.job import gather, in_job
-from torusrun.orchestrator.job.daemon import Daemon
-from torusrun.orchestrator.job.earlier import wait_for_earlier
+from torusrun.orchestrator.job.earlier import end_remains, wait_for_earlier
+from torusrun.orchestrator.job.gather import Daemon
 from torusrun.orchestrator.job.image.made_ready import made_ready
 from torusrun.orchestrator.job.in_job import InJob
 from torusrun.orchestrator.job.recorded import failed, forget_first, recorded, settled_end
-from torusrun.orchestrator.job.remains import end_remains
 from torusrun.orchestrator.job.running import Running
 from torusrun.orchestrator.job.start.launch import command, environment, launcher
 from torusrun.orchestrator.job.start.prepare import prepare

@@ -16,7 +16,7 @@ from typing import Any
 
 from torusrun.orchestrator.base.signals import signal_name
 from torusrun.orchestrator.base.states import Cause
-from torusrun.orchestrator.job.witness import lost_hosts
+from torusrun.orchestrator.job.gather import lost_hosts
 from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.end_words import ended, later, listed

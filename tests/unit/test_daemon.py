@@ -7,7 +7,7 @@ import pytest
 
 from tests.waiting import until
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.job.daemon import Daemon
+from torusrun.orchestrator.job.gather import Daemon
 from torusrun.orchestrator.run.folder.records import End
 
 STOPPED = End(State.CANCELLED, "the ranks were told to stop from outside", certain=False)

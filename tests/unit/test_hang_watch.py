@@ -27,7 +27,7 @@ from torusrun.orchestrator.job.hangs import hang_watch
 from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Where, stack, symptom
 from torusrun.orchestrator.job.hangs.hang_watch import HangWatch
 from torusrun.orchestrator.job.hangs.patience import Symptom
-from torusrun.orchestrator.job.load.beat_file import BeatFile
+from torusrun.orchestrator.job.load.step_times import BeatFile
 from torusrun.orchestrator.place.placement.mapping import Grid, place
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.beat import Beat

@@ -18,7 +18,7 @@ from tests.waiting import until
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.job import deputy, remains
+from torusrun.orchestrator.job import deputy, earlier
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Started
 from torusrun.orchestrator.run.folder.records import End
@@ -119,7 +119,7 @@ print(os.getpid(), flush=True); time.sleep(600)'""",
 def test_a_daemon_of_a_command_ends_with_its_attempt_and_others_stay(
     kind: str, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(remains, "GRACE_S", ((signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0)))
+    monkeypatch.setattr(earlier, "GRACE_S", ((signal.SIGTERM, 0.3), (signal.SIGKILL, 5.0)))
     planned = plan(write_specs(home))
     of_command = replace(planned, run=replace(planned.run, command=("mine",)))
     first, second = (RunFolder(planned.folder).attempt(number) for number in (1, 11))
@@ -132,11 +132,11 @@ def test_a_daemon_of_a_command_ends_with_its_attempt_and_others_stay(
 
     mine, other = left_by(first), left_by(second)
     try:
-        assert not remains.end_remains(first, planned) and proc.state_of(mine), "our training leaves none"
-        assert remains.end_remains(first, of_command) and proc.state_of(mine) in ("", "Z")
+        assert not earlier.end_remains(first, planned) and proc.state_of(mine), "our training leaves none"
+        assert earlier.end_remains(first, of_command) and proc.state_of(mine) in ("", "Z")
         assert f"left processes, which were ended: {mine}" in capfd.readouterr().out
         assert proc.state_of(other) not in ("", "Z"), "it is of another attempt"
-        assert not remains.end_remains(first, of_command)
+        assert not earlier.end_remains(first, of_command)
     finally:
         for pid in proc.descendants(other):
             os.kill(pid, signal.SIGKILL)
@@ -147,5 +147,5 @@ def test_the_writer_of_a_scripts_checkpoint_is_no_remains_of_it(home: Path, monk
     attempt = RunFolder(planned.folder).attempt(1)
     monkeypatch.setenv("TORUSRUN_HEARTBEAT", str(attempt.heartbeat))
     writing = writer.start_anew()
-    assert not remains.end_remains(attempt, replace(planned, run=replace(planned.run, command=("mine",))))
+    assert not earlier.end_remains(attempt, replace(planned, run=replace(planned.run, command=("mine",))))
     writing.close()

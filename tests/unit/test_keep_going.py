@@ -24,7 +24,7 @@ from torusrun.orchestrator.job import recorded
 from torusrun.orchestrator.job.image import stage
 from torusrun.orchestrator.job.image.made_ready import verify
 from torusrun.orchestrator.job.in_job import InJob
-from torusrun.orchestrator.job.place import placed
+from torusrun.orchestrator.job.recorded import placed
 from torusrun.orchestrator.job.supervise import Supervisor
 from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.site import ContainerSettings

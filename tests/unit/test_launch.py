@@ -10,10 +10,10 @@ import pytest
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.job.gather import words
 from torusrun.orchestrator.job.rank import identity
 from torusrun.orchestrator.job.start import launch
 from torusrun.orchestrator.job.start.launch_order import fabric
-from torusrun.orchestrator.job.witness import words
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.schedulers import launchers, remote_shell

@@ -20,10 +20,9 @@ from hypothesis import strategies as st
 from tests.unit.clock import Clock
 from tests.waiting import until
 from torusrun.orchestrator.job.load import cores, gpus, interfaces, monitor
-from torusrun.orchestrator.job.load.beat_file import BeatFile
 from torusrun.orchestrator.job.load.monitor import Look, Monitor, Watched, look
-from torusrun.orchestrator.job.load.step_times import StepsTold
-from torusrun.orchestrator.job.ranks.left_behind import LeftBehind
+from torusrun.orchestrator.job.load.step_times import BeatFile, StepsTold
+from torusrun.orchestrator.job.ranks.beginning import LeftBehind
 from torusrun.orchestrator.run.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.training.files import job_memory

@@ -13,10 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.job.gather import RankRecords, silences
+from torusrun.orchestrator.job.gather import RankRecords, silences, words
 from torusrun.orchestrator.job.hangs.hang import NOT_BEGUN, Pause, Where, hung, silent, stack
 from torusrun.orchestrator.job.verdict import Evidence, verdict
-from torusrun.orchestrator.job.witness import words
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
 from torusrun.orchestrator.run.folder.end_words import ended

@@ -1,29 +1,42 @@
-"""Watches an attempt for hangs: suspects one, queries its ranks, and decides that the attempt has to end."""
+"""Watches an attempt for hangs: suspects one, queries its ranks, and decides that the attempt has to end.
+
+The signs of progress are small files that ranks, their wrappers and the relay write.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from torusrun.orchestrator.base.private import READABLE, write_bytes
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.private import READABLE, read_bytes, status, write_bytes
+from torusrun.orchestrator.base.whole_lines import TAIL_BYTES
 from torusrun.orchestrator.job import gather
 from torusrun.orchestrator.job.gather import RankRecords
-from torusrun.orchestrator.job.hangs.former_steps import former_step_s
 from torusrun.orchestrator.job.hangs.hang import Pause, Where, hung, silent, symptom
-from torusrun.orchestrator.job.hangs.patience import NEVER, OTHER_S, UNKNOWN, Patience, Symptom
-from torusrun.orchestrator.job.hangs.signs import Signs
+from torusrun.orchestrator.job.hangs.patience import NEVER, OTHER_S, REPORTS, UNKNOWN, Patience, Sign, Symptom
 from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.folder import attempt_folders, ledger, metrics
+from torusrun.orchestrator.run.folder.beat import Beat
+from torusrun.orchestrator.run.folder.events import Started
+from torusrun.orchestrator.run.folder.node_load import NodeLoad
 from torusrun.orchestrator.run.folder.pulse import host_pulse_s
 from torusrun.orchestrator.run.folder.records import NO_ROOM, End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.state.pace import step_s
+from torusrun.training.reporting.heartbeat import STEPS
 
 ANSWER_S = 5.0  # how long the wrappers may take to answer where their ranks are
 WRITTEN_S = 0.5  # a stack is written in several pieces
 STARTING_S = 300.0  # at least, before the first sign of progress, while Python and data load
 PROBED_S = 2.0  # without a sign of progress before the disk is tried
 PULSES = 5  # that a silent host has left out, at least
+MOST_NODES = 50  # whose records are read in a pause
+LARGEST_WORD_BYTES = 256
+OTHER_WORK = "other work"  # that the program announced by a word
 
 
 class HangWatch:
@@ -123,3 +136,83 @@ class HangWatch:
             self._full = self._full or full
             return full
         return True
+
+
+def former_step_s(run: RunFolder, number: int, placement: Placement) -> float | None:
+    """The mean time of a step in attempts before `number` whose grid and number of hosts were the same: the shortest.
+
+    Pauses are part of a mean, and a slow first step is most of that of a short attempt. None if no such attempt
+    recorded two steps.
+    """
+    try:
+        rows = metrics.read(run.metrics, TAIL_BYTES)
+    except SiteError:
+        return None
+    began = {event.attempt: event for event in ledger.events(run.ledger) if isinstance(event, Started)}
+    same = (
+        earlier
+        for earlier, event in began.items()
+        if earlier < number and event.grid == placement.grid.dims and len(event.hosts) == len(placement.hosts)
+    )
+    return min((found for earlier in same if (found := step_s(rows, earlier)) is not None), default=None)
+
+
+class Signs:
+    """Reads the newest sign; `ours` says whether the ranks run our training, which reports what it does."""
+
+    def __init__(self, run: RunFolder, attempt: Attempt, placement: Placement, *, ours: bool) -> None:
+        self._run, self._attempt, self._ours = run, attempt, ours
+        self._first = [slot.rank for slot in placement.slots if slot.local_rank == 0][:MOST_NODES]
+        self._metrics_bytes = size(run.metrics)
+        self._reached = 0
+        self._log_bytes = self._stacks_bytes = 0
+
+    def now(self, *, queried: bool = False, paused: bool = False) -> Sign:
+        """The newest sign. While the ranks are `queried`, they write their stacks to their logs, which is no progress.
+
+        If the training has `paused`, other nodes are read, too: rank 0's node alone may have lost the disk.
+        """
+        written, grown = size(self._run.metrics), self._log(queried)
+        if beat := Beat.read(self._attempt.beat) if self._ours else None:
+            self._reached = max(self._reached, beat.step, *(self._steps() if paused else ()))
+            return Sign(beat.doing, (beat.doing, self._reached, written))
+        begun = written != self._metrics_bytes
+        if self._ours:  # without a report of its steps
+            return Sign(REPORTS, written) if begun else Sign(UNKNOWN, (grown, self._records()))
+        if touched := self._heartbeat():
+            return Sign(touched[0], (*touched, written))
+        return Sign(REPORTS if begun else UNKNOWN, (written, grown))
+
+    def _records(self) -> int:
+        """How many ranks have begun, and have ended."""
+        recorded = attempt_folders.recorded(self._attempt)
+        return len(recorded["start"]) + len(recorded["end"])
+
+    def _log(self, queried: bool) -> int:
+        """The bytes of rank 0's log, without those that were added while the ranks were queried."""
+        found = size(self._attempt.rank_log(0))
+        self._stacks_bytes += found - self._log_bytes if queried else 0
+        self._log_bytes = found
+        return found - self._stacks_bytes
+
+    def _steps(self) -> list[int]:
+        """The newest steps that the ranks of all nodes reported to their wrappers."""
+        loads = (NodeLoad.read(self._attempt.node_load(rank)) for rank in self._first)
+        return [rank.step for load in loads if load for rank in load.ranks]
+
+    def _heartbeat(self) -> tuple[str, str, int] | None:
+        """(what the program does, what it wrote into its heartbeat, when); None if it never did."""
+        path = self._attempt.heartbeat
+        with contextlib.suppress(OSError):
+            touched = status(path).st_mtime_ns
+            wrote = " ".join(read_bytes(path, LARGEST_WORD_BYTES).decode(errors="replace").split())
+            return (STEPS if not wrote or wrote.isdigit() else OTHER_WORK), wrote, touched
+        return None
+
+
+def size(path: Path) -> int:
+    """The bytes in a file, 0 if there is none."""
+    try:
+        return status(path).st_size
+    except OSError:
+        return 0

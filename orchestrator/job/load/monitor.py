@@ -16,9 +16,8 @@ from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.job.load import cores, interfaces
-from torusrun.orchestrator.job.load.beat_file import BeatFile
 from torusrun.orchestrator.job.load.gpus import DRIVER, GpuWatch
-from torusrun.orchestrator.job.load.step_times import StepsTold, address
+from torusrun.orchestrator.job.load.step_times import BeatFile, StepsTold, address
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.node_load import NodeLoad

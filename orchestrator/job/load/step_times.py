@@ -13,14 +13,15 @@ import select
 import socket
 import struct
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.typed import record_of
-from torusrun.orchestrator.job.load.beat_file import BeatFile
-from torusrun.orchestrator.job.load.recent_steps import RecentSteps
 from torusrun.orchestrator.run.folder.beat import Beat
 from torusrun.orchestrator.run.folder.node_load import RankSteps
 from torusrun.orchestrator.run.folder.run_folder import Attempt
@@ -28,6 +29,10 @@ from torusrun.training.reporting import heartbeat
 
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid (unix(7))
 LARGEST_BYTES = 1024
+FEWEST_STEPS = 50
+FEWEST_REPORTS = 5
+EVERY_S = 1.0
+NEVER = float("inf")
 
 
 def address(attempt: Attempt) -> str:
@@ -91,3 +96,55 @@ class StepsTold:
         steps = record_of(RankSteps, {**row, "told_s": time.time()})
         if steps.rank in self._ranks:
             self._found[steps.rank] = self._recent[steps.rank].add(steps)
+
+
+class RecentSteps:
+    """The reports of one rank over its newest steps: at least FEWEST_STEPS and FEWEST_REPORTS."""
+
+    def __init__(self) -> None:
+        self._last_step: int | None = None
+        self._reports: deque[tuple[int, float]] = deque()  # how many steps, and the time of one without waiting
+        self._steps = 0
+
+    def add(self, report: RankSteps) -> RankSteps:
+        """The report, with the median of the newest ones.
+
+        The first one of a rank does not count: it has its start.
+        """
+        last, self._last_step, computed_s = self._last_step, report.step, report.computed_s
+        if last is None or report.step <= last:
+            return report
+        steps = report.step - last
+        if computed_s is None:
+            return report
+        self._reports.append((steps, computed_s))
+        self._steps += steps
+        while len(self._reports) > FEWEST_REPORTS and self._steps - self._reports[0][0] >= FEWEST_STEPS:
+            self._steps -= self._reports.popleft()[0]
+        if self._steps < FEWEST_STEPS or len(self._reports) < FEWEST_REPORTS:
+            return report
+        return replace(report, recent_s=median(time_s for _, time_s in self._reports), recent_steps=self._steps)
+
+
+class BeatFile:
+    """The file at `path`; times are of time.monotonic()."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pending: Beat | None = None
+        self._written_s = -NEVER
+
+    def put(self, beat: Beat) -> None:
+        """Keep a record until it is due."""
+        self._pending = beat
+
+    @property
+    def due_s(self) -> float:
+        """When the newest record has to be written; infinite if it is."""
+        return self._written_s + EVERY_S if self._pending else NEVER
+
+    def look(self, now_s: float) -> None:
+        """Write the newest record if it is due."""
+        if self._pending and now_s >= self.due_s:
+            self._pending.write(self._path)
+            self._pending, self._written_s = None, now_s

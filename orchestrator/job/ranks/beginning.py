@@ -1,9 +1,11 @@
-"""Starts the program of a rank, on the host or in its image."""
+"""Starts the program of a rank, on the host or in its image, and waits for what it leaves behind."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,6 @@ from pathlib import Path
 from typing import IO
 
 from torusrun.orchestrator.base import process
-from torusrun.orchestrator.job.ranks.left_behind import LeftBehind
 from torusrun.orchestrator.job.start.launch_order import Rank, secrets_of
 
 OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # if torchrun started torusrun itself: they would mislead the program
@@ -70,3 +71,27 @@ def _of_pmi(environment: Mapping[str, str]) -> list[int]:
     """The descriptor by which an MPICH program communicates with Hydra, which passed it to this wrapper."""
     number = environment.get("PMI_FD", "")
     return [int(number)] if number.isdigit() else []
+
+
+class LeftBehind:
+    """The processes that hold the descriptor `kept`, apart from this one until `begun`: the writer of a checkpoint.
+
+    Some schedulers kill the processes of a rank that its wrapper leaves behind. The write end of a pipe is open in the
+    program and in the processes that inherit it, so its read end ends with the last of them.
+    """
+
+    def __init__(self) -> None:
+        self._end, self.kept = os.pipe()
+
+    def begun(self) -> None:
+        """The program has inherited the descriptor."""
+        os.close(self.kept)
+
+    def wait(self, most_s: float) -> bool:
+        """Wait until none of them is left, once; False if one still lives after `most_s`."""
+        waiting = select.poll()  # select takes no descriptor above 1023
+        waiting.register(self._end, select.POLLIN)
+        try:
+            return bool(waiting.poll(math.ceil(most_s * 1000)))
+        finally:
+            os.close(self._end)

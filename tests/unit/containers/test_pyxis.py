@@ -21,8 +21,8 @@ from torusrun.orchestrator.images.builds import squash
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
 from torusrun.orchestrator.images.command import Bind
 from torusrun.orchestrator.images.definitions.inputs import file_checksum
+from torusrun.orchestrator.job.gather import words
 from torusrun.orchestrator.job.start import launch
-from torusrun.orchestrator.job.witness import words
 from torusrun.orchestrator.keys.load import load_site
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image import run_image
