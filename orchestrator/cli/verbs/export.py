@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.remote import remote_runs
     from torusrun.orchestrator.remote.handle import RunThere
     from torusrun.orchestrator.run.state import selection
-    from torusrun.orchestrator.show.export.formats import format_of
+    from torusrun.orchestrator.show.exported import format_of
 
     format_of(args.kind)  # a missing package is reported once
     words, away = remote_runs.split(args.run_ids)

@@ -28,17 +28,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.remote import verbs
     from torusrun.orchestrator.run.state import selection
-    from torusrun.orchestrator.show.page import made
+    from torusrun.orchestrator.show.page import document
 
     there = verbs.of_one_host(args.run_ids)
     here = [] if there else selection.named(args.run_ids)
     names = [run.run for run in there] + [run.run_id for run in here]
     name = args.file or (f"report-{names[0]}.html" if len(names) == 1 else "report.html")
-    path = made.check(Path(name), force=args.force)
+    path = document.check(Path(name), force=args.force)
     if there:
         from torusrun.orchestrator.remote.report import html
 
-        print(made.write(path, html(there)))
+        print(document.write(path, html(there)))
         return DONE
-    print(made.write(path, made.html(here)))
+    print(document.write(path, document.html(here)))
     return DONE

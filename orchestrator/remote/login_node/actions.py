@@ -200,9 +200,9 @@ def _init(folder: Path, request: Request) -> Any:
 
 def _report(folder: Path, request: Request) -> Any:
     """The page about runs, as text."""
-    from torusrun.orchestrator.show.page import made
+    from torusrun.orchestrator.show.page import document
 
-    return made.html([index.find(run) for run in request["runs"]])
+    return document.html([index.find(run) for run in request["runs"]])
 
 
 ACTIONS: dict[str, Callable[[Path, Request], Any]] = {
