@@ -1,8 +1,8 @@
 """The start of an attempt on a card: seconds from the start of its process to its events, for ResNet-50 at batch 256.
 
-`python -m benchmarks.gpu.start`. "met": the ranks have met, and the network and data are there. On a card a step is done
-when the next one is reported, so "step 1" is the time of step 2. Compiled attempts keep what was compiled in one folder,
-at first empty.
+`python -m benchmarks.gpu.start`. "met": the ranks have met, and the network and data are there. On a card a step is
+done when the next one is reported, so "step 1" is the time of step 2. Compiled attempts keep what was compiled in one
+folder, at first empty.
 """
 
 from __future__ import annotations
